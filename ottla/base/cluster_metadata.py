@@ -136,6 +136,14 @@ class BrokerLeaving:
 
 
 @immutable
+class ReplicasFailed:
+    """All replicas (topic id and partition) of a live broker whose logs have failed."""
+
+    broker_id: int
+    replicas: frozenset[tuple[bytes, int]]
+
+
+@immutable
 class BrokerEpochsNoted:
     """The epochs of the live brokers that the partitions' states take into account, and the registrations that are marked as dead though
     they still stand; `version` is that of their node."""
@@ -156,6 +164,7 @@ Change = (
     | BrokerRemoved
     | BrokerLeaving
     | BrokerEpochsNoted
+    | ReplicasFailed
 )
 
 

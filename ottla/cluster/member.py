@@ -19,6 +19,7 @@ from ottla.base.store_retries import StoreRetries
 from ottla.cluster.config_watch import ConfigWatch
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.death_mark import DeathMark
+from ottla.cluster.failed_replicas import FailedReplicas
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registrar, Registration
 from ottla.cluster.session import NO_EPOCH, BrokerSession
@@ -61,6 +62,7 @@ class ClusterMember:
         self._remote = remote if remote is not None else NoOtherBrokers()
         self._retries = StoreRetries(store, timers)
         self.lease = Lease(store, clock, timers)
+        self.failed_replicas = FailedReplicas(store, self._retries, metadata, config.this_broker_id, self.broker_epoch)
         self._death_mark = DeathMark(store, self._retries, config.this_broker_id, self._marked_dead)
         self._on_registered: Callable[[], object] | None = None
         self._on_ready: Callable[[], object] | None = None

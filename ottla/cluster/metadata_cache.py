@@ -47,6 +47,10 @@ class MetadataCache(ClusterMetadata):
         for name in topics:
             self._show(name)
 
+    def offline_here(self) -> list[TopicPartition]:
+        """The replicas that are marked as offline."""
+        return [TopicPartition(name, index) for name, partitions in self._offline.items() for index in partitions]
+
     def mark_online(self, replicas: Iterable[TopicPartition]) -> None:
         """Ends `mark_offline` for replicas that can be served again, or are about to be opened."""
         topics: dict[str, None] = {}

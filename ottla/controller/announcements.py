@@ -21,6 +21,7 @@ from ottla.base.cluster_metadata import (
     ConfigPut,
     PartitionMetadata,
     QuotaPut,
+    ReplicasFailed,
     TopicMetadata,
     TopicRemoved,
 )
@@ -75,7 +76,7 @@ class Announcements:
         """`before`: the topics that the changes are about, as they were."""
         joined = [change.broker for change in changes if isinstance(change, BrokerPut)]
         self._replicas(state, before, [broker for broker in state.brokers.values() if broker not in joined])
-        if any(isinstance(change, BrokerPut | BrokerRemoved) for change in changes):
+        if any(isinstance(change, BrokerPut | BrokerRemoved | ReplicasFailed) for change in changes):
             # Replicas of many topics have come online or gone offline.
             self.everything(state, joined)
             others = [broker for broker in state.brokers.values() if broker not in joined]

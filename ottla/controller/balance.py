@@ -31,8 +31,9 @@ def decide_balance(state: ClusterState, imbalance_percentage: int, rules: TopicR
         if 100 * len(away) <= imbalance_percentage * preferring[broker_id]:
             continue
         for name, partition in away:
-            elected = None if is_moving(partition) else elect_preferred(partition, standing)
-            topic_of = state.topic(name)
-            if elected is not None and topic_of is not None:
-                new.append((name, led(state, partition, elected, rules.in_sync_min(topic_of))))
+            named = state.topic(name)
+            assert named is not None, f"{name} has partitions"
+            elected = None if is_moving(partition) else elect_preferred(partition, state.standing_for(standing, named, partition))
+            if elected is not None:
+                new.append((name, led(state, partition, elected, rules.in_sync_min(named))))
     return partitions_plan(state, new, answer=len(new))

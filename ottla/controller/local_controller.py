@@ -42,9 +42,11 @@ from ottla.controller.broker_watch import BrokerWatch
 from ottla.controller.command_queue import Command, CommandQueue
 from ottla.controller.controller_election import ControllerElection, Mandate
 from ottla.controller.loading import ROOTS, build_state, read_nodes
+from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import ConfiguredRules
+from ottla.controller.znodes import LogDirEvent
 
 log = logging.getLogger("ottla.controller")
 
@@ -92,6 +94,7 @@ class LocalController:
         self._is_announcing = False
         self._announcements = Announcements(messenger)
         self._brokers = BrokerWatch(store, retries, self._on_brokers)
+        self._log_dirs = LogDirWatch(store, retries, self._on_log_dir_events)
         self._queue = CommandQueue(
             store=store, retries=retries, later=later, on_applied=self._on_applied, read_state=self._read_again, resign=self._resign,
             may_act=self._may_act,
@@ -142,6 +145,7 @@ class LocalController:
     def _on_lost(self) -> None:
         self._mandate = None
         self._brokers.stop()
+        self._log_dirs.stop()
         self._queue.close()
 
     def _resign(self, result: StoreResult) -> None:
@@ -221,6 +225,7 @@ class LocalController:
             self._balance_later(self._mandate, FIRST_BALANCE_MS)
         if self._live is not None:
             self._on_brokers(self._live)
+        self._log_dirs.start()
 
     def _balance_later(self, mandate: Mandate | None, delay_ms: int) -> None:
         self._timers.call_later(delay_ms, lambda: self._balance(mandate) if mandate is self._mandate else None)
@@ -256,10 +261,11 @@ class LocalController:
             finish_deletions()
 
     def _read_again(self, done: Callable[[ClusterState], object]) -> None:
-        known, leaving = dict(self.state.brokers), self.state.leaving
+        known, leaving, failed = dict(self.state.brokers), self.state.leaving, self.state.failed
 
         def loaded(state: ClusterState) -> None:
             state.take_leaving(leaving)
+            state.take_failed(failed)
             if not self._is_announcing:
                 done(state)  # What the brokers' coming means is about to be decided.
                 return
@@ -288,6 +294,13 @@ class LocalController:
 
     def _is_gone(self, state: ClusterState, broker: BrokerMetadata) -> bool:
         return broker.epoch in (self._gone.get(broker.broker_id), state.dead.get(broker.broker_id))
+
+    def _on_log_dir_events(self, events: list[LogDirEvent], decided: Callable[[], object]) -> None:
+        self._submit(
+            lambda state: decide_log_dir_events(state, events, self._rules),
+            lambda _answer: decided(),
+            lambda code: log.error("reports of failed logs: %s", code.name),
+        )
 
     def _submit_membership(self, changed: Callable[[ClusterState], tuple[list[BrokerMetadata], list[int]]]) -> None:
         """`changed` names the brokers that have registered and those that are gone."""

@@ -38,7 +38,7 @@ def decide_elect_leaders(
             message = f"No such partition as {name}-{index}"
             results.append(PartitionResult(topic=name, partition=index, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=message))
             continue
-        elected, error = _elect_on_request(state, kind, partition)
+        elected, error = _elect_on_request(kind, partition, state.standing_for(state.standing(), topic, partition))
         if elected is not None:
             new.append((name, led(state, partition, elected, rules.in_sync_min(topic))))
             elections.note(name, partition, elected)
@@ -55,8 +55,9 @@ ELECTION_MESSAGES = {
 }
 
 
-def _elect_on_request(state: ClusterState, kind: ElectionType, partition: PartitionMetadata) -> tuple[election.Elected | None, ErrorCode]:
-    standing = state.standing()
+def _elect_on_request(
+    kind: ElectionType, partition: PartitionMetadata, standing: election.Standing
+) -> tuple[election.Elected | None, ErrorCode]:
     if kind is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             return None, ErrorCode.ELECTION_NOT_NEEDED
@@ -86,7 +87,7 @@ def decide_alter_partition(
             continue
         partition = topic.partitions[change.partition]
         is_repeated = any(name == topic.name and other.index == partition.index for name, other in new)
-        error = ErrorCode.INVALID_REQUEST if is_repeated else _isr_refusal(state, broker_id, partition, change)
+        error = ErrorCode.INVALID_REQUEST if is_repeated else _isr_refusal(state, broker_id, topic, partition, change)
         if error is ErrorCode.NONE:
             changed = _with_isr(state, partition, [member for member, _ in change.isr], rules.in_sync_min(topic))
             if changed is not partition:
@@ -96,7 +97,9 @@ def decide_alter_partition(
     return partitions_plan(state, new, answer=(ErrorCode.NONE, results))
 
 
-def _isr_refusal(state: ClusterState, broker_id: int, partition: PartitionMetadata, change: IsrChangeRequest) -> ErrorCode:
+def _isr_refusal(
+    state: ClusterState, broker_id: int, topic: TopicMetadata, partition: PartitionMetadata, change: IsrChangeRequest
+) -> ErrorCode:
     members = [member for member, _ in change.isr]
     if change.leader_epoch > partition.leader_epoch or change.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER  # The leader knows more than we do: we are no longer the controller.
@@ -110,7 +113,10 @@ def _isr_refusal(state: ClusterState, broker_id: int, partition: PartitionMetada
         return ErrorCode.INVALID_REQUEST
     if len(dict.fromkeys(members)) != len(members):
         return ErrorCode.INVALID_REQUEST
+    failed = state.standing_for(state.standing(), topic, partition).lost
     for member, epoch in change.isr:
+        if member in failed and member not in partition.isr:
+            return ErrorCode.INELIGIBLE_REPLICA
         if not _may_be_in_sync(state, member, epoch, is_joining=member not in partition.isr):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

@@ -74,7 +74,7 @@ def decide_brokers_changed(
     elections = Elections()
     new: list[NamedPartition] = []
     for topic, partition in state.partitions():
-        changed = _after_membership(state, topic, partition, standing, rules, elections)
+        changed = after_membership(state, topic, partition, state.standing_for(standing, topic, partition), rules, elections)
         if changed is not None:
             new.append((topic.name, changed))
     marks = {**state.dead, **{broker_id: gone[broker_id] for broker_id in left if broker_id in gone}}
@@ -82,7 +82,7 @@ def decide_brokers_changed(
     return partitions_plan(state, new, last=[_noted(state, epochs, dead, members)], notes=elections.notes)
 
 
-def _after_membership(
+def after_membership(
     state: ClusterState,
     topic: TopicMetadata,
     partition: PartitionMetadata,
@@ -90,6 +90,7 @@ def _after_membership(
     rules: TopicRules,
     elections: Elections,
 ) -> PartitionMetadata | None:
+    """The partition's next state when brokers, or its replicas on them, have come or gone; None if it stays as it is."""
     in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
     if standing.has_run_on(partition.leader):
         return with_isr(state, partition, election.in_sync_after(partition.isr, standing), in_sync_min, standing.lost)
@@ -121,7 +122,7 @@ def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: 
     remaining = []
     for topic, partition in state.partitions():
         if partition.leader == leaving:
-            elected = election.elect_for_shutdown(partition, standing)
+            elected = election.elect_for_shutdown(partition, state.standing_for(standing, topic, partition))
             if elected is not None:
                 new.append((topic.name, led(state, partition, elected, rules.in_sync_min(topic))))
             elif any(standing.may_lead(replica) for replica in partition.replicas):

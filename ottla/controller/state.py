@@ -8,7 +8,7 @@ Left out: how the state is kept in the store (`znodes.py`), and who decides (`ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.base.cluster_metadata import (
@@ -25,6 +25,7 @@ from ottla.base.cluster_metadata import (
     PartitionPut,
     QuotaEntity,
     QuotaPut,
+    ReplicasFailed,
     TopicDeleted,
     TopicMetadata,
     TopicPut,
@@ -57,6 +58,7 @@ class ClusterState(ClusterMetadata):
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.quota_nodes: dict[QuotaEntity, None] = {}
         self.leaving: dict[int, int] = {}  # brokers that are about to stop, with their epochs
+        self.failed: dict[int, frozenset[tuple[bytes, int]]] = {}  # replicas of live brokers whose logs have failed
         self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
         self.noted_version = -1
         self.dead: Mapping[int, int] = {}  # registrations that stand though their brokers are gone, by broker
@@ -90,6 +92,9 @@ class ClusterState(ClusterMetadata):
                 self.noted_epochs, self.noted_version, self.dead = change.epochs, change.version, change.dead
             elif isinstance(change, BrokerLeaving):
                 self.leaving[change.broker_id] = change.epoch
+            elif isinstance(change, ReplicasFailed):
+                self._put_failed(change)
+                is_membership_changed = True
             else:
                 self._change_membership(change)
                 is_membership_changed = True
@@ -101,6 +106,25 @@ class ClusterState(ClusterMetadata):
         """The registered brokers as elections regard them, with `leaving` as brokers that are about to stop."""
         return Standing(live=self.brokers, leaving=(*self.leaving, *leaving))
 
+    def standing_for(self, standing: Standing, topic: TopicMetadata, partition: PartitionMetadata) -> Standing:
+        """`standing` for one partition: a replica whose log has failed cannot lead, though its broker lives."""
+        if not self.failed:
+            return standing
+        key = (topic.topic_id, partition.index)
+        failed = [broker_id for broker_id, replicas in self.failed.items() if key in replicas and broker_id not in standing.restarted]
+        return standing.without(failed) if failed else standing
+
+    def take_failed(self, failed: Mapping[int, frozenset[tuple[bytes, int]]]) -> None:
+        """Takes over which replicas have failed: that stands in no node."""
+        self.failed = {broker_id: replicas for broker_id, replicas in failed.items() if broker_id in self.brokers}
+        self._renew_offline_replicas()
+
+    def _put_failed(self, change: ReplicasFailed) -> None:
+        if change.replicas:
+            self.failed[change.broker_id] = change.replicas
+        else:
+            self.failed.pop(change.broker_id, None)
+
     def take_leaving(self, leaving: Mapping[int, int]) -> None:
         """Takes over which brokers are about to stop: that stands in no node."""
         epochs = {broker_id: broker.epoch for broker_id, broker in self.brokers.items()}
@@ -108,6 +132,7 @@ class ClusterState(ClusterMetadata):
 
     def _change_membership(self, change: BrokerPut | BrokerRemoved) -> None:
         broker_id = change.broker.broker_id if isinstance(change, BrokerPut) else change.broker_id
+        self.failed.pop(broker_id, None)
         if isinstance(change, BrokerPut):
             self.brokers[broker_id] = change.broker
         else:
@@ -120,18 +145,22 @@ class ClusterState(ClusterMetadata):
             for partition in topic.partitions:
                 yield topic, partition
 
-    def _offline(self, replicas: Iterable[int]) -> tuple[int, ...]:
-        return tuple(replica for replica in replicas if replica not in self.brokers)
+    def _offline(self, topic: TopicMetadata, partition: PartitionMetadata) -> tuple[int, ...]:
+        offline = tuple(replica for replica in partition.replicas if replica not in self.brokers)
+        if not self.failed:
+            return offline
+        key = (topic.topic_id, partition.index)
+        return tuple(replica for replica in partition.replicas if replica in offline or key in self.failed.get(replica, ()))
 
-    def _with_offline(self, partition: PartitionMetadata) -> PartitionMetadata:
+    def _with_offline(self, topic: TopicMetadata, partition: PartitionMetadata) -> PartitionMetadata:
         """The same object where nothing changes: there are many."""
-        offline = self._offline(partition.replicas)
+        offline = self._offline(topic, partition)
         return partition if offline == partition.offline_replicas else replace(partition, offline_replicas=offline)
 
     def _put_topic(self, topic: TopicMetadata) -> None:
         known = self._topics.get(topic.name)
         assert known is None or known.topic_id == topic.topic_id, f"{topic.name} got another id without having been deleted"
-        partitions = tuple(map(self._with_offline, topic.partitions))
+        partitions = tuple(self._with_offline(topic, partition) for partition in topic.partitions)
         self.partition_count += len(partitions) - (len(known.partitions) if known is not None else 0)
         self._topics[topic.name] = replace(topic, partitions=partitions, is_internal=topic.name in INTERNAL_TOPICS)
         self._names_by_id[topic.topic_id] = topic.name
@@ -154,7 +183,7 @@ class ClusterState(ClusterMetadata):
             for index, new in of_topic.items():
                 assert new.leader_epoch >= partitions[index].leader_epoch, f"{name}-{index}: the leader epoch fell (I15)"
                 assert new.leader == NO_LEADER or new.leader in new.isr, f"{name}-{index}: the leader is not in sync (I9)"
-                partitions[index] = replace(new, offline_replicas=self._offline(new.replicas))
+                partitions[index] = replace(new, offline_replicas=self._offline(topic, new))
             self._topics[name] = replace(topic, partitions=tuple(partitions))
         moved.clear()
 
@@ -176,6 +205,6 @@ class ClusterState(ClusterMetadata):
 
     def _renew_offline_replicas(self) -> None:
         for name, topic in self._topics.items():
-            partitions = tuple(map(self._with_offline, topic.partitions))
+            partitions = tuple(self._with_offline(topic, partition) for partition in topic.partitions)
             if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
                 self._topics[name] = replace(topic, partitions=partitions)

@@ -25,6 +25,7 @@ from ottla.base.cluster_metadata import (
     QuotaPut,
     TopicMetadata,
 )
+from ottla.base.immutable import immutable
 from ottla.base.uuids import uuid_from_text, uuid_to_text
 
 BROKER_IDS = "/brokers/ids"
@@ -37,6 +38,7 @@ CLUSTER_ID = "/cluster/id"
 CLUSTER_SECRET = "/cluster/secret"
 """Of our own: by it brokers know each other (`security/cluster_identity.py`); absent while a broker is alone."""
 DELETE_TOPICS = "/admin/delete_topics"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG_FOLDERS = {CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/brokers", CONFIG_GROUP: "/config/groups"}
 USERS = "/config/users"
@@ -61,12 +63,15 @@ BASE_PATHS = (
     "/admin",
     DELETE_TOPICS,
     "/isr_change_notification",
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
 )
 """Nodes that must be there before anything else is written, parents first."""
 
 SENSITIVE_PATHS = ("/cluster/secret", USERS)
 """Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
+
+LOGS_FAILED, LOGS_WORK = 1, 2
+"""Events of log directories: the first is Kafka's."""
 
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
 
@@ -254,6 +259,45 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
         rack=None if rack is None else str(rack),
         epoch=epoch,
         is_clean=value.get("clean") is True,
+    )
+
+
+@immutable(kw_only=True)
+class LogDirEvent:
+    """Replicas (topic id and partition) of a broker whose logs have failed, or work again (`is_online`)."""
+
+    broker_id: int
+    broker_epoch: int
+    is_online: bool
+    replicas: tuple[tuple[bytes, int], ...]
+
+
+def log_dir_event_bytes(event: LogDirEvent) -> bytes:
+    """Kafka's node, which names the broker alone, and the replicas."""
+    by_topic: dict[str, list[int]] = {}
+    for topic_id, partition in event.replicas:
+        by_topic.setdefault(uuid_to_text(topic_id), []).append(partition)
+    kind = LOGS_WORK if event.is_online else LOGS_FAILED
+    return _write({"version": 1, "broker": event.broker_id, "event": kind, "epoch": event.broker_epoch, "replicas": by_topic})
+
+
+def read_log_dir_event(data: bytes) -> LogDirEvent:
+    value = _read(data)
+    named = value.get("replicas", {})
+    if not isinstance(named, dict):
+        raise NodeError("replicas are no map of topic ids to partitions")
+    replicas = []
+    for text in named:
+        try:
+            topic_id = uuid_from_text(text)
+        except ValueError as error:
+            raise NodeError(str(error)) from None
+        replicas += [(topic_id, partition) for partition in _integers(_list(named, text), "replicas")]
+    return LogDirEvent(
+        broker_id=_integer(value, "broker"),
+        broker_epoch=_integer(value, "epoch") if "epoch" in value else -1,
+        is_online=_integer(value, "event") == LOGS_WORK,
+        replicas=tuple(replicas),
     )
 
 

@@ -207,13 +207,19 @@ class Node:
             self.peers, ports.network, ports.timers, locate=self._locate, epoch_of=self.metadata.broker_epoch, watched=self._watched,
             on_gone=self.controller.on_broker_gone,
         )  # fmt: skip
-        self.replicas.on_metadata = self.failure_detector.review
+        self.failed_replicas = self.member.failed_replicas
+        self.replicas.on_metadata = self._on_metadata
+        self.replicas.on_replicas = lambda replicas, is_online: self.failed_replicas.report(replicas, is_online=is_online)
         self.isr_changes = IsrChanges(
             self.route, broker_id=config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=self._leader_of,
             timers=ports.timers,
         )  # fmt: skip
         self._propose_isr = self.isr_changes.propose
         self.internal_topics = InternalTopics(self.route, self.metadata, config)
+
+    def _on_metadata(self) -> None:
+        self.failure_detector.review()
+        self.failed_replicas.review(self.member.receiver.controller_epoch)
 
     def _watched(self) -> list[int]:
         """The brokers whose end this one has to notice at once."""

@@ -74,6 +74,8 @@ class ReplicaChanges:
         self._resolved: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self.turns = Turns(clock, timers)
         self.on_metadata: Callable[[], object] = lambda: None
+        self.on_replicas: Callable[[Sequence[TopicPartition], bool], object] = lambda _replicas, _is_online: None
+        """Called with replicas whose logs have failed, or (True) can be served again or are about to be opened."""
 
     def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
         """Removes the logs of other partitions: they were deleted, or moved, while this broker was away (KIP-516). One that is alone keeps
@@ -158,7 +160,7 @@ class ReplicaChanges:
         for path in undeleted:
             self._remove_later(path, self._config.log_config({}).file_delete_delay_ms)
         stopped = [partition for partition in self._partitions.all() if self._partitions.directory_of(partition) is directory]
-        self._metadata.mark_online([*(partition.topic_partition for partition in stopped), *self._missing])
+        self._mark_online([*(partition.topic_partition for partition in stopped), *self._missing])
         states = [self._state_of(partition.topic_partition) for partition in stopped]
         self._partitions.drop(stopped)
         waiting = list(self._missing.values())
@@ -168,12 +170,17 @@ class ReplicaChanges:
     def open_again(self, directory: LogDirectoryState) -> None:
         """Tries again to open the logs of a working directory that could not be opened, for lack of room perhaps."""
         keys = self._partitions.unopened_in(directory)
-        self._metadata.mark_online(keys)
+        self._mark_online(keys)
         self.on_leader_and_isr([self._missing.pop(key) for key in keys if key in self._missing])
 
     def mark_offline(self, replicas: Sequence[TopicPartition]) -> None:
         """Shows these replicas as offline in the metadata, whatever the controller sends."""
         self._metadata.mark_offline(self._broker_id, replicas)
+        self.on_replicas(replicas, False)
+
+    def _mark_online(self, replicas: Sequence[TopicPartition]) -> None:
+        self._metadata.mark_online(replicas)
+        self.on_replicas(replicas, True)
 
     def _state_of(self, key: TopicPartition) -> ReplicaRole | None:
         topic = self._metadata.topic(key.topic)

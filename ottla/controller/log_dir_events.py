@@ -1,0 +1,126 @@
+"""Replicas whose logs have failed though their broker lives: what the controller decides, and how it learns of them.
+
+A broker reports them by sequential nodes under `/log_dir_event_notification`, as Kafka's do, which here name the replicas: failed, or
+working again. A failed replica leads nothing and leaves the in-sync set as one on a broker that is gone does, and it is not eligible,
+because what comes back may be less. The reports are deleted when they are decided; what they say is the controller's own knowledge, and a
+broker reports anew when the controller changes. A report of another registration of the broker means nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ottla.base.cluster_metadata import ReplicasFailed
+from ottla.base.ports import Delete, MetadataStore, StoreNode, StoreResult, WatchEvent
+from ottla.base.store_retries import StoreRetries
+from ottla.controller import znodes
+from ottla.controller.membership import after_membership
+from ottla.controller.partition_states import Elections, NamedPartition, partitions_plan
+from ottla.controller.plans import Plan, Unit
+from ottla.controller.state import ClusterState
+from ottla.controller.topic_rules import TopicRules
+from ottla.controller.znodes import LogDirEvent
+
+log = logging.getLogger("ottla.controller")
+
+
+def decide_log_dir_events(state: ClusterState, events: Sequence[LogDirEvent], rules: TopicRules) -> Plan:
+    """The reports in their order."""
+    failed = dict(state.failed)
+    named: dict[tuple[bytes, int], None] = {}
+    for event in events:
+        broker = state.brokers.get(event.broker_id)
+        if broker is None or broker.epoch != event.broker_epoch:
+            continue
+        before = failed.get(event.broker_id, frozenset())
+        failed[event.broker_id] = before - set(event.replicas) if event.is_online else before | set(event.replicas)
+        named.update(dict.fromkeys(event.replicas))
+    elections = Elections()
+    new: list[NamedPartition] = []
+    for key in named:
+        topic = state.topic_by_id(key[0])
+        if topic is None or not 0 <= key[1] < len(topic.partitions):
+            continue
+        standing = state.standing().without([broker_id for broker_id, replicas in failed.items() if key in replicas])
+        changed = after_membership(state, topic, topic.partitions[key[1]], standing, rules, elections)
+        if changed is not None:
+            new.append((topic.name, changed))
+    changes = [ReplicasFailed(broker_id, replicas) for broker_id, replicas in failed.items() if state.failed.get(broker_id) != replicas]
+    return partitions_plan(state, new, last=[Unit([], changes)], notes=elections.notes)
+
+
+class LogDirWatch:
+    """Reads the reports, at the start and whenever one comes, until it is stopped. `on_events(events, decided)`: `decided` deletes them."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        retries: StoreRetries,
+        on_events: Callable[[list[LogDirEvent], Callable[[], object]], object],
+    ) -> None:
+        self._store = store
+        self._retries = retries
+        self._on_events = on_events
+        self._round = 0
+
+    def start(self) -> None:
+        self._round += 1
+        number = self._round
+
+        def changed(event: WatchEvent) -> None:
+            if number != self._round:
+                return
+            if event is WatchEvent.LOST:
+                self._again()
+            else:
+                self.start()
+
+        self._store.children(znodes.LOG_DIR_EVENTS, lambda result, names: self._on_names(number, result, names), watch=changed)
+
+    def stop(self) -> None:
+        self._round += 1
+
+    def _again(self) -> None:
+        number = self._round
+        self._retries.again(lambda: self.start() if number == self._round else None)
+
+    def _on_names(self, number: int, result: StoreResult, names: list[str]) -> None:
+        if number != self._round or result is StoreResult.NO_NODE:
+            return
+        if result is not StoreResult.OK:
+            self._again()
+            return
+        found: dict[str, LogDirEvent | None] = {}
+        waiting = dict.fromkeys(names)
+
+        def read(name: str, result: StoreResult, node: StoreNode | None) -> None:
+            if number != self._round:
+                return
+            if result not in (StoreResult.OK, StoreResult.NO_NODE):
+                self._round += 1
+                self._again()
+                return
+            if node is not None:
+                found[name] = _event(name, node)
+            del waiting[name]
+            if not waiting:
+                self._decide(found)
+
+        for name in names:
+            self._store.get(f"{znodes.LOG_DIR_EVENTS}/{name}", lambda result, node, name=name: read(name, result, node))  # type: ignore[misc]
+
+    def _decide(self, found: dict[str, LogDirEvent | None]) -> None:
+        def delete() -> None:
+            for name in sorted(found):
+                self._store.multi([Delete(f"{znodes.LOG_DIR_EVENTS}/{name}")], lambda _outcome: None)
+
+        self._on_events([event for _, event in sorted(found.items()) if event is not None], delete)
+
+
+def _event(name: str, node: StoreNode) -> LogDirEvent | None:
+    try:
+        return znodes.read_log_dir_event(node.data)
+    except znodes.NodeError as error:
+        log.warning("%s/%s in the metadata store is damaged and passed over: %s", znodes.LOG_DIR_EVENTS, name, error)
+        return None

@@ -1,0 +1,29 @@
+"""A log directory of one broker fails: leadership moves, the others show its replicas as offline, also after a change of controllers."""
+
+from __future__ import annotations
+
+from ottla.base.errors import DiskError
+from tests.cluster.nodes import DIRECTORY, Nodes
+
+
+def offline(world: Nodes, broker_id: int) -> tuple[int, ...]:
+    partition = world.nodes[broker_id].metadata.partition("t", 0)
+    assert partition is not None
+    return partition.offline_replicas
+
+
+def test_leadership_moves_and_the_replicas_are_offline_for_every_broker() -> None:
+    world = Nodes(3)
+    world.create("t", [3, 2])
+    world.write("a")
+    world.until(lambda: world.replica(2).log.log_end_offset == 1)
+    world.nodes[3].storage_failed(DiskError("input/output error", f"{DIRECTORY}/t-0/00000000000000000000.log"))
+    world.until(lambda: world.replica(2).is_leading)
+    assert world.replica(2).isr == (2,)
+    world.until(lambda: [offline(world, broker_id) for broker_id in (1, 2, 3)] == [(3,)] * 3)
+    world.kill(1)
+    world.until(lambda: any(node.controller.is_active for node in world.nodes.values()))
+    world.until(lambda: 3 in world.nodes[world.controller_id].controller.state.failed)
+    world.settle()
+    assert offline(world, 2) == (3,) and world.replica(2).is_leading
+    assert not world.model.tree.children("/log_dir_event_notification")

@@ -1,0 +1,86 @@
+"""Replicas whose logs have failed: out of leadership and of the in-sync set, shown as offline, and back when they work again (I44)."""
+
+from __future__ import annotations
+
+from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Create
+from ottla.base.store_retries import StoreRetries
+from ottla.controller import znodes
+from ottla.controller.api import ElectionType
+from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
+from ottla.controller.machine import decide_alter_partition, decide_elect_leaders
+from ottla.controller.membership import decide_brokers_changed
+from ottla.controller.plans import Plan
+from ottla.controller.state import ClusterState
+from ottla.controller.znodes import LogDirEvent
+from tests.controller.cluster import TOPIC_ID, Rules, applied, isr_change, joined, state_of, with_topic
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.timers import ManualTimers
+
+RULES = Rules(in_sync_min=2)
+
+
+def event(broker_id: int, *partitions: int, is_online: bool = False, epoch: int | None = None) -> LogDirEvent:
+    return LogDirEvent(
+        broker_id=broker_id,
+        broker_epoch=100 + broker_id if epoch is None else epoch,
+        is_online=is_online,
+        replicas=tuple((TOPIC_ID, partition) for partition in partitions),
+    )
+
+
+def partition(state: ClusterState, index: int = 0) -> PartitionMetadata:
+    found = state.partition("t", index)
+    assert found is not None
+    return found
+
+
+def test_a_failed_replica_leads_nothing_and_is_not_eligible() -> None:
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (1, (1, 2), (1, 2)), (2, (1, 2), (1, 2)), (1, (1, 2), (1,)))
+    after = applied(state, decide_log_dir_events(state, [event(1, 0, 2, 3, 99)], RULES))
+    assert after == [(2, 6, 10, (2,)), (1, 5, 9, (1, 2)), (2, 5, 10, (2,)), (NO_LEADER, 6, 10, (1,))]
+    assert [partition(state, index).offline_replicas for index in range(4)] == [(1,), (), (1,), (1,)]
+    assert partition(state).eligible == ()
+    asked = isr_change([(2, 102), (1, 101)], leader_epoch=6, partition_epoch=10)
+    assert decide_alter_partition(state, 2, 102, [asked], RULES).answer[1][0].error is ErrorCode.INELIGIBLE_REPLICA
+    refused = decide_elect_leaders(state, ElectionType.PREFERRED, [("t", 0)], RULES).answer[0].error
+    assert refused is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert applied(state, decide_brokers_changed(state, [], [2], RULES))[0] == (NO_LEADER, 7, 11, (2,)), "the failed one does not lead"
+
+
+def test_one_that_works_again_may_lead() -> None:
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
+    state.apply(decide_log_dir_events(state, [event(1, 0)], RULES).changes)
+    assert applied(state, decide_log_dir_events(state, [event(1, 0, is_online=True)], RULES)) == [(1, 7, 11, (1,))]
+    assert state.failed == {} and partition(state).offline_replicas == ()
+
+
+def test_what_failed_in_one_life_of_a_broker_says_nothing_of_the_next() -> None:
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
+    state.apply(decide_log_dir_events(state, [event(1, 0)], RULES).changes)
+    assert applied(state, decide_brokers_changed(state, [joined(1)], [], RULES)) == [(1, 7, 11, (1,))]
+    assert state.failed == {}
+    assert decide_log_dir_events(state, [event(1, 0), event(7, 0, epoch=1)], RULES) == Plan()
+
+
+def test_reports_are_read_in_order_decided_once_and_deleted() -> None:
+    store = MemoryStore()
+    store.put(znodes.LOG_DIR_EVENTS, b"")
+    found: list[list[LogDirEvent]] = []
+
+    def on_events(events: list[LogDirEvent], decided: object) -> None:
+        found.append(events)
+        assert callable(decided)
+        decided()
+
+    watch = LogDirWatch(store, StoreRetries(store, ManualTimers()), on_events)
+    watch.start()
+    for data in (znodes.log_dir_event_bytes(event(1, 0, 4)), b"garbage", b'{"version":1,"broker":2,"event":1}'):
+        store.multi([Create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", data, is_sequential=True)], lambda _outcome: None)
+    named = [events for events in found if events]
+    assert named == [[event(1, 0, 4)], [LogDirEvent(broker_id=2, broker_epoch=-1, is_online=False, replicas=())]]
+    assert [path for path in store.nodes() if path.startswith(f"{znodes.LOG_DIR_EVENTS}/")] == []
+    watch.stop()
+    store.multi([Create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", b"{}", is_sequential=True)], lambda _outcome: None)
+    assert [events for events in found if events] == named
