@@ -16,6 +16,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.ports import FETCH_LANE, Clock, Peers, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
+from ottla.replication.throttle import Throttle
 
 if TYPE_CHECKING:
     from ottla.replication.fetcher import Fetcher, FetchLimits, Sent
@@ -31,6 +32,7 @@ class ReplicaFetchers:
         self._timers = timers
         self._config = config
         self._broker_epoch = broker_epoch
+        self._throttle = Throttle(lambda: config.follower_replication_throttled_rate)
         self._driven: dict[int, _Driven] = {}
         self._followed: dict[TopicPartition, tuple[_Driven, Key]] = {}
         self._is_closed = False
@@ -88,6 +90,7 @@ class ReplicaFetchers:
                 broker_epoch=self._broker_epoch,
                 limits=self._limits,
                 wake=driven.schedule,
+                throttle=self._throttle,
             )
         return driven
 

@@ -30,6 +30,7 @@ from ottla.replication.followed import Followed, Key, position
 from ottla.replication.follower import AskBounds, FollowerState, Step, Todo
 from ottla.replication.partition import Partition
 from ottla.replication.reads import EARLIEST_LOCAL, LATEST
+from ottla.replication.throttle import UNLIMITED, Throttle
 from ottla.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -50,6 +51,8 @@ from ottla.wire.messages.list_offsets import (
 log = logging.getLogger("ottla.replication")
 
 RETRY_MS_MIN = 10
+HELD_MS = 100
+"""A throttled partition is looked at again after this time."""
 UNDER_WAY_MAX = 2
 NAMED_MAX = 500
 """A request names so many partitions at most; the leader takes some 10 us for each, and others wait for that."""
@@ -106,12 +109,14 @@ class Fetcher:
         broker_epoch: Callable[[], int],
         limits: Callable[[], FetchLimits],
         wake: Callable[[], None] = lambda: None,
+        throttle: Throttle | None = None,
     ) -> None:
         """`wake` is called when there is something to send that no call from outside has brought about."""
         self.leader_id = leader_id
         self.bytes_in = 0
         """Bytes of records that the leader has sent."""
         self._wake = wake
+        self._throttle = throttle if throttle is not None else Throttle(lambda: UNLIMITED)
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._limits = limits
@@ -192,6 +197,7 @@ class Fetcher:
             return None
         self._end_rests(now_ms)
         self._drop_ended()
+        self._hold_throttled(now_ms)
         if self._asking:
             return None if self._under_way else self._send(self._ask_bounds())
         is_asking = bool(self._under_way) and isinstance(self._under_way[0].body, ListOffsetsRequest)
@@ -210,6 +216,14 @@ class Fetcher:
             followed.is_resting = False
             if self._followed.get(followed.key) is followed:
                 self._plan(followed)
+
+    def _hold_throttled(self, now_ms: int) -> None:
+        """Takes what is throttled out of the session for a moment, while too much has come."""
+        for followed in [followed for followed in self._changed if followed.is_throttled and followed.lag]:
+            if not self._throttle.allows(now_ms):
+                self._forget(followed.key)
+                del self._changed[followed]
+                self._rest_until(followed, now_ms + HELD_MS)
 
     def _drop_ended(self) -> None:
         """Drops what went offline, or into another term, since it was planned."""
@@ -391,6 +405,8 @@ class Fetcher:
                 records = memoryview(data.records or b"")
                 followed.leader_watermark = data.high_watermark
                 self.bytes_in += len(records)
+                if followed.is_throttled:
+                    self._throttle.note(len(records), now_ms)
                 follower_log.append(records, high_watermark=data.high_watermark, leader_log_start=data.log_start_offset)
                 if records and own.log_end_offset == end:
                     raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole batch")
@@ -450,6 +466,9 @@ class Fetcher:
             return
         backoff_ms = self._limits().backoff_ms
         rest_ms = min(RETRY_MS_MIN << min(followed.failures - 1, 20), backoff_ms) if code in SOON_OVER else backoff_ms
+        self._rest_until(followed, now_ms + rest_ms)
+
+    def _rest_until(self, followed: Followed, end_ms: int) -> None:
         followed.is_resting = True
         self._rest_count += 1
-        heappush(self._resting, (now_ms + rest_ms, self._rest_count, followed))
+        heappush(self._resting, (end_ms, self._rest_count, followed))

@@ -6,6 +6,7 @@ from ottla.base.types import NO_OFFSET
 from ottla.replication.follower import FetchAt, Follower
 from ottla.replication.follower_log import FollowerLog
 from ottla.replication.partition import Partition
+from ottla.replication.throttle import is_throttled
 from ottla.wire.messages.fetch import FetchPartition
 
 Key = tuple[bytes, int]
@@ -33,6 +34,12 @@ class Followed:
         self.is_resting = False
         self.leader_watermark = 0
         """The leader's high watermark, as it was last answered."""
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether this replica fetches slowly while it is behind."""
+        replicas = self.partition.log.config.follower_throttled
+        return bool(replicas) and is_throttled(replicas, self.key[1], self.partition.broker_id)
 
     @property
     def lag(self) -> int:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
 from ottla.replication.progress import FollowerFetch
+from ottla.replication.throttle import UNLIMITED, Throttle
 from ottla.wire.messages.fetch import FetchPartition
 
 NO_SESSION = 0
@@ -179,7 +180,8 @@ class FollowerSession:
 class FollowerSessions:
     """The sessions of all followers with this broker, by connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, throttled_rate: Callable[[], int] = lambda: UNLIMITED) -> None:
+        self.throttle = Throttle(throttled_rate)
         self._sessions: dict[object, FollowerSession] = {}
         self._count = 0
         self.bytes_out = 0

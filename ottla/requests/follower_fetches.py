@@ -13,7 +13,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.replication.follower_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FollowedPartition, FollowerSession
-from ottla.replication.partition import PartitionRead
+from ottla.replication.partition import Partition, PartitionRead
+from ottla.replication.throttle import is_throttled
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
 from ottla.requests.rights import is_broker
 from ottla.wire.messages.fetch import (
@@ -180,21 +181,31 @@ class FollowerRequest:
         partition, asked = entry.partition, entry.asked
         if entry.error or partition is None:
             return entry.error
+        is_slow = bool(partition.log.config.leader_throttled) and self._is_slow(partition)
+        is_held = is_slow and not self._broker.follower_sessions.throttle.allows(self._broker.clock.monotonic_ms())
         try:
-            return partition.read_beyond(
+            read = partition.read_beyond(
                 asked.fetch_offset,
-                max(0, min(asked.partition_max_bytes, left)),
-                min_one=is_first,
+                0 if is_held else max(0, min(asked.partition_max_bytes, left)),
+                min_one=is_first and not is_held,
                 current_leader_epoch=asked.current_leader_epoch,
                 diverging_epoch=entry.diverging_epoch,
             )
         except ApiError as error:
             return error.code
+        if is_slow and read.slice is not None:
+            self._broker.follower_sessions.throttle.note(read.slice.length, self._broker.clock.monotonic_ms())
+        return read
+
+    def _is_slow(self, partition: Partition) -> bool:
+        """Whether this leader serves the follower slowly: as long as it is not in sync."""
+        replicas, index = partition.log.config.leader_throttled, partition.topic_partition.partition
+        return self._session.replica_id not in partition.isr and is_throttled(replicas, index, partition.broker_id)
 
     def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
         """No answer yet: what has records stays dirty."""
         for entry, read in found:
-            entry.is_dirty = type(read) is PartitionRead and read.slice is not None
+            entry.is_dirty = type(read) is PartitionRead and (read.slice is not None or has_more(entry, read))
             if entry.is_dirty:
                 self._session.dirty.append(entry)
             self._session.note_membership(entry)
@@ -226,11 +237,10 @@ class FollowerRequest:
         return make_response(session_id=session_id, responses=responses)
 
     def _note_answered(self, entry: FollowedPartition, read: PartitionRead) -> None:
-        partition = entry.partition
         entry.known_watermark, entry.known_log_start = read.high_watermark, read.log_start_offset
         entry.is_answered = read.slice is not None or read.diverging_epoch is not None
-        if not entry.is_answered and partition is not None and entry.asked.fetch_offset < partition.log.log_end_offset:
-            entry.is_dirty = True  # there was no room for its records in this answer
+        if not entry.is_answered and has_more(entry, read):
+            entry.is_dirty = True
             self._session.dirty.append(entry)
         self._session.note_membership(entry)
 
@@ -238,6 +248,12 @@ class FollowerRequest:
 def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
     """Whether the leader's bounds have moved beyond those that the follower knows."""
     return read.high_watermark > entry.known_watermark or read.log_start_offset > entry.known_log_start
+
+
+def has_more(entry: FollowedPartition, read: PartitionRead) -> bool:
+    """Whether there are records for which this answer has no room, or the throttle no leave."""
+    partition = entry.partition
+    return partition is not None and read.diverging_epoch is None and entry.asked.fetch_offset < partition.log.log_end_offset
 
 
 def data_of(entry: FollowedPartition, read: PartitionRead) -> PartitionData:

@@ -234,7 +234,7 @@ class Node:
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config
-        self.follower_sessions = FollowerSessions()
+        self.follower_sessions = FollowerSessions(lambda: config.leader_replication_throttled_rate)
         return Broker(
             broker_id=config.this_broker_id,
             config=config,

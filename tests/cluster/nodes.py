@@ -42,7 +42,13 @@ class ClusterNode(Node):
 
     def __init__(self, world: Nodes, ports: Ports, *assignments: str, broker_id: int) -> None:
         self.world = world
-        basis = (f"broker.id={broker_id}", f"listeners={LISTENER}://{host_of(broker_id)}:{PORT}", f"log.dirs={DIRECTORY}")
+        # A connection whose other end has lost its power is given up after the time of a request.
+        basis = (
+            f"broker.id={broker_id}",
+            f"listeners={LISTENER}://{host_of(broker_id)}:{PORT}",
+            f"log.dirs={DIRECTORY}",
+            "request.timeout.ms=2000",
+        )
         config = load(assignments=(*basis, *assignments))[0]
         super().__init__(ports, config, [LogDirectoryState(ports.disk, DIRECTORY)], on_broken_invariant=fail)
 

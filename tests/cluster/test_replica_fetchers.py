@@ -187,3 +187,31 @@ def test_replication_is_counted_for_metrics() -> None:
     nodes.write("b")
     nodes.until(lambda: nodes.leader().isr == (1,))
     assert leader.isr_changes.shrinks == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"leader.replication.throttled.replicas": "0:1", "rate": "leader.replication.throttled.rate=2000"},
+        {"follower.replication.throttled.replicas": "0:2", "rate": "follower.replication.throttled.rate=2000"},
+    ],
+    ids=["leader", "follower"],
+)
+def test_kip_73_a_throttled_replica_is_copied_slowly_until_it_is_in_sync(settings: dict[str, str]) -> None:
+    rate = settings.pop("rate")
+    nodes = Nodes(2, rate, "replica.fetch.max.bytes=1000")
+    nodes.create("t", [1, 2], **{name.replace(".", "_"): value for name, value in settings.items()})
+    nodes.kill(2)
+    nodes.until(lambda: nodes.leader().isr == (1,))
+    for _ in range(20):
+        nodes.write("x" * 900)
+    started_ms = nodes.timers.clock.monotonic_ms()
+    nodes.start(2)
+    nodes.until(lambda: nodes.leader().isr == (1, 2))
+    took_ms = nodes.timers.clock.monotonic_ms() - started_ms
+    assert 7_000 < took_ms < 15_000, "some 19,000 bytes at 2,000 a second, the first second of them at once"
+    started_ms = nodes.timers.clock.monotonic_ms()
+    for _ in range(10):
+        nodes.write("x" * 900)
+        nodes.until(lambda: nodes.leader().high_watermark == nodes.leader().log.log_end_offset)
+    assert nodes.timers.clock.monotonic_ms() - started_ms < 2_000, "in sync it is not held up"

@@ -33,7 +33,7 @@ delete.records.purgatory.purge.interval.requests
 early.start.listeners
 eligible.leader.replicas.enable
 fetch.purgatory.purge.interval.requests
-follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate
+follower.fetch.last.tiered.offset.enable
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
 group.coordinator.new.enable group.coordinator.threads
 group.share.assignor.offload.enable group.share.enable group.share.max.groups group.share.persister.class.name
@@ -47,7 +47,6 @@ initial.broker.registration.timeout.ms
 inter.broker.protocol.version
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.csv.metrics.dir kafka.metrics.polling.interval.secs kafka.metrics.reporters
-leader.replication.throttled.rate
 log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.dir.failure.timeout.ms log.initial.task.delay.ms
 log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
 max.connection.creation.rate

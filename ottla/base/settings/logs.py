@@ -198,6 +198,12 @@ class ReplicationSettings:
     num_replica_fetchers = integer(
         "num.replica.fetchers", 1, "Connections by which a follower fetches from one leader.", valid=at_least(1), update=WIDE
     )
+    leader_replication_throttled_rate = long(
+        "leader.replication.throttled.rate", LONG_MAX, "Bytes a second that throttled replicas are served.", valid=at_least(0), update=WIDE
+    )
+    follower_replication_throttled_rate = long(
+        "follower.replication.throttled.rate", LONG_MAX, "Bytes a second that throttled replicas fetch.", valid=at_least(0), update=WIDE
+    )
     replica_selector_class = maybe_string(
         "replica.selector.class", "Set to Kafka's RackAwareReplicaSelector: consumers of a rack are sent to a replica there."
     )
