@@ -45,6 +45,7 @@ STRIKES = 0.01
 SLOW_ADMISSION = 0.25
 ADMISSION_MS = (20, 400)
 LISTENER, PORT = "PLAINTEXT", 9092
+BROKER_EPOCH = 0
 ASSIGNMENTS = (
     "log.dirs=/data",
     "ottla.flush.on.ack=true",
@@ -89,7 +90,6 @@ class SimNode(Node):
         listener = f"listeners={LISTENER}://{host_of(broker.broker_id)}:{PORT}"
         config = load(assignments=(f"broker.id={broker.broker_id}", listener, *ASSIGNMENTS))[0]
         super().__init__(ports, config, [directory], on_broken_invariant=fail)
-        self.listeners.on_arrival = self._arrived
 
     def _make_partition(self, opened: Log, high_watermark: int) -> Partition:
         self._broker.recovered_ends[opened.topic_partition] = opened.log_end_offset
@@ -100,10 +100,9 @@ class SimNode(Node):
         self._serve()
         self._broker.publish()
 
-    def _arrived(self, listener: str, local_host: str, peer_host: str) -> None:
-        """Brokers are known by their addresses."""
-        connection = next(reversed(self.listeners.connections))
-        connection.info.is_inter_broker = peer_host in map(host_of, self._broker.world.brokers)
+    def _broker_epoch(self) -> int:
+        """As the scripted controller has it: these brokers do not register."""
+        return BROKER_EPOCH
 
 
 def fail(error: AssertionError) -> None:
@@ -210,13 +209,13 @@ class SimBroker:
         """All living brokers learn what this one leads now, then this one is sent its replicas."""
         topics = self._topics()
         brokers = [
-            BrokerMetadata(broker_id=number, endpoints={LISTENER: (host_of(number), PORT)}, epoch=0) for number in self.world.brokers
+            BrokerMetadata(broker_id=number, endpoints={LISTENER: (host_of(number), PORT)}, epoch=BROKER_EPOCH) for number in self.world.brokers
         ]
         for broker in self.world.brokers.values():
             if broker.node is not None:
                 broker.node.member.receiver.receive(
                     UpdateMetadata(
-                        controller_id=1, controller_epoch=1, broker_epoch=0, topics=topics, brokers=brokers, is_complete=True
+                        controller_id=1, controller_epoch=1, broker_epoch=BROKER_EPOCH, topics=topics, brokers=brokers, is_complete=True
                     ),
                     lambda _code: None,
                 )
@@ -229,7 +228,7 @@ class SimBroker:
             if partition.leader == self.broker_id
         ]
         assert self.node is not None
-        message = LeaderAndIsr(controller_id=1, controller_epoch=1, broker_epoch=0, states=states)
+        message = LeaderAndIsr(controller_id=1, controller_epoch=1, broker_epoch=BROKER_EPOCH, states=states)
         self.node.member.receiver.receive(message, lambda _code: None)
 
     def _topics(self) -> list[TopicMetadata]:
