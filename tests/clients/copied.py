@@ -1,0 +1,126 @@
+"""A transactional copy under kills: numbers that keep coming in, the copier as a process, and what the output must be.
+
+The copier doubles the numbers of one topic into another (`copying.py`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clients.broker_process import ROOT
+from tests.clients.copying import PATIENT
+
+PARTITIONS = 3
+SECONDS = 120
+
+
+def make_topics(address: str, *names: str, replicas: int = 1) -> None:
+    with AdminClient({"bootstrap.servers": address, "log_level": 0}) as admin:
+        for future in admin.create_topics([NewTopic(name, PARTITIONS, replicas) for name in names]).values():
+            future.result(SECONDS)
+
+
+def fill(address: str, source: str, numbers: range) -> None:
+    client = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for number in numbers:
+        client.produce(source, b"%d" % number, partition=number % PARTITIONS)
+    assert client.flush(SECONDS) == 0
+
+
+def read_all(address: str, topic: str, isolation: str) -> dict[int, list[Message]]:
+    """Every partition from its beginning to its end."""
+    settings = {"bootstrap.servers": address, "group.id": "reader", "enable.partition.eof": True, "isolation.level": isolation}
+    found: dict[int, list[Message]] = {partition: [] for partition in range(PARTITIONS)}
+    ends: set[int] = set()
+    deadline = time.monotonic() + 60
+    with closing(Consumer(settings)) as client:
+        client.assign([TopicPartition(topic, partition, 0) for partition in found])
+        while len(ends) < len(found):
+            assert time.monotonic() < deadline, "the end of the topic does not come"
+            for message in client.consume(5000, 0.2):
+                error = message.error()
+                if error is None:
+                    found[message.partition()].append(message)
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ends.add(message.partition())
+    return found
+
+
+def numbers_in(address: str, topic: str, isolation: str = "read_committed") -> dict[int, list[int]]:
+    return {partition: [int(message.value()) for message in found] for partition, found in read_all(address, topic, isolation).items()}
+
+
+def doubled(count: int) -> dict[int, list[int]]:
+    return {partition: [2 * number for number in range(partition, count, PARTITIONS)] for partition in range(PARTITIONS)}
+
+
+class Worker:
+    """The transactional copier as a process."""
+
+    def __init__(self, *arguments: str, log: Path) -> None:
+        self.command = [sys.executable, "-m", "tests.clients.copying", *arguments]
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.command, cwd=ROOT, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def crash(self) -> None:
+        self.kill()
+        self.start()
+
+
+class Feed:
+    """Numbers that keep coming into the source while everything around is killed; the retries of its producer bring each in once."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.count = 0
+        self.errors: list[Any] = []
+        self._topic = topic
+        self._is_stopping = threading.Event()
+        self._client = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5, **PATIENT})
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(0.01):
+            for number in range(self.count, self.count + 20):
+                self._client.produce(self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._delivered)
+            self.count += 20
+            self._client.poll(0)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+
+    def stop(self) -> int:
+        """How many numbers there are."""
+        self._is_stopping.set()
+        self._thread.join()
+        assert self._client.flush(60) == 0 and not self.errors, self.errors[:1]
+        return self.count
+
+
+def consumed(admin: AdminClient, group: str) -> int:
+    """How far the group has come, in records; -1 while that is not known."""
+    try:
+        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=2)[group].result(5)
+    except (KafkaException, TimeoutError):  # the broker is away
+        return -1
+    return sum(max(one.offset, 0) for one in found.topic_partitions if one.error is None)
