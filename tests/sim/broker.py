@@ -209,7 +209,8 @@ class SimBroker:
         """All living brokers learn what this one leads now, then this one is sent its replicas."""
         topics = self._topics()
         brokers = [
-            BrokerMetadata(broker_id=number, endpoints={LISTENER: (host_of(number), PORT)}, epoch=BROKER_EPOCH) for number in self.world.brokers
+            BrokerMetadata(broker_id=number, endpoints={LISTENER: (host_of(number), PORT)}, epoch=BROKER_EPOCH)
+            for number in self.world.brokers
         ]
         for broker in self.world.brokers.values():
             if broker.node is not None:
