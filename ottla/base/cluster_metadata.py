@@ -188,6 +188,10 @@ class ClusterMetadata:
         name = self._names_by_id.get(topic_id)
         return None if name is None else self._topics[name]
 
+    def is_deleted(self, topic_id: bytes) -> bool:
+        """Whether it is certain that there is no such topic any more."""
+        return topic_id not in self._names_by_id
+
     def topics(self) -> Iterable[TopicMetadata]:
         """All topics, in the order in which this broker learnt of them."""
         return self._topics.values()

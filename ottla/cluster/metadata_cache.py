@@ -24,6 +24,9 @@ from ottla.base.cluster_metadata import (
 from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
 from ottla.base.types import TopicPartition
 
+DELETED_MAX = 10_000
+"""So many deleted topics are remembered."""
+
 
 class MetadataCache(ClusterMetadata):
     """`ClusterMetadata` that messages change."""
@@ -31,6 +34,9 @@ class MetadataCache(ClusterMetadata):
     def __init__(self, cluster_id: str = "") -> None:
         super().__init__(cluster_id)
         self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
+        self.is_of_cluster = False
+        """Whether there may be topics that this broker has not been sent yet; False where its own controller is the only one."""
+        self._deleted: dict[bytes, None] = {}  # ids, the newest last
         self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
 
     def broker_epoch(self, broker_id: int) -> int | None:
@@ -73,11 +79,16 @@ class MetadataCache(ClusterMetadata):
             self._sent[name] = known
             self._topics[name] = replace(known, partitions=tuple(_without(one, offline.get(one.index)) for one in known.partitions))
 
+    def is_deleted(self, topic_id: bytes) -> bool:
+        """As far back as this broker remembers."""
+        return topic_id in self._deleted if self.is_of_cluster else super().is_deleted(topic_id)
+
     def update(self, message: UpdateMetadata) -> tuple[list[str], list[str]]:
         """Returns the names of topics that are new or changed, and of those that are gone."""
         self.controller_id = message.controller_id
         self.brokers = {broker.broker_id: broker for broker in message.brokers}
         removed = [name for name, topic_id in message.removed if self._remove(name, topic_id)]
+        self._note_deleted(topic_id for _, topic_id in message.removed)
         if message.is_complete:
             named = {topic.name: topic.topic_id for topic in message.topics}
             for topic in list(self._topics.values()):
@@ -112,6 +123,7 @@ class MetadataCache(ClusterMetadata):
                 topic = _newest(known, topic)
             else:
                 self._forget_id(known)
+                self._note_deleted([known.topic_id])
                 self._offline.pop(topic.name, None)  # those were another topic's
         self.partition_count += len(topic.partitions)
         self._topics[topic.name] = topic
@@ -126,10 +138,17 @@ class MetadataCache(ClusterMetadata):
             return False
         del self._topics[name]
         self._forget_id(known)
+        self._note_deleted([topic_id])
         self._offline.pop(name, None)
         self._sent.pop(name, None)
         self.partition_count -= len(known.partitions)
         return True
+
+    def _note_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        if self.is_of_cluster:
+            self._deleted.update(dict.fromkeys(topic_ids))
+            while len(self._deleted) > DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
 
     def _forget_id(self, topic: TopicMetadata) -> None:
         """The id may be another topic's by now, if a peer has sent nonsense."""

@@ -145,3 +145,6 @@ class MetadataTopics:
     def has_partition(self, topic_id: bytes, partition: int) -> bool:
         topic = self._metadata.topic_by_id(topic_id)
         return topic is not None and 0 <= partition < len(topic.partitions)
+
+    def is_deleted(self, topic_id: bytes) -> bool:
+        return self._metadata.is_deleted(topic_id)

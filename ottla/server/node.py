@@ -24,6 +24,7 @@ from ottla.cluster.cluster_secret import ClusterSecret
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
 from ottla.cluster.failure_detector import FailureDetector
+from ottla.cluster.gone_partitions import GonePartitions
 from ottla.cluster.handover import Handover
 from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
@@ -70,7 +71,7 @@ from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.sharing.sessions import ShareSessions
 from ottla.storage.log import Log
-from ottla.transactions.markers import LocalMarkers, MarkerDelivery
+from ottla.transactions.markers import IsGone, LocalMarkers, MarkerDelivery, never_hidden
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators
@@ -105,6 +106,7 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         self.cluster_id = claim_directories(ports, config, self.directories, store_name, cluster_id)
         self.metadata = MetadataCache()
+        self.metadata.is_of_cluster = not config.is_single_broker
         self.waiters = Waiters(ports.clock, ports.timers)
         self.inspections = Inspections(ports.threads, ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
@@ -167,7 +169,7 @@ class Node:
             group_partition=self.groups.partition_for,
             settings=transaction_settings(config),
             producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
-            markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, timers),
+            markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, timers, self._is_gone()),
             local_markers=markers,
             timers=timers,
             elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions),
@@ -182,6 +184,9 @@ class Node:
             SHARE_GROUP_STATE_TOPIC: lambda: config.share_coordinator_load_buffer_size,
         }
         self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, self.share_state_hosts, load_bytes)
+
+    def _is_gone(self) -> IsGone:
+        return never_hidden if self.config.is_single_broker else GonePartitions(self.ports.store).is_gone
 
     def _make_controller(self) -> None:
         ports, config = self.ports, self.config

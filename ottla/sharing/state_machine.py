@@ -152,8 +152,8 @@ class ShareStateMachine:
 
     def forget_topics(self, now_ms: int) -> Decision:
         """Deletes the state of deleted topics, a bounded amount at a time."""
-        has_partition = self._topics.has_partition
-        gone = [key for key in self.shard.partitions if not has_partition(key.topic_id, key.partition)]
+        is_deleted = self._topics.is_deleted
+        gone = [key for key in self.shard.partitions if is_deleted(key.topic_id)]
         draft = Draft()
         draft.separate(tombstone(key) for key in gone[:FORGOTTEN_MAX])
         if len(gone) > FORGOTTEN_MAX:

@@ -26,3 +26,6 @@ class TopicsView(Protocol):
     """Which partitions exist in the cluster."""
 
     def has_partition(self, topic_id: Uuid, partition: int) -> bool: ...
+
+    def is_deleted(self, topic_id: Uuid) -> bool:
+        """Whether it is certain that the topic was deleted; one that is not known may be newer than what is known."""

@@ -7,7 +7,8 @@ once, the others by their leaders (`PeerMarkers`), again after a pause until eac
 
 Markers are idempotent: a partition that has this one already answers as if it had written it (KAFKA-19999). A partition that refuses it
 with INVALID_PRODUCER_EPOCH has a later transaction of this producer, which could not begin before this one was complete,
-so it has its marker. A partition that no longer exists needs none. TRANSACTION_COORDINATOR_FENCED means that another coordinator finishes
+so it has its marker. A partition that no longer exists needs none; that the metadata here does not name it proves nothing, it may be newer
+than the metadata, so that is looked up (`IsGone`). TRANSACTION_COORDINATOR_FENCED means that another coordinator finishes
 the transaction: delivery stops, silently, because this machine is about to be thrown away. It also stops when that has happened.
 """
 
@@ -71,6 +72,13 @@ Find = Callable[[str, int], MarkerPartition | None]
 GroupMarker = Callable[[int, int, int, int, bool], None]
 """(partition of __consumer_offsets, offset, producer id, producer epoch, is commit)."""
 Written = Callable[[ErrorCode], None]
+IsGone = Callable[[TopicPartition, Callable[[bool], None]], object]
+"""Calls back, now or later, whether it is certain that a partition exists no longer."""
+
+
+def never_hidden(_partition: TopicPartition, done: Callable[[bool], None]) -> None:
+    """`IsGone` where the metadata here is all there is, as on a broker that is alone."""
+    done(True)
 
 
 class LocalMarkers:
@@ -128,7 +136,17 @@ class PeerMarkers(Protocol):
 class MarkerDelivery:
     """The coordinator's `MarkerSender`."""
 
-    def __init__(self, broker_id: int, local: LocalMarkers, leaders: Leaders, peers: PeerMarkers, timers: Timers) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        local: LocalMarkers,
+        leaders: Leaders,
+        peers: PeerMarkers,
+        timers: Timers,
+        is_gone: IsGone = never_hidden,
+    ) -> None:
+        """`is_gone` is called for partitions that `leaders` does not know."""
+        self.is_gone = is_gone
         self.broker_id = broker_id
         self.local = local
         self.leaders = leaders
@@ -183,7 +201,7 @@ class _Delivery:
         for partition in partitions:
             leader = delivery.leaders.leader_of(*partition)
             if leader is None:
-                self._written(partition, ErrorCode.NONE)
+                self._look_up(partition)
             elif leader == delivery.broker_id:
                 self._write_here(partition)
             elif leader == NO_LEADER:
@@ -195,6 +213,12 @@ class _Delivery:
 
     def _write_here(self, partition: TopicPartition) -> None:
         self._delivery.local.write(partition, self._marker, lambda code: self._written(partition, code))
+
+    def _look_up(self, partition: TopicPartition) -> None:
+        def found(is_gone: bool) -> None:
+            self._written(partition, ErrorCode.NONE if is_gone else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+        self._delivery.is_gone(partition, found)
 
     def _answered(self, codes: dict[TopicPartition, ErrorCode]) -> None:
         for partition, code in codes.items():

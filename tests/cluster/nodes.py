@@ -48,6 +48,7 @@ class ClusterNode(Node):
             f"listeners={LISTENER}://{host_of(broker_id)}:{PORT}",
             f"log.dirs={DIRECTORY}",
             "request.timeout.ms=2000",
+            "zookeeper.connect=model:2181",
         )
         config = load(assignments=(*basis, *assignments))[0]
         super().__init__(ports, config, [LogDirectoryState(ports.disk, DIRECTORY)], on_broken_invariant=fail)

@@ -16,7 +16,7 @@ BOTH = (("client-id", None), ("user", "u 2"))
 
 
 def cluster(count: int = 2) -> Nodes:
-    return Nodes(count, "zookeeper.connect=model:2181")
+    return Nodes(count)
 
 
 def alter(nodes: Nodes, resource_type: int, name: str, settings: Mapping[str, str | None]) -> None:

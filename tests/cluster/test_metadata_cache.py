@@ -174,3 +174,18 @@ def test_two_topics_of_one_id_do_not_break_the_cache() -> None:
     assert cache.topic("t") is None and cache.topic_by_id(FIRST) == replace(topic(), name="other")
     updated(cache)
     assert cache.topic_by_id(FIRST) is None and cache.partition_count == 0
+
+
+def test_a_topic_that_was_not_sent_yet_is_not_a_deleted_one() -> None:
+    cache, other = MetadataCache(), replace(topic(bytes(16)), name="other")
+    assert cache.is_deleted(FIRST), "alone, a broker is sent everything at once"
+    cache.is_of_cluster = True
+    assert not cache.is_deleted(FIRST)
+    updated(cache, topic(), other)
+    updated(cache, topic(SECOND), other)
+    assert cache.is_deleted(FIRST) and not cache.is_deleted(SECOND) and not cache.is_deleted(other.topic_id)
+    updated(cache, topic(SECOND))
+    assert cache.is_deleted(other.topic_id)
+    never_known = UpdateMetadata(controller_id=0, controller_epoch=1, broker_epoch=1, brokers=(), topics=(), removed=[("n", b"n" * 16)])
+    cache.update(never_known)
+    assert cache.is_deleted(b"n" * 16)

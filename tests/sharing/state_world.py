@@ -24,9 +24,13 @@ class Topics:
 
     def __init__(self) -> None:
         self.known = [ORDERS, PAYMENTS]
+        self.not_here_yet: list[Uuid] = []
 
     def has_partition(self, topic_id: Uuid, partition: int) -> bool:
         return topic_id in self.known and 0 <= partition < 2
+
+    def is_deleted(self, topic_id: Uuid) -> bool:
+        return topic_id not in self.known and topic_id not in self.not_here_yet
 
 
 class StateWorld:

@@ -153,6 +153,16 @@ def test_deleted_topics_are_forgotten_also_by_the_next_coordinator() -> None:
     assert world.machine.shard.partitions == {}
 
 
+def test_the_state_of_a_topic_that_is_newer_than_the_metadata_is_kept() -> None:
+    """Metadata that has not arrived is no deletion."""
+    world = initialized(StateWorld())
+    world.topics.known.remove(ORDERS)
+    world.topics.not_here_yet.append(ORDERS)
+    world.host.run(world.machine.forget_topics)
+    world.crash()
+    assert list(world.machine.shard.partitions) == [KEY]
+
+
 def test_forgetting_is_tried_again_when_the_log_refuses() -> None:
     world = initialized(StateWorld())
     world.topics.known.remove(ORDERS)

@@ -92,7 +92,11 @@ class World:
         self.is_wanted = True
         self.done = 0
         self.local = LocalMarkers(self.find, lambda *marker: self.group_markers.append(marker), self.clock)
-        self.delivery = MarkerDelivery(1, self.local, self, self.peers, self.timers)
+        self.looked_up: list[tuple[TopicPartition, Callable[[bool], None]]] = []
+        self.delivery = MarkerDelivery(1, self.local, self, self.peers, self.timers, self.is_gone)
+
+    def is_gone(self, partition: TopicPartition, done: Callable[[bool], None]) -> None:
+        self.looked_up.append((partition, done))
 
     def find(self, topic: str, partition: int) -> FakePartition | None:
         return self.partitions.get(TopicPartition(topic, partition))
@@ -202,7 +206,24 @@ def test_a_deleted_partition_needs_no_marker() -> None:
     world = World()
     del world.leaders[T1]
     world.send(T0, T1)
-    assert world.done == 1
+    assert world.done == 0, "that it is not known here proves nothing"
+    (partition, done), *others = world.looked_up
+    done(True)
+    assert partition == T1 and not others and world.done == 1
+
+
+def test_a_partition_that_is_newer_than_the_metadata_gets_its_marker() -> None:
+    """Metadata that has not arrived is no deletion."""
+    world = World()
+    world.leaders = {T0: 1}
+    world.send(T0, T1)
+    world.looked_up.pop()[1](False)
+    world.timers.advance(RETRY_MS)
+    assert world.done == 0
+    world.leaders[T1] = 1
+    world.looked_up.pop()[1](False)
+    world.timers.advance(RETRY_MS)
+    assert world.done == 1 and len(world.partitions[T1].written) == 1 and not world.looked_up
 
 
 def test_a_partition_that_has_moved_on_has_its_marker() -> None:

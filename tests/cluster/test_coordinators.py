@@ -1,0 +1,168 @@
+"""Coordinators in a cluster: markers and verification go to other brokers, and what was promised survives the coordinator's death."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.records import Record, encode_batch
+from tests.cluster.nodes import Nodes
+
+TXN_ID, GROUP = "tx", "g"
+SETTINGS = (
+    "offsets.topic.num.partitions=1", "offsets.topic.replication.factor=3", "transaction.state.log.num.partitions=1",
+    "transaction.state.log.replication.factor=3", "transaction.state.log.min.isr=1", "ottla.flush.on.ack=true",
+)  # fmt: skip
+GROUP_KIND, TRANSACTION_KIND = 0, 1
+
+
+class Client:
+    """One transactional producer, which finds its coordinator and the leaders anew for each request."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self.producer_id = self.epoch = self.sequence = -1
+
+    def coordinator(self, kind: int, key: str) -> int:
+        found: list[Any] = []
+
+        def is_there() -> bool:
+            answer = self.nodes.ask(max(self.nodes.nodes), FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])).coordinators[0]
+            found[:] = [answer.node_id]
+            return answer.error_code == 0 and answer.node_id in self.nodes.nodes
+
+        self.nodes.until(is_there)
+        return int(found[0])
+
+    def ask(self, kind: int, key: str, body: Any, version: int) -> Any:
+        """The coordinator's answer, once it has no error."""
+        answers: list[Any] = []
+
+        def is_done() -> bool:
+            answers[:] = [self.nodes.ask(self.coordinator(kind, key), body, version)]
+            return not getattr(answers[0], "error_code", 0)
+
+        self.nodes.until(is_done)
+        return answers[0]
+
+    def begin(self) -> None:
+        request = InitProducerIdRequest(transactional_id=TXN_ID, transaction_timeout_ms=60_000)
+        answer = self.ask(TRANSACTION_KIND, TXN_ID, request, 4)
+        self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+
+    def add(self, *topics: str) -> None:
+        named = [AddPartitionsToTxnTopic(name=topic, partitions=[0]) for topic in topics]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TXN_ID, v3_and_below_producer_id=self.producer_id, v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=named,
+        )  # fmt: skip
+        answer = self.nodes.ask(self.coordinator(TRANSACTION_KIND, TXN_ID), request, 3)
+        codes = [part.partition_error_code for topic in answer.results_by_topic_v3_and_below for part in topic.results_by_partition]
+        assert codes == [0] * len(topics)
+
+    def produce(self, topic: str) -> None:
+        batch = encode_batch(
+            [Record(0, self.nodes.timers.clock.wall_ms(), None, b"v")], producer_id=self.producer_id, producer_epoch=self.epoch,
+            base_sequence=0, is_transactional=True,
+        )  # fmt: skip
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(batch))])
+        request = ProduceRequest(transactional_id=TXN_ID, acks=-1, timeout_ms=9_000, topic_data=[data])
+        answer = self.nodes.ask(self.nodes.leader(topic).broker_id, request, 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0, answer
+
+    def end_request(self, *, commit: bool = True) -> EndTxnRequest:
+        return EndTxnRequest(transactional_id=TXN_ID, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit)
+
+
+def stable(nodes: Nodes, topic: str) -> bool:
+    """Whether the transaction is complete in the partition: records and marker are readable."""
+    leader = nodes.leader(topic)
+    return leader.last_stable_offset == leader.high_watermark == 2
+
+
+def test_markers_and_verification_go_to_other_brokers() -> None:
+    nodes = Nodes(3, *SETTINGS)
+    client = Client(nodes)
+    client.begin()
+    coordinator = client.coordinator(TRANSACTION_KIND, TXN_ID)
+    for broker_id in nodes.nodes:
+        nodes.create(f"on-{broker_id}", [broker_id])
+    topics = [f"on-{broker_id}" for broker_id in nodes.nodes]
+    client.add(*topics)
+    for topic in topics:
+        client.produce(topic)
+        assert not stable(nodes, topic)
+    client.ask(TRANSACTION_KIND, TXN_ID, client.end_request(), 3)
+    nodes.until(lambda: all(stable(nodes, topic) for topic in topics))
+    assert sum(nodes.leader(topic).broker_id != coordinator for topic in topics) == 2
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_next_coordinator_finishes_what_was_prepared(commit: bool) -> None:
+    nodes = Nodes(3, *SETTINGS)
+    client = Client(nodes)
+    client.begin()
+    coordinator = client.coordinator(TRANSACTION_KIND, TXN_ID)
+    others = [broker_id for broker_id in nodes.nodes if broker_id != coordinator]
+    nodes.create("t", others)
+    nodes.until(lambda: set(nodes.leader(TRANSACTION_STATE_TOPIC).isr) == {1, 2, 3})
+    client.add("t")
+    client.produce("t")
+    host = nodes.nodes[coordinator]
+    host.peers.close()  # its markers reach no broker any more
+    answers = nodes.send(coordinator, client.end_request(commit=commit), 3)
+    nodes.until(lambda: answers)
+    assert answers[0].error_code == 0 and not stable(nodes, "t")
+    nodes.kill(coordinator)
+    nodes.until(lambda: stable(nodes, "t"))
+    assert client.coordinator(TRANSACTION_KIND, TXN_ID) != coordinator
+    client.begin()
+
+
+def test_committed_offsets_survive_the_death_of_their_coordinator() -> None:
+    nodes = Nodes(3, *SETTINGS)
+    nodes.create("t", [1, 2, 3])
+    client = Client(nodes)
+    coordinator = client.coordinator(GROUP_KIND, GROUP)
+    nodes.until(lambda: set(nodes.leader(GROUP_METADATA_TOPIC).isr) == {1, 2, 3})
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="m")
+    request = OffsetCommitRequest(group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+    answer = nodes.ask(coordinator, request, 8)
+    assert answer.topics[0].partitions[0].error_code == 0, answer
+    nodes.kill(coordinator)
+    fetch = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])])]
+    )
+    found: list[int] = []
+
+    def is_found() -> bool:
+        group = nodes.ask(client.coordinator(GROUP_KIND, GROUP), fetch, 8).groups[0]
+        found[:] = [part.committed_offset for topic in group.topics for part in topic.partitions]
+        return group.error_code == 0
+
+    nodes.until(is_found)
+    assert found == [7]
+
+
+def test_offsets_of_a_transaction_count_once_it_is_committed_wherever_the_group_is_coordinated() -> None:
+    nodes = Nodes(3, *SETTINGS)
+    client = Client(nodes)
+    client.begin()
+    client.coordinator(GROUP_KIND, GROUP)
+    request = AddOffsetsToTxnRequest(
+        transactional_id=TXN_ID, producer_id=client.producer_id, producer_epoch=client.epoch, group_id=GROUP
+    )
+    client.ask(TRANSACTION_KIND, TXN_ID, request, 3)
+    before = nodes.leader(GROUP_METADATA_TOPIC).log.log_end_offset
+    client.ask(TRANSACTION_KIND, TXN_ID, client.end_request(), 3)
+    nodes.until(lambda: nodes.leader(GROUP_METADATA_TOPIC).log.log_end_offset == before + 1)
