@@ -42,7 +42,6 @@ from ottla.wire.schema import maker
 
 FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
-NONE_PREFERRED: dict[Wanted, int] = {}
 PARTITIONS_PER_STEP = 200
 PARTITIONS_MAX = 20_000
 """A fetch of more different partitions is refused."""
@@ -58,7 +57,7 @@ def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Fetch
     plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal)
     if plan.error:
         return FetchResponse(error_code=plan.error)
-    fetch = Fetch(broker, request, body, plan)
+    fetch = new_fetch(broker, request, body, plan)
     answer = fetch.attempt()
     if answer is not None or body.max_wait_ms <= 0:
         return answer or fetch.answer()
@@ -81,7 +80,7 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest)
     plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal, list(wanted.values()))
     if plan.error:
         return FetchResponse(error_code=plan.error)
-    fetch = Fetch(broker, request, body, plan)
+    fetch = new_fetch(broker, request, body, plan)
     is_enough = yield from fetch.attempt_in_steps()
     return fetch.answer() if is_enough or body.max_wait_ms <= 0 else fetch.wait_for_a_move()
 
@@ -93,8 +92,7 @@ class Fetch:
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_may_follow", "_partitions", "_pending", "_plan", "_preferred", "_rack",
-        "_reads", "_request", "_watch",
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_request", "_watch",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
@@ -103,10 +101,6 @@ class Fetch:
         self._body = body
         self._plan = plan
         self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
-        self._may_follow = request.version >= FROM_FOLLOWERS_SINCE
-        self._rack = body.rack_id if body.rack_id and broker.config.replica_selector_class in RACK_AWARE else ""
-        self._preferred = NONE_PREFERRED
-        """The brokers that the reader is sent to."""
         self._partitions = [self._find(wanted) for wanted in plan.wanted]
         self._reads: list[PartitionRead | ErrorCode] = []
         self._has_records = False
@@ -135,7 +129,7 @@ class Fetch:
             elif read[5] is not None:
                 is_urgent = True
         self._has_records = size > 0
-        return self.answer() if is_urgent or size >= body.min_bytes or self._preferred else None
+        return self.answer() if is_urgent or size >= body.min_bytes else None
 
     def attempt_in_steps(self) -> Generator[None, None, bool]:
         """The same in steps; returns whether there is an answer."""
@@ -154,7 +148,7 @@ class Fetch:
             if not number % PARTITIONS_PER_STEP:
                 yield
         self._has_records = size > 0
-        return is_urgent or size >= self._body.min_bytes or bool(self._preferred)
+        return is_urgent or size >= self._body.min_bytes
 
     def wait_for_a_move(self) -> Pending:
         """Answers, in steps, when the first of the partitions moves or the time is over."""
@@ -192,7 +186,7 @@ class Fetch:
         is_incremental = self._plan.is_incremental
         answered: list[tuple[Wanted, PartitionRead | ErrorCode]] = []
         for wanted, read in zip(self._plan.wanted, self._reads, strict=True):
-            if is_incremental and not has_changed(wanted, read) and wanted not in self._preferred:
+            if is_incremental and not has_changed(wanted, read):
                 continue
             answered.append((wanted, read))
             if type(read) is not PartitionRead:
@@ -244,11 +238,6 @@ class Fetch:
         asked = wanted.partition
         partition.traffic.fetches += 1
         bytes_max = max(0, min(asked.partition_max_bytes, left))
-        if self._rack:
-            nearest = nearest_replica(partition, self._rack, asked.fetch_offset, self._broker.metadata.brokers)
-            if nearest != LEADER and asked.current_leader_epoch in (-1, partition.leader_epoch):
-                self._preferred = {**self._preferred, wanted: nearest}
-                return partition.bounds()
         try:
             return partition.read(
                 asked.fetch_offset,
@@ -257,7 +246,7 @@ class Fetch:
                 min_one=is_first,
                 current_leader_epoch=asked.current_leader_epoch,
                 last_fetched_epoch=asked.last_fetched_epoch,
-                may_follow=self._may_follow,
+                may_follow=partition.leader is None and self._request.version >= FROM_FOLLOWERS_SINCE,
             )
         except ApiError as error:
             partition.traffic.count_refused_fetch(error.code)
@@ -280,8 +269,6 @@ class Fetch:
         )
         if self._body.isolation_level == READ_COMMITTED:
             result.aborted_transactions = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted or ()]
-        if self._preferred:
-            result.preferred_read_replica = self._preferred.get(wanted, LEADER)
         if diverging is not None:
             result.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         return result
@@ -303,6 +290,46 @@ class Fetch:
                 last = name
             results.append(self._result(wanted, read))
         return topics
+
+
+class FetchFromRack(Fetch):
+    """One Fetch request of a consumer that names its rack, where such consumers are sent to a replica there."""
+
+    __slots__ = ("_preferred",)
+
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
+        super().__init__(broker, request, body, plan)
+        self._preferred: dict[Wanted, int] = {}
+        """The brokers that the reader is sent to."""
+
+    def attempt(self) -> FetchResponse | None:
+        answer = super().attempt()
+        return self.answer() if answer is None and self._preferred else answer
+
+    def attempt_in_steps(self) -> Generator[None, None, bool]:
+        is_enough = yield from super().attempt_in_steps()
+        return is_enough or bool(self._preferred)
+
+    def _read(self, wanted: Wanted, partition: Partition | None, left: int, is_first: bool) -> PartitionRead | ErrorCode:
+        asked = wanted.partition
+        if partition is not None and asked.current_leader_epoch in (-1, partition.leader_epoch):
+            nearest = nearest_replica(partition, self._body.rack_id, asked.fetch_offset, self._broker.metadata.brokers)
+            if nearest != LEADER:
+                self._preferred[wanted] = nearest
+                wanted.high_watermark = -1  # so that an incremental answer has it
+                return partition.bounds()
+        return super()._read(wanted, partition, left, is_first)
+
+    def _result(self, wanted: Wanted, read: PartitionRead | ErrorCode) -> PartitionData:
+        result = super()._result(wanted, read)
+        result.preferred_read_replica = self._preferred.get(wanted, LEADER)
+        return result
+
+
+def new_fetch(broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> Fetch:
+    if body.rack_id and broker.config.replica_selector_class in RACK_AWARE:
+        return FetchFromRack(broker, request, body, plan)
+    return Fetch(broker, request, body, plan)
 
 
 def refusal(index: int, code: ErrorCode, *, is_here: bool) -> PartitionData:
