@@ -119,9 +119,9 @@ FAMILIES: dict[str, Family] = {
         Family(f"{TRANSACTIONS}transactional_id_count", GAUGE, "Transactional ids coordinated here."),
         Family(f"{TRANSACTIONS}transaction_timeout_count", GAUGE, "Transactions that are open for longer than their timeout."),
         Family(f"{TRANSACTIONS}active_transaction_total_time_max", GAUGE, "Age of the oldest open transaction, in milliseconds."),
-        Family(f"{SESSION}disconnects_total", COUNTER, "Lost ZooKeeper connections; 0 without ZooKeeper.", "zookeeperdisconnectspersec"),
-        Family(f"{SESSION}expires_total", COUNTER, "ZooKeeper sessions expired; 0 without ZooKeeper.", "zookeeperexpirespersec"),
-        Family(f"{SESSION}syncconnects_total", COUNTER, "Connections to ZooKeeper; 0 without ZooKeeper.", "zookeepersyncconnectspersec"),
+        Family(f"{SESSION}disconnects_total", COUNTER, "Lost ZooKeeper connections.", "zookeeperdisconnectspersec"),
+        Family(f"{SESSION}expires_total", COUNTER, "ZooKeeper sessions expired.", "zookeeperexpirespersec"),
+        Family(f"{SESSION}syncconnects_total", COUNTER, "Connections to ZooKeeper after the first.", "zookeepersyncconnectspersec"),
         # The process
         Family("process_cpu_seconds_total", COUNTER, "CPU time of the process."),
         Family("process_start_time_seconds", GAUGE, "When the process started, in seconds since 1970."),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ottla._version import __version__
+from ottla.base.ports import Ports, SessionEvent
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.cluster.isr_changes import IsrChanges
 from ottla.cluster.replica_fetchers import ReplicaFetchers
@@ -30,10 +31,17 @@ from ottla.server.metric_process import LoopLag, ProcessMetrics
 from ottla.server.metric_requests import QUANTILES, RequestMetrics
 from ottla.server.metric_topics import TopicMetrics
 
+SESSION_COUNTERS = {
+    "disconnects": (SessionEvent.SUSPENDED,),
+    "expires": (SessionEvent.EXPIRED,),
+    "syncconnects": (SessionEvent.CONNECTED, SessionEvent.NEW_SESSION),
+}
+
 
 class BrokerParts(Protocol):
     """The parts of `node.Node` that are read."""
 
+    ports: Ports
     broker: Broker
     dispatcher: Dispatcher
     listeners: Listeners
@@ -60,12 +68,17 @@ class Metrics:
         self._share_states = ShareStateMetrics(broker.share_states)
         self._requests = RequestMetrics(parts.dispatcher, parts.listeners, [endpoint.name for endpoint in broker.config.endpoints])
         self._process = ProcessMetrics()
+        self._session_events = dict.fromkeys(SessionEvent, 0)
+        parts.ports.store.listen(self._on_session)
 
     def start(self) -> None:
         self._lag.start()
 
     def stop(self) -> None:
         self._lag.stop()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        self._session_events[event] += 1
 
     def render(self) -> bytes:
         """The whole scrape at once."""
@@ -117,8 +130,8 @@ class Metrics:
         page.put("kafka_log_logmanager_offlinelogdirectorycount", offline)
         for kind in ("produce", "fetch", "request"):
             page.put(f"kafka_server_{kind}_throttle_time", 0, labels_text(user="", client_id=""))
-        for event in ("disconnects", "expires", "syncconnects"):
-            page.put(f"{SESSION}{event}_total", 0)
+        for name, events in SESSION_COUNTERS.items():
+            page.put(f"{SESSION}{name}_total", sum(self._session_events[event] for event in events))
 
     def _collect_replication(self, page: Page) -> None:
         fetchers, isr_changes = self._fetchers, self._isr_changes

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import SessionEvent
 from ottla.controller.api import NewTopic
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import ClassicGroup
@@ -19,7 +20,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.stage_space import CHARGE_BYTES_MIN
 from ottla.replication.stages import Token
 from ottla.server.app import BrokerServer
-from ottla.server.metric_families import FAMILIES, GROUPS, SUMMARY
+from ottla.server.metric_families import FAMILIES, GROUPS, SESSION, SUMMARY
 from ottla.server.metric_page import Page, escape, labels_text
 from ottla.server.metrics import Metrics
 from ottla.wire.messages.metadata import MetadataRequest
@@ -298,3 +299,20 @@ def test_staged_bytes_are_counted(make_server: MakeServer) -> None:
     assert found["ottla_stage_bytes", ()] == CHARGE_BYTES_MIN
     assert found["ottla_stage_staged_bytes_total", ()] == len(batch)
     assert found["ottla_stage_refused_total", ()] == 1
+
+
+def test_what_happens_to_the_session_with_zookeeper_is_counted(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_server()
+    listeners: list[Callable[[SessionEvent], object]] = []
+    monkeypatch.setattr(server.node.ports.store, "listen", listeners.append)
+    metrics = metrics_of(server)
+
+    def counts() -> list[float]:
+        text = metrics.render()
+        return [value(text, f"{SESSION}{name}_total") for name in ("disconnects", "expires", "syncconnects")]
+
+    assert counts() == [0, 0, 0]
+    for event in (SessionEvent.SUSPENDED, SessionEvent.CONNECTED, SessionEvent.SUSPENDED, SessionEvent.EXPIRED, SessionEvent.NEW_SESSION):
+        for listener in listeners:
+            listener(event)
+    assert counts() == [2, 1, 2]
