@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from ottla.testing.zookeeper_process import ZooKeeperProcess
-from tests.clients.broker_process import BrokerProcess, eventually
+from tests.clients.broker_process import READY_SECONDS, ROOT, BrokerProcess, eventually
 
 Make = Callable[..., BrokerProcess]
 LONG_SESSION_MS = 600_000
+SECONDS_TO_STOP_MAX = 45  # below the session's timeout: it does not wait for that
 
 
 @contextmanager
@@ -93,3 +99,43 @@ def test_a_restart_of_zookeeper_ends_no_session(zookeeper: ZooKeeperProcess, mak
         second = registered(client, "/kept", 1)
     assert first is not None and second is not None and second[1].czxid == first[1].czxid
     broker.stop()
+
+
+def test_a_broker_stops_while_zookeeper_is_away(need_zookeeper: None, tmp_path: Path, make_broker: Make) -> None:
+    with ZooKeeperProcess(tmp_path / "zookeeper") as server:
+        broker = make_broker("broker", broker_id=1, zookeeper_connect=server.connect, zookeeper_session_timeout_ms=60_000).start()
+        server.suspend()
+        begun = time.monotonic()
+        broker.stop()
+        assert time.monotonic() - begun < SECONDS_TO_STOP_MAX
+        server.kill()
+        server.start()
+        broker.start()
+        server.kill()
+        eventually(lambda: "the connection to ZooKeeper is lost" in broker.log_text())
+        broker.stop()
+
+
+def test_a_start_waits_for_a_zookeeper_that_comes(need_zookeeper: None, tmp_path: Path, make_broker: Make) -> None:
+    server = ZooKeeperProcess(tmp_path / "zookeeper")
+    late = threading.Timer(1, server.start)
+    late.start()
+    try:
+        broker = make_broker("broker", broker_id=1, zookeeper_connect=server.connect, zookeeper_connection_timeout_ms=100_000).start()
+        broker.stop()
+    finally:
+        late.join()
+        server.kill()
+
+
+def test_a_start_that_waits_for_zookeeper_ends_at_sigterm(make_broker: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(READY_SECONDS)
+        broker = make_broker(
+            "broker", broker_id=1, zookeeper_connect=f"127.0.0.1:{silent.getsockname()[1]}", zookeeper_connection_timeout_ms=100_000
+        )
+        process = subprocess.Popen(broker.command(), stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        with silent.accept()[0]:
+            process.terminate()
+            said = process.communicate(timeout=READY_SECONDS)[1]
+    assert process.returncode == 1 and "stopped by SIGTERM before it was ready" in said and "Traceback" not in said
