@@ -122,6 +122,7 @@ def test_a_start_waits_for_a_zookeeper_that_comes(need_zookeeper: None, tmp_path
     late.start()
     try:
         broker = make_broker("broker", broker_id=1, zookeeper_connect=server.connect, zookeeper_connection_timeout_ms=100_000).start()
+        assert "the connection to ZooKeeper" not in broker.log_text()
         broker.stop()
     finally:
         late.join()
