@@ -240,6 +240,8 @@ class ReplicaChanges:
             self._missing[key] = state
             self.mark_offline([key])
             return
+        if self._missing.pop(key, None) is not None:
+            self._mark_online([key])  # it could not be opened before
         partition.revive()
         try:
             if state.partition.leader == self._broker_id:

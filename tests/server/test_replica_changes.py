@@ -11,7 +11,8 @@ import pytest
 
 from ottla.base import turns
 from ottla.base.control_messages import ReplicaRole
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.replication.partition import Partition
 from ottla.server import replica_changes
@@ -92,6 +93,27 @@ def test_a_role_of_an_older_epoch_changes_nothing(
     run_until(loop, lambda: done)
     assert partition.is_leading and partition.leader_epoch == epoch
     assert "t-0 stays as it is" in caplog.text
+
+
+def test_a_log_that_the_next_role_opens_counts_as_working_again(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is reported so: else its broker would stay outside of the in-sync set."""
+    server = make_server()
+    partitions, reports = server.node.partitions, list[bool]()
+    server.node.replicas.on_replicas = lambda _replicas, is_online: reports.append(is_online)
+
+    def fail(*_arguments: object, **_options: object) -> Partition:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(partitions, "open", fail)
+        server.node.create_topics([("t", 1)])
+    topic = server.node.metadata.topic("t")
+    assert topic is not None and server.node.metadata.offline_here() == [TopicPartition("t", 0)] and reports == [False]
+    state = replace(topic.partitions[0], leader_epoch=1, partition_epoch=1, offline_replicas=())
+    server.node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=state)])
+    partition = partitions.get("t", 0)
+    assert partition is not None and partition.is_online
+    assert server.node.metadata.offline_here() == [] and reports == [False, True]
 
 
 def test_i40_a_broker_whose_session_is_over_leads_nothing_until_it_is_said_again(make_server: MakeServer) -> None:
