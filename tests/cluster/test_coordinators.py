@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import SharePartitionKey, ShareState
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.end_txn import EndTxnRequest
@@ -22,6 +24,10 @@ TXN_ID, GROUP = "tx", "g"
 SETTINGS = (
     "offsets.topic.num.partitions=1", "offsets.topic.replication.factor=3", "transaction.state.log.num.partitions=1",
     "transaction.state.log.replication.factor=3", "transaction.state.log.min.isr=1", "ottla.flush.on.ack=true",
+)  # fmt: skip
+SHARE_SETTINGS = (
+    "share.coordinator.state.topic.num.partitions=1", "share.coordinator.state.topic.replication.factor=3",
+    "share.coordinator.state.topic.min.isr=1",
 )  # fmt: skip
 GROUP_KIND, TRANSACTION_KIND = 0, 1
 
@@ -168,3 +174,44 @@ def test_offsets_of_a_transaction_count_once_it_is_committed_wherever_the_group_
     nodes.until(lambda: nodes.leader(GROUP_METADATA_TOPIC).log.log_end_offset > before)
     nodes.settle(100)
     assert nodes.leader(GROUP_METADATA_TOPIC).log.log_end_offset == before + 1, "one marker"
+
+
+def test_the_state_of_share_groups_is_kept_by_whichever_broker_coordinates_it() -> None:
+    """Requests 83 to 87 between brokers: each asks the coordinator wherever it is, and the next one knows what the last one wrote."""
+    nodes = Nodes(3, *SETTINGS, *SHARE_SETTINGS)
+    nodes.create("t", [1, 2, 3])
+    topic = nodes.nodes[1].metadata.topic("t")
+    assert topic is not None
+    key = SharePartitionKey(GROUP, topic.topic_id, 0)
+    codes: list[ErrorCode] = []
+    states: list[ShareState | None] = []
+
+    def found(code: ErrorCode, state: ShareState | None) -> None:
+        codes.append(code)
+        states.append(state)
+
+    def settle(count: int) -> None:
+        nodes.until(lambda: len(codes) == count)
+        assert codes == [ErrorCode.NONE] * count
+
+    nodes.nodes[1].share_persister.initialize(key, 1, 5, codes.append)
+    settle(1)
+    coordinator = nodes.leader(SHARE_GROUP_STATE_TOPIC).broker_id
+    nodes.until(lambda: set(nodes.leader(SHARE_GROUP_STATE_TOPIC).isr) == {1, 2, 3})
+    one, other = (nodes.nodes[broker_id].share_persister for broker_id in nodes.nodes if broker_id != coordinator)
+    one.read(key, 2, found)
+    settle(2)
+    assert states[0] is not None and states[0].start_offset == 5
+    one.write(key, ShareState(state_epoch=1, leader_epoch=2, start_offset=8, delivery_complete_count=0), codes.append)
+    settle(3)
+    nodes.kill(coordinator)
+    other.read(key, 3, found)
+    settle(4)
+    assert states[1] is not None and states[1].start_offset == 8
+    other.summary(key, 3, found)
+    settle(5)
+    one.write(key, ShareState(state_epoch=1, leader_epoch=2, start_offset=9, delivery_complete_count=0), codes.append)
+    nodes.until(lambda: len(codes) == 6)
+    assert codes.pop() is ErrorCode.FENCED_LEADER_EPOCH
+    other.delete(key, codes.append)
+    settle(6)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Outcome, StoreResult
 from ottla.transactions.producer_ids import BLOCK_PATH, BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds
-from tests.fakes.memory_store import MemoryStore
+from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.timers import ManualTimers
 
 
 def block(store: MemoryStore) -> dict[str, object]:
@@ -129,3 +131,35 @@ def test_endless_conflicts_are_given_up() -> None:
     store = Stubborn()
     assert ProducerIds(store, 1).take() is None
     assert len(store.multis) == 16
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_i22_brokers_that_contend_for_a_store_with_faults_never_share_an_id(seed: int) -> None:
+    """Answers come late, some are lost with the write done, not done, or done afterwards; sessions expire."""
+    chance, timers, model = random.Random(seed), ManualTimers(), ZooKeeperModel()
+    stores = [model.session(timers, lambda: chance.randint(1, 5)) for _ in range(3)]
+    brokers = [ProducerIds(store, number) for number, store in enumerate(stores)]
+    taken: list[int] = []
+    asked: list[ErrorCode] = []
+
+    def take(producer_id: int, code: ErrorCode) -> None:
+        asked.append(code)
+        if code is ErrorCode.NONE:
+            taken.append(producer_id)
+
+    for _ in range(60):
+        for store in stores:
+            if chance.random() < 0.3:
+                store.fail_next(StoreResult.UNKNOWN, **chance.choice([{"is_applied": True}, {"is_late": True}, {}]))
+        if chance.random() < 0.1:
+            broken = chance.choice(stores)
+            broken.disconnect(is_applied=chance.random() < 0.5)
+            timers.advance(chance.randint(1, 10))
+            broken.reconnect()
+        for broker in brokers:
+            for _ in range(chance.randint(0, 400)):
+                broker.next(take)
+        timers.advance(chance.randint(0, 20))
+    timers.advance(1_000)
+    assert len(taken) == len(set(taken)) > 10_000
+    assert set(asked) <= {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
