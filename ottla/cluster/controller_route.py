@@ -15,9 +15,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.base.cluster_metadata import ClusterMetadata
+from ottla.base.cluster_metadata import NO_LEADER, ClusterMetadata
 from ottla.base.errors import ErrorCode, error_code
-from ottla.base.ports import CONTROL_LANE, DEFAULT_LANE, Peers, Timers
+from ottla.base.ports import CONTROL_LANE, DEFAULT_LANE, Peers, TimerHandle, Timers
 from ottla.controller.api import (
     AlterPartitionDone,
     ConfigRequest,
@@ -38,6 +38,8 @@ log = logging.getLogger("ottla.cluster")
 
 RETRY_FIRST_MS = 10
 RETRY_MAX_MS = 500
+REVIEW_MS = 250
+"""So often a request under way is compared with what is known of the controller."""
 NOT_TAKEN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 """Answers of a broker that has not executed the request: it is not the controller, or does not take this one for a broker yet."""
 
@@ -57,20 +59,28 @@ class Asking:
         here: Callable[[], object],
         timeout_ms: int,
         lane: str,
+        once: Callable[[ErrorCode], object] | None,
     ) -> None:
+        """`once` is called with the reason in place of another attempt."""
         self._route = route
         self._request = request
         self._whole_code = whole_code
         self._answered = answered
         self._here = here
         self._lane = lane
+        self._once = once
         self._pause_ms = RETRY_FIRST_MS
+        self._attempt = 0
+        self._asked = NO_LEADER
         self._deadline = route.timers.call_later(timeout_ms, self._answer_here)
+        self._review: TimerHandle | None = None
         self.is_over = False
 
     def cancel(self) -> None:
         self.is_over = True
         self._deadline.cancel()
+        if self._review is not None:
+            self._review.cancel()
 
     def attempt(self) -> None:
         if self.is_over:
@@ -78,18 +88,39 @@ class Asking:
         route = self._route
         if route.is_here:
             self._answer_here()
-        else:
-            route.peers.send(route.metadata.controller_id, self._request, self._on_answer, lane=self._lane)
+            return
+        self._attempt += 1
+        attempt, self._asked = self._attempt, route.metadata.controller_id
+        if self._review is None:
+            self._review = route.timers.call_later(REVIEW_MS, self._look)
+
+        def answered(response: Any, code: int) -> None:
+            if attempt == self._attempt and not self.is_over:
+                self._on_answer(response, code)
+
+        route.peers.send(self._asked, self._request, answered, lane=self._lane)
 
     def _on_answer(self, response: Any, code: int) -> None:
-        if self.is_over:
-            return
-        if not code and error_code(self._whole_code(response)) not in NOT_TAKEN:
+        refusal = error_code(code or self._whole_code(response))
+        if not code and refusal not in NOT_TAKEN:
             self.cancel()
             self._answered(response)
-            return
-        pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, RETRY_MAX_MS)
-        self._route.timers.call_later(pause_ms, self.attempt)
+        elif self._once is not None:
+            self.cancel()
+            self._once(refusal)
+        else:
+            self._attempt += 1
+            attempt, pause_ms = self._attempt, self._pause_ms
+            self._pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+            self._route.timers.call_later(pause_ms, lambda: self.attempt() if attempt == self._attempt else None)
+
+    def _look(self) -> None:
+        """Waits no longer for a broker that is not the controller any more: its answer may never come."""
+        self._review = None
+        if self._route.is_here or self._route.metadata.controller_id != self._asked:
+            self._on_answer(None, ErrorCode.NOT_CONTROLLER)
+        if not self.is_over and self._review is None:
+            self._review = self._route.timers.call_later(REVIEW_MS, self._look)
 
     def _answer_here(self) -> None:
         self.cancel()
@@ -108,14 +139,16 @@ class ControllerRoute:
         peers: Peers,
         timers: Timers,
         timeout_ms: Callable[[], int],
+        is_alone: bool,
     ) -> None:
-        """`timeout_ms`: how long requests of this broker itself are tried."""
+        """`timeout_ms`: how long requests of this broker itself are tried. `is_alone`: it is one of no cluster."""
         self.local = local
         self.metadata = metadata
         self.peers = peers
         self.timers = timers
         self._broker_id = broker_id
         self._timeout_ms = timeout_ms
+        self._is_alone = is_alone
 
     @property
     def is_active(self) -> bool:
@@ -124,8 +157,8 @@ class ControllerRoute:
 
     @property
     def is_here(self) -> bool:
-        """Whether requests are answered here: this broker is the controller, or knows no other."""
-        return self.local.is_active or self.metadata.brokers.keys() <= {self._broker_id}
+        """Whether requests are answered here: this broker is the controller, or one of no cluster."""
+        return self.local.is_active or (self._is_alone and self.metadata.brokers.keys() <= {self._broker_id})
 
     def ask(
         self,
@@ -136,9 +169,12 @@ class ControllerRoute:
         *,
         timeout_ms: int | None = None,
         lane: str = DEFAULT_LANE,
+        once: Callable[[ErrorCode], object] | None = None,
     ) -> Asking:
-        """Calls `answered` with the controller's answer; or `here`, if this broker has become the controller or the time is over."""
-        asking = Asking(self, request, whole_code, answered, here, self._timeout_ms() if timeout_ms is None else timeout_ms, lane)
+        """Calls `answered` with the controller's answer; or `here`, if this broker has become the controller or the time is over; or
+        `once`, if given, after the first attempt that came to nothing."""
+        time_ms = self._timeout_ms() if timeout_ms is None else timeout_ms
+        asking = Asking(self, request, whole_code, answered, here, time_ms, lane, once)
         asking.attempt()
         return asking
 
@@ -151,14 +187,17 @@ class ControllerRoute:
             return
         from ottla.cluster.controller_requests import alter_partition_request, partition_results
 
-        def answered(response: Any, code: int) -> None:
-            if response is None:
-                done(error_code(code), [])
-            else:
-                done(error_code(response.error_code), partition_results(response, self.metadata))
+        def refused(code: ErrorCode) -> None:
+            done(code, [])
 
-        request = alter_partition_request(broker_id, broker_epoch, changes)
-        self.peers.send(self.metadata.controller_id, request, answered, lane=CONTROL_LANE)
+        self.ask(
+            alter_partition_request(broker_id, broker_epoch, changes),
+            lambda response: response.error_code,
+            lambda response: done(error_code(response.error_code), partition_results(response, self.metadata)),
+            lambda: refused(ErrorCode.NOT_CONTROLLER),
+            lane=CONTROL_LANE,
+            once=refused,
+        )
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
         def here() -> None:

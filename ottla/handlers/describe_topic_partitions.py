@@ -5,7 +5,7 @@ Behaviour: metadata of topics in the order of their names, a page at a time: at 
 
 Version notes: KIP-966.
 
-Not done: eligible leader replicas are always empty; a single broker has no replica that left the in-sync set.
+Not done: the last known eligible leader replicas are always empty.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _described(
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
-            eligible_leader_replicas=[],
+            eligible_leader_replicas=list(partition.eligible),
             last_known_elr=[],
             offline_replicas=list(partition.offline_replicas),
         )

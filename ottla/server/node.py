@@ -206,7 +206,7 @@ class Node:
         self.controller = self.member.controller
         self.route = ControllerRoute(
             self.controller, broker_id=config.this_broker_id, metadata=self.metadata, peers=self.peers, timers=ports.timers,
-            timeout_ms=lambda: config.request_timeout_ms,
+            timeout_ms=lambda: config.request_timeout_ms, is_alone=config.is_single_broker,
         )  # fmt: skip
         self.failure_detector = FailureDetector(
             self.peers, ports.network, ports.timers, locate=self._locate, epoch_of=self.metadata.broker_epoch, watched=self._watched,

@@ -62,3 +62,21 @@ def test_only_what_was_asked_is_answered() -> None:
         ("a", ErrorCode.UNKNOWN_SERVER_ERROR),
         ("b", ErrorCode.REQUEST_TIMED_OUT),
     ]
+
+
+def test_no_request_waits_for_a_controller_that_was_replaced() -> None:
+    """The controller is paused with the request in hand; the next one is asked long before the request's time is over."""
+    nodes = Nodes(3, "request.timeout.ms=60000")
+    nodes.create("t", [2, 3])
+    nodes.nodes[1].dispatcher.execute = lambda connection, frame: False  # type: ignore[method-assign]
+    answers: list[TopicResult] = []
+    codes: list[ErrorCode] = []
+    node = nodes.nodes[OTHER]
+    node.route.create_topics([NewTopic(name="a", num_partitions=1, replication_factor=2)], False, answers.extend)
+    node.route.alter_partition(OTHER, node.member.broker_epoch(), [], lambda code, _results: codes.append(code))
+    nodes.settle(100)
+    assert not answers and not codes
+    store = nodes.nodes[1].ports.store
+    store.expire()  # type: ignore[attr-defined]
+    nodes.until(lambda: answers and codes, 5_000)
+    assert [(one.name, one.error) for one in answers] == [("a", ErrorCode.NONE)] and codes == [ErrorCode.NOT_CONTROLLER]
