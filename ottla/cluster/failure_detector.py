@@ -50,6 +50,7 @@ class FailureDetector:
         self._watched = watched
         self._on_gone = on_gone
         self._held: dict[int, None] = {}
+        self._probed: dict[int, None] = {}
         self._is_closed = False
         peers.call_at_hang_up(self._on_hang_up)
 
@@ -80,24 +81,30 @@ class FailureDetector:
     def _on_hang_up(self, broker_id: int) -> None:
         self._held.pop(broker_id, None)
         epoch, address = self._epoch_of(broker_id), self._locate(broker_id)
-        if self._is_closed or broker_id not in self._watched():
+        if self._is_closed or broker_id in self._probed or broker_id not in self._watched():
             return
         if epoch is None or address is None:
             self._review_later()
         else:
+            self._probed[broker_id] = None
             self._probe(broker_id, epoch, address, REFUSALS)
 
     def _probe(self, broker_id: int, epoch: int, address: tuple[str, int], refusals: int) -> None:
         """Connects; after so many refusals, one after the other, the broker is gone."""
 
+        def lives() -> None:
+            self._probed.pop(broker_id, None)
+            self._review_later()
+
         def connected(channel: Channel) -> None:
             channel.close()
-            self._review_later()
+            lives()
 
         def failed(reason: str) -> None:
             if reason != REFUSED or self._is_closed:
-                self._review_later()
+                lives()
             elif refusals == 1:
+                self._probed.pop(broker_id, None)
                 log.warning("broker %d is gone: it closed its connection, and its address refuses new ones", broker_id)
                 self._on_gone(broker_id, epoch)
             else:

@@ -53,6 +53,7 @@ def test_a_hang_up_and_two_refusals() -> None:
     world = World()
     assert [asked.broker_id for asked in world.peers.asked] == [2]
     world.peers.hang_up(2)
+    world.peers.hang_up(2)  # another connection to it
     world.fail()
     assert world.gone == [] and world.attempts == []
     world.epochs[2] = 78  # it registers anew meanwhile: what is proved is proved of the former registration
