@@ -1,13 +1,14 @@
-"""Reports to the controller which replicas on this broker have failed, or work again (`controller/log_dir_events.py`).
+"""Reports to the controller which replicas on this broker do not work (`controller/log_dir_events.py`).
 
-A report is a node in the metadata store, so it waits for a controller if there is none. All failed replicas are reported anew to each
-controller and under each registration, since neither knows what the one before was sent.
+A report is a node in the metadata store, so it waits for a controller if there is none. It names all such replicas, and one is written
+after the other: whatever becomes of an earlier one, the last says how it is. Each controller and each registration gets one of its own,
+since neither knows what the one before was sent.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ottla.base.ports import Create, MetadataStore, Outcome, StoreResult
 from ottla.base.store_retries import TRANSIENT, StoreRetries
@@ -18,7 +19,8 @@ from ottla.controller.znodes import LogDirEvent
 
 log = logging.getLogger("ottla.cluster")
 
-REPLICAS_PER_REPORT = 5_000
+REPLICAS_MAX = 10_000
+"""More are not named in one report: it has to fit into a node."""
 
 
 class FailedReplicas:
@@ -33,33 +35,58 @@ class FailedReplicas:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._reported_to = (-1, -1)
+        self._is_writing = False
+        self._is_due = False
+        self._reopened: dict[tuple[bytes, int], None] = {}
 
     def review(self, controller_epoch: int) -> None:
-        """Reports all anew if the controller or the registration is another one than before."""
-        if (controller_epoch, self._broker_epoch()) != self._reported_to:
-            self._reported_to = (controller_epoch, self._broker_epoch())
-            self.report(self._metadata.offline_here(), is_online=False)
+        """Reports anew if the controller or the registration is another one than before, and there is anything to report."""
+        broker_epoch = self._broker_epoch()
+        if (controller_epoch, broker_epoch) != self._reported_to:
+            if broker_epoch != self._reported_to[1]:
+                self._is_writing = False  # what was tried again under another session is not
+            self._reported_to = (controller_epoch, broker_epoch)
+            if self._metadata.offline_here():
+                self.report()
 
-    def report(self, replicas: Sequence[TopicPartition], *, is_online: bool) -> None:
+    def report(self, reopened: Sequence[TopicPartition] = ()) -> None:
+        """Other replicas than before do not work, because more have failed or these were opened again."""
         if len(self._metadata.brokers) < 2:
             return
+        self._reopened.update(dict.fromkeys(self._ids(reopened)))
+        self._is_due = True
+        if not self._is_writing:
+            self._write()
+
+    def _write(self) -> None:
+        self._is_writing, self._is_due = True, False
+        failed, reopened = self._ids(self._metadata.offline_here()), list(self._reopened)
+        event = LogDirEvent(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            replicas=tuple(failed[:REPLICAS_MAX]),
+            reopened=tuple(reopened[:REPLICAS_MAX]),
+        )
+
+        def written(outcome: Outcome) -> None:
+            if outcome.result in TRANSIENT:
+                self._retries.again(self._write)
+                return
+            if outcome.result not in (StoreResult.OK, StoreResult.SESSION_EXPIRED):
+                log.error("failed replicas cannot be reported to the controller: %s", outcome.result.name)
+            for key in reopened[:REPLICAS_MAX]:
+                self._reopened.pop(key, None)
+            self._is_writing = False
+            if self._is_due or self._reopened:
+                self._write()
+
+        path = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_"
+        self._store.multi([Create(path, znodes.log_dir_event_bytes(event), is_sequential=True)], written)
+
+    def _ids(self, replicas: Iterable[TopicPartition]) -> list[tuple[bytes, int]]:
         named = []
         for key in replicas:
             topic = self._metadata.topic(key.topic)
             if topic is not None:
                 named.append((topic.topic_id, key.partition))
-        for start in range(0, len(named), REPLICAS_PER_REPORT):
-            self._write(tuple(named[start : start + REPLICAS_PER_REPORT]), self._broker_epoch(), is_online)
-
-    def _write(self, replicas: tuple[tuple[bytes, int], ...], broker_epoch: int, is_online: bool) -> None:
-        """A report that may have been written already is written again: twice the same does no harm."""
-        event = LogDirEvent(broker_id=self._broker_id, broker_epoch=broker_epoch, is_online=is_online, replicas=replicas)
-
-        def written(outcome: Outcome) -> None:
-            if outcome.result in TRANSIENT:
-                self._retries.again(lambda: self._write(replicas, broker_epoch, is_online))
-            elif outcome.result is not StoreResult.OK:
-                log.error("failed replicas cannot be reported to the controller: %s", outcome.result.name)
-
-        path = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_"
-        self._store.multi([Create(path, znodes.log_dir_event_bytes(event), is_sequential=True)], written)
+        return named

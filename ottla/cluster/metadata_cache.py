@@ -53,6 +53,9 @@ class MetadataCache(ClusterMetadata):
         for name in topics:
             self._show(name)
 
+    def is_offline_here(self, key: TopicPartition) -> bool:
+        return key.partition in self._offline.get(key.topic, ())
+
     def offline_here(self) -> list[TopicPartition]:
         """The replicas that are marked as offline."""
         return [TopicPartition(name, index) for name, partitions in self._offline.items() for index in partitions]

@@ -1,9 +1,11 @@
 """Replicas whose logs have failed though their broker lives: what the controller decides, and how it learns of them.
 
-A broker reports them by sequential nodes under `/log_dir_event_notification`, as Kafka's do, which here name the replicas: failed, or
-working again. A failed replica leads nothing and leaves the in-sync set as one on a broker that is gone does, and it is not eligible,
-because what comes back may be less. The reports are deleted when they are decided; what they say is the controller's own knowledge, and a
-broker reports anew when the controller changes. A report of another registration of the broker means nothing.
+A broker reports them by sequential nodes under `/log_dir_event_notification`, as Kafka's do, which here name all of its replicas that do
+not work: the last report counts, and an empty one says that all work again. A failed replica leads nothing and leaves the in-sync set as
+one on a broker that is gone does, and it is not eligible, because what comes back may be less: a log that was opened again is regarded as
+one of a broker that restarted without a proof. The reports are deleted when they are
+decided; what they say is the controller's own knowledge, and a broker reports anew when the controller changes. A report of another
+registration of the broker means nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from ottla.base.cluster_metadata import ReplicasFailed
 from ottla.base.ports import Delete, MetadataStore, StoreNode, StoreResult, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
+from ottla.controller.election import Standing
 from ottla.controller.membership import after_membership
 from ottla.controller.partition_states import Elections, NamedPartition, partitions_plan
 from ottla.controller.plans import Plan, Unit
@@ -28,25 +31,32 @@ log = logging.getLogger("ottla.controller")
 def decide_log_dir_events(state: ClusterState, events: Sequence[LogDirEvent], rules: TopicRules) -> Plan:
     """The reports in their order."""
     failed = dict(state.failed)
-    named: dict[tuple[bytes, int], None] = {}
+    named: dict[tuple[bytes, int], list[int]] = {}  # with the brokers on which it was opened again
     for event in events:
         broker = state.brokers.get(event.broker_id)
         if broker is None or broker.epoch != event.broker_epoch:
             continue
-        before = failed.get(event.broker_id, frozenset())
-        failed[event.broker_id] = before - set(event.replicas) if event.is_online else before | set(event.replicas)
-        named.update(dict.fromkeys(event.replicas))
+        before, failed[event.broker_id] = failed.get(event.broker_id, frozenset()), frozenset(event.replicas)
+        for key in sorted(before ^ failed[event.broker_id]):
+            named.setdefault(key, [])
+        for key in event.reopened:
+            named.setdefault(key, []).append(event.broker_id)
     elections = Elections()
     new: list[NamedPartition] = []
-    for key in named:
+    for key, reopened in named.items():
         topic = state.topic_by_id(key[0])
         if topic is None or not 0 <= key[1] < len(topic.partitions):
             continue
-        standing = state.standing().without([broker_id for broker_id, replicas in failed.items() if key in replicas])
+        standing = Standing(live=state.brokers, restarted=reopened, lost=reopened, leaving=state.leaving)
+        standing = standing.without([broker_id for broker_id, replicas in failed.items() if key in replicas])
         changed = after_membership(state, topic, topic.partitions[key[1]], standing, rules, elections)
         if changed is not None:
             new.append((topic.name, changed))
-    changes = [ReplicasFailed(broker_id, replicas) for broker_id, replicas in failed.items() if state.failed.get(broker_id) != replicas]
+    changes = [
+        ReplicasFailed(broker_id, replicas)
+        for broker_id, replicas in failed.items()
+        if state.failed.get(broker_id, frozenset()) != replicas
+    ]
     return partitions_plan(state, new, last=[Unit([], changes)], notes=elections.notes)
 
 

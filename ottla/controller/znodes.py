@@ -70,8 +70,8 @@ BASE_PATHS = (
 SENSITIVE_PATHS = ("/cluster/secret", USERS)
 """Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
 
-LOGS_FAILED, LOGS_WORK = 1, 2
-"""Events of log directories: the first is Kafka's."""
+LOGS_FAILED = 1
+"""Kafka's event of log directories."""
 
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
 
@@ -264,41 +264,49 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
 
 @immutable(kw_only=True)
 class LogDirEvent:
-    """Replicas (topic id and partition) of a broker whose logs have failed, or work again (`is_online`)."""
+    """All replicas (topic id and partition) of a broker whose logs do not work now, and those that were opened again since the report
+    before: they may have lost something."""
 
     broker_id: int
     broker_epoch: int
-    is_online: bool
     replicas: tuple[tuple[bytes, int], ...]
+    reopened: tuple[tuple[bytes, int], ...] = ()
 
 
 def log_dir_event_bytes(event: LogDirEvent) -> bytes:
     """Kafka's node, which names the broker alone, and the replicas."""
+    value = {"version": 1, "broker": event.broker_id, "event": LOGS_FAILED, "epoch": event.broker_epoch}
+    return _write({**value, "replicas": _by_topic(event.replicas), "reopened": _by_topic(event.reopened)})
+
+
+def _by_topic(replicas: Sequence[tuple[bytes, int]]) -> dict[str, list[int]]:
     by_topic: dict[str, list[int]] = {}
-    for topic_id, partition in event.replicas:
+    for topic_id, partition in replicas:
         by_topic.setdefault(uuid_to_text(topic_id), []).append(partition)
-    kind = LOGS_WORK if event.is_online else LOGS_FAILED
-    return _write({"version": 1, "broker": event.broker_id, "event": kind, "epoch": event.broker_epoch, "replicas": by_topic})
+    return by_topic
 
 
 def read_log_dir_event(data: bytes) -> LogDirEvent:
     value = _read(data)
-    named = value.get("replicas", {})
+    return LogDirEvent(
+        broker_id=_integer(value, "broker"),
+        broker_epoch=_integer(value, "epoch") if "epoch" in value else -1,
+        replicas=_named_replicas(value.get("replicas", {})),
+        reopened=_named_replicas(value.get("reopened", {})),
+    )
+
+
+def _named_replicas(named: Any) -> tuple[tuple[bytes, int], ...]:
     if not isinstance(named, dict):
         raise NodeError("replicas are no map of topic ids to partitions")
-    replicas = []
+    replicas: list[tuple[bytes, int]] = []
     for text in named:
         try:
             topic_id = uuid_from_text(text)
         except ValueError as error:
             raise NodeError(str(error)) from None
         replicas += [(topic_id, partition) for partition in _integers(_list(named, text), "replicas")]
-    return LogDirEvent(
-        broker_id=_integer(value, "broker"),
-        broker_epoch=_integer(value, "epoch") if "epoch" in value else -1,
-        is_online=_integer(value, "event") == LOGS_WORK,
-        replicas=tuple(replicas),
-    )
+    return tuple(replicas)
 
 
 def broker_epochs_bytes(epochs: Mapping[int, int], dead: Mapping[int, int]) -> bytes:

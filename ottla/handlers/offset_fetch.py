@@ -20,7 +20,7 @@ from ottla.groups.answers import FetchedOffset, FetchedOffsets
 from ottla.groups.commands import FetchOffsets, TopicPartitions
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import run
+from ottla.requests.coordination import require_lease, run
 from ottla.requests.rights import describable_topics, is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_fetch import (
@@ -87,6 +87,7 @@ def _fetch(
 
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        require_lease(broker)
         topics = None if group.topics is None else _sort_out(broker, request, group.topics, refused)
         command = FetchOffsets(group.group_id, topics, group.member_id, group.member_epoch, require_stable)
         run(broker, group.group_id, lambda machine, reply, _now: machine.fetch_offsets(command, reply), answer)

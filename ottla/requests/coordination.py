@@ -26,6 +26,13 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 """(machine, reply, now_ms) -> what to do."""
 
 
+def require_lease(broker: Broker) -> None:
+    """Raises `ApiError` NOT_COORDINATOR if another broker may be the coordinator already: what is read here may be older than what it
+    has."""
+    if broker.lease is not None and not broker.lease.is_held():
+        raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker's session with the metadata store may be over.")
+
+
 def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
     """The sender of a request. Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
     connection = request.connection

@@ -214,7 +214,7 @@ class Node:
         )  # fmt: skip
         self.failed_replicas = self.member.failed_replicas
         self.replicas.on_metadata = self._on_metadata
-        self.replicas.on_replicas = lambda replicas, is_online: self.failed_replicas.report(replicas, is_online=is_online)
+        self.replicas.on_replicas = self.failed_replicas.report
         self.isr_changes = IsrChanges(
             self.route, broker_id=config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=self._leader_of,
             timers=ports.timers,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC, NO_LEADER
 from ottla.base.config import BrokerConfig
@@ -74,8 +75,8 @@ class ReplicaChanges:
         self._resolved: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self.turns = Turns(clock, timers)
         self.on_metadata: Callable[[], object] = lambda: None
-        self.on_replicas: Callable[[Sequence[TopicPartition], bool], object] = lambda _replicas, _is_online: None
-        """Called with replicas whose logs have failed, or (True) can be served again or are about to be opened."""
+        self.on_replicas: Callable[[Sequence[TopicPartition]], object] = lambda _reopened: None
+        """Called when other replicas than before are marked as offline in the metadata, with those that are opened again."""
 
     def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
         """Removes the logs of other partitions: they were deleted, or moved, while this broker was away (KIP-516). One that is alone keeps
@@ -161,7 +162,7 @@ class ReplicaChanges:
             self._remove_later(path, self._config.log_config({}).file_delete_delay_ms)
         stopped = [partition for partition in self._partitions.all() if self._partitions.directory_of(partition) is directory]
         self._mark_online([*(partition.topic_partition for partition in stopped), *self._missing])
-        states = [self._state_of(partition.topic_partition) for partition in stopped]
+        states = [self._state_again(partition) for partition in stopped]
         self._partitions.drop(stopped)
         waiting = list(self._missing.values())
         self._missing.clear()
@@ -176,17 +177,37 @@ class ReplicaChanges:
     def mark_offline(self, replicas: Sequence[TopicPartition]) -> None:
         """Shows these replicas as offline in the metadata, whatever the controller sends."""
         self._metadata.mark_offline(self._broker_id, replicas)
-        self.on_replicas(replicas, False)
+        self.on_replicas(())
 
     def _mark_online(self, replicas: Sequence[TopicPartition]) -> None:
         self._metadata.mark_online(replicas)
-        self.on_replicas(replicas, True)
+        self.on_replicas(replicas)
 
     def _state_of(self, key: TopicPartition) -> ReplicaRole | None:
         topic = self._metadata.topic(key.topic)
         if topic is None or key.partition >= len(topic.partitions):
             return None
         return ReplicaRole(topic=topic.name, topic_id=topic.topic_id, partition=topic.partitions[key.partition])
+
+    def _state_again(self, partition: Partition) -> ReplicaRole | None:
+        """The role of a replica whose log is opened again: the newest that it had, of which the metadata may know nothing yet."""
+        role, state = self._state_of(partition.topic_partition), partition.state
+        if role is None:
+            return None
+        newest = role.partition
+        if (state.leader_epoch, state.partition_epoch) > (newest.leader_epoch, newest.partition_epoch):
+            newest = replace(
+                newest,
+                leader=state.leader_id,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                isr=state.isr_state.members,
+            )
+        if newest.leader == self._broker_id and len(self._metadata.brokers) > 1:
+            # The log may have lost its tail: it must not go on in the same epoch. The controller elects a leader when it is reported.
+            newest = replace(newest, leader=NO_LEADER)
+        return replace(role, partition=newest)
 
     def _take_each(self, states: Sequence[ReplicaRole]) -> Iterator[None]:
         for number, state in enumerate(states, 1):
@@ -250,6 +271,9 @@ class ReplicaChanges:
                 self._follow(partition, state)
         except ApiError as error:
             log.error("%s stays as it is: %s", key, error.message)
+            return
+        if partition.is_online and self._metadata.is_offline_here(key):
+            self._mark_online([key])
 
     def _follow(self, partition: Partition, state: ReplicaRole) -> None:
         wanted = state.partition

@@ -27,3 +27,34 @@ def test_leadership_moves_and_the_replicas_are_offline_for_every_broker() -> Non
     world.settle()
     assert offline(world, 2) == (3,) and world.replica(2).is_leading
     assert not world.model.tree.children("/log_dir_event_notification")
+
+
+def test_a_directory_that_works_again_brings_its_replicas_back() -> None:
+    world = Nodes(3)
+    world.create("t", [3, 2])
+    world.create("u", [2, 3])
+    node = world.nodes[3]
+    world.write("a")
+    world.until(lambda: world.replica(2).log.log_end_offset == 1)
+    node.storage_failed(DiskError("no space left", f"{DIRECTORY}/t-0/00000000000000000000.log"))
+    world.until(lambda: world.replica(2).is_leading and offline(world, 1) == (3,))
+    world.write("b")
+    node.replicas.reopen(node.directories[0])
+    world.until(lambda: 3 in world.replica(2).isr and 3 in world.replica(2, "u").isr)
+    world.until(lambda: [offline(world, broker_id) for broker_id in (1, 2, 3)] == [()] * 3)
+    assert world.replica(3).log.log_end_offset == 2
+    assert world.nodes[world.controller_id].controller.state.failed == {}
+
+
+def test_reports_that_cannot_be_written_are_made_later_and_say_how_it_is_then() -> None:
+    world = Nodes(3)
+    world.create("t", [3, 2])
+    node = world.nodes[3]
+    node.ports.store.disconnect()  # type: ignore[attr-defined]
+    node.storage_failed(DiskError("no space left", f"{DIRECTORY}/t-0/00000000000000000000.log"))
+    world.settle()
+    assert not world.replica(2).is_leading
+    node.ports.store.reconnect()  # type: ignore[attr-defined]
+    world.until(lambda: world.replica(2).is_leading)
+    node.replicas.reopen(node.directories[0])
+    world.until(lambda: 3 in world.replica(2).isr)

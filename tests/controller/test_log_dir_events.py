@@ -21,11 +21,10 @@ from tests.fakes.timers import ManualTimers
 RULES = Rules(in_sync_min=2)
 
 
-def event(broker_id: int, *partitions: int, is_online: bool = False, epoch: int | None = None) -> LogDirEvent:
+def event(broker_id: int, *partitions: int, epoch: int | None = None) -> LogDirEvent:
     return LogDirEvent(
         broker_id=broker_id,
         broker_epoch=100 + broker_id if epoch is None else epoch,
-        is_online=is_online,
         replicas=tuple((TOPIC_ID, partition) for partition in partitions),
     )
 
@@ -52,8 +51,18 @@ def test_a_failed_replica_leads_nothing_and_is_not_eligible() -> None:
 def test_one_that_works_again_may_lead() -> None:
     state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
     state.apply(decide_log_dir_events(state, [event(1, 0)], RULES).changes)
-    assert applied(state, decide_log_dir_events(state, [event(1, 0, is_online=True)], RULES)) == [(1, 7, 11, (1,))]
+    assert applied(state, decide_log_dir_events(state, [event(1)], RULES)) == [(1, 7, 11, (1,))]
     assert state.failed == {} and partition(state).offline_replicas == ()
+
+
+def test_a_log_that_was_opened_again_begins_a_new_term_though_its_failure_was_never_reported() -> None:
+    """I15: it may have lost its tail, so it must not go on in the epoch that it led."""
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (1, (1, 2), (1,)), (2, (1, 2), (1, 2)))
+    reopened = LogDirEvent(broker_id=1, broker_epoch=101, replicas=(), reopened=tuple((TOPIC_ID, index) for index in range(3)))
+    after = applied(state, decide_log_dir_events(state, [reopened], RULES))
+    assert after == [(2, 6, 10, (2,)), (1, 6, 10, (1,)), (2, 5, 10, (2,))]
+    assert partition(state).eligible == () and state.failed == {}
+    assert znodes.read_log_dir_event(znodes.log_dir_event_bytes(reopened)) == reopened
 
 
 def test_what_failed_in_one_life_of_a_broker_says_nothing_of_the_next() -> None:
@@ -79,7 +88,7 @@ def test_reports_are_read_in_order_decided_once_and_deleted() -> None:
     for data in (znodes.log_dir_event_bytes(event(1, 0, 4)), b"garbage", b'{"version":1,"broker":2,"event":1}'):
         store.multi([Create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", data, is_sequential=True)], lambda _outcome: None)
     named = [events for events in found if events]
-    assert named == [[event(1, 0, 4)], [LogDirEvent(broker_id=2, broker_epoch=-1, is_online=False, replicas=())]]
+    assert named == [[event(1, 0, 4)], [LogDirEvent(broker_id=2, broker_epoch=-1, replicas=())]]
     assert [path for path in store.nodes() if path.startswith(f"{znodes.LOG_DIR_EVENTS}/")] == []
     watch.stop()
     store.multi([Create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", b"{}", is_sequential=True)], lambda _outcome: None)
