@@ -404,6 +404,9 @@ class BrokerConfig(_AllSettings):
             raise ConfigError("broker.id: with zookeeper.connect each broker needs a number of its own")
         if self.zookeeper_set_acl and not self.ottla_zookeeper_digest:
             raise ConfigError("zookeeper.set.acl: needs an identity that the nodes belong to; set ottla.zookeeper.digest=user:password")
+        name = self.inter_broker_listener_name
+        if name and name not in {endpoint.name for endpoint in self.endpoints}:
+            raise ConfigError(f"inter.broker.listener.name: {name} is not one of the listeners")
 
     def _check_share_groups(self) -> None:
         for setting in GROUP_SETTINGS.values():

@@ -226,6 +226,7 @@ def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: s
         ),
         ("zookeeper.connect=zoo:2181", ["broker.id", "number of its own"]),
         ("zookeeper.connect=zoo:port\nbroker.id=1", ["zookeeper.connect", "host:port"]),
+        ("zookeeper.connect=zoo:2181\nbroker.id=1\ninter.broker.listener.name=B", ["inter.broker.listener.name", "B is not one"]),
         ("zookeeper.connect=zoo:2181\nbroker.id=1\nzookeeper.set.acl=true", ["zookeeper.set.acl", "ottla.zookeeper.digest"]),
         ("broker.id=1\nnode.id=2", ["broker.id", "node.id"]),
         ("a=\\u00zz", ["server.properties", "escape"]),
@@ -450,3 +451,9 @@ def test_users_that_an_image_would_make_are_missed_aloud() -> None:
     _, notices = load(environment={"KAFKA_CLIENT_USERS": "bob", "KAFKA_CLIENT_PASSWORDS": "hush"})
     assert all(notice.is_warning and "access is NOT restricted" in notice.text for notice in notices) and len(notices) == 2
     assert "hush" not in str(notices)
+
+
+def test_the_listener_for_brokers_is_the_named_one_or_the_first_of_its_protocol() -> None:
+    listeners = ["listeners=A://:1,B://:2", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"]
+    assert load(assignments=listeners)[0].inter_broker_listener == "A"
+    assert load(assignments=[*listeners, "inter.broker.listener.name=B"])[0].inter_broker_listener == "B"

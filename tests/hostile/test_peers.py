@@ -62,7 +62,9 @@ def test_a_client_that_claims_to_be_a_broker_stays_a_client(tokens: list[bytes] 
 
 
 def test_a_proof_is_asked_for_on_the_listener_for_brokers_only() -> None:
-    nodes = Nodes(1, "inter.broker.listener.name=OTHER")
+    listeners = f"listeners=OTHER://{host_of(1)}:9093,PLAINTEXT://{host_of(1)}:9092"  # clients of this network come to the last one
+    protocols = "listener.security.protocol.map=OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    nodes = Nodes(1, listeners, protocols, "inter.broker.listener.name=OTHER")
     answer = Conversation(nodes, 1).ask(SaslHandshakeRequest(mechanism=MECHANISM))
     assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
