@@ -28,6 +28,9 @@ RETRY_MAX_MS = 500
 ANNOUNCED_MS_MAX = 1_000
 """So long a controller that stops waits for other brokers to be sent who leads now; the next controller sends it as well."""
 
+LEAVING_MS_MAX = 2_000
+"""So long the metadata store may take to answer that the broker has left."""
+
 
 class HandsOver(Protocol):
     """The part of `controller.api.Controller` that is used here."""
@@ -58,6 +61,7 @@ class Handover:
         self._pause_ms = RETRY_FIRST_MS
         self._is_asking = False
         self._is_over = False
+        self._has_left = False
 
     def begin(self) -> None:
         config, member = self._config, self._member
@@ -111,4 +115,12 @@ class Handover:
         if not self._is_over:
             self._is_over = True
             self._deadline.cancel()
-            self._member.leave(self._done)
+            self._waiting = self._timers.call_later(LEAVING_MS_MAX, self._left)
+            self._member.leave(self._left)
+
+    def _left(self) -> None:
+        """The metadata store has answered, or does not in time: then the end of the session says the same."""
+        if not self._has_left:
+            self._has_left = True
+            self._waiting.cancel()
+            self._done()

@@ -89,6 +89,22 @@ def test_what_is_not_handed_over_in_time_is_given_up() -> None:
     assert world.happened == ["left", "closed"] and len(world.asked) == 1
 
 
+def test_a_store_that_does_not_answer_holds_up_no_stop() -> None:
+    world = World()
+    world.led = []
+    unanswered: list[Callable[[], object]] = []
+    world.leave = unanswered.append  # type: ignore[method-assign]
+    world.handover.begin()
+    world.answer()
+    world.announced.pop()()
+    world.timers.advance(1_999)
+    assert world.happened == [] and len(unanswered) == 1
+    world.timers.advance(1)
+    assert world.happened == ["closed"]
+    unanswered[0]()
+    assert world.happened == ["closed"]
+
+
 def test_one_that_is_alone_or_not_registered_stops_at_once() -> None:
     unregistered = World()
     unregistered.is_registered = False
