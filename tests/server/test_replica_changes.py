@@ -99,7 +99,7 @@ def test_a_log_that_the_next_role_opens_counts_as_working_again(make_server: Mak
     """And is reported so: else its broker would stay outside of the in-sync set."""
     server = make_server()
     partitions, reports = server.node.partitions, list[bool]()
-    server.node.replicas.on_replicas = lambda _replicas, is_online: reports.append(is_online)
+    server.node.replicas.on_replicas = lambda reopened: reports.append(bool(reopened))
 
     def fail(*_arguments: object, **_options: object) -> Partition:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
