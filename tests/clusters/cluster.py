@@ -20,17 +20,31 @@ from kazoo.client import KazooClient
 
 from ottla.testing.zookeeper_process import ZooKeeperProcess, free_port
 from tests.clients.broker_process import BrokerProcess, eventually
+from tests.fakes.tcp_proxy import TcpProxy
 
+PATIENT = {
+    "log_level": 0,
+    "reconnect.backoff.max.ms": 200,
+    "metadata.recovery.strategy": "none",  # librdkafka 2.16 throws its brokers away when none is up, and keeps waiting for one of those
+}
 SESSION_TIMEOUT_MS = 4_000
 WAIT_SECONDS = 120
 PARTITIONS = 3
 
 
 class Cluster:
-    """`size` brokers with ids from 1 on; started together, ended whatever happens."""
+    """`size` brokers with ids from 1 on; started together, ended whatever happens.
 
-    def __init__(self, directory: Path, zookeeper: ZooKeeperProcess, size: int = 3, **settings: object) -> None:
+    With `has_proxies` each broker reaches ZooKeeper through a proxy (`to_zookeeper`) and is reached by clients and other brokers through
+    another one (`to_broker`); what it sends to the others by itself goes through theirs.
+    """
+
+    def __init__(
+        self, directory: Path, zookeeper: ZooKeeperProcess, size: int = 3, *, has_proxies: bool = False, **settings: object
+    ) -> None:
         self.zookeeper = zookeeper
+        self.to_zookeeper: dict[int, TcpProxy] = {}
+        self.to_broker: dict[int, TcpProxy] = {}
         self.chroot = f"/{directory.name}"
         common = {
             "zookeeper.connect": zookeeper.connect + self.chroot,
@@ -45,9 +59,14 @@ class Cluster:
         self.brokers: dict[int, BrokerProcess] = {}
         for number in range(1, size + 1):
             values = {"broker.id": number, **common}
-            self.brokers[number] = BrokerProcess(directory / f"broker-{number}", [f"{name}={value}" for name, value in values.items()])
-        for broker in self.brokers.values():
-            broker.port = free_port()
+            port = free_port()
+            if has_proxies:
+                self.to_zookeeper[number], self.to_broker[number] = TcpProxy(zookeeper.port), TcpProxy(port)
+                values["zookeeper.connect"] = self.to_zookeeper[number].address + self.chroot
+                values["advertised.listeners"] = f"PLAINTEXT://{self.to_broker[number].address}"
+            broker = BrokerProcess(directory / f"broker-{number}", [f"{name}={value}" for name, value in values.items()])
+            broker.port = port
+            self.brokers[number] = broker
 
     @property
     def addresses(self) -> str:
@@ -74,11 +93,15 @@ class Cluster:
             if broker.process is not None:
                 broker.kill()
 
+    def close_proxies(self) -> None:
+        for proxy in [*self.to_zookeeper.values(), *self.to_broker.values()]:
+            proxy.close()
+
     def logs(self) -> str:
         return "\n".join(f"--- broker {number}\n{broker.log_tail(30)}" for number, broker in self.brokers.items())
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.addresses, "log_level": 0})
+        return AdminClient({"bootstrap.servers": self.addresses, **PATIENT})
 
     def create_topic(self, name: str, partitions: int = PARTITIONS, replicas: int = 3) -> None:
         admin = self.admin()  # a client that nothing refers to gives up
@@ -149,8 +172,8 @@ class Load:
         self.sent = 0
         self._is_stopping = False
         self._producer = Producer({
-            "bootstrap.servers": cluster.addresses, "enable.idempotence": True, "acks": "all", "linger.ms": 2, "log_level": 0,
-            "message.timeout.ms": WAIT_SECONDS * 1000, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20,
+            "bootstrap.servers": cluster.addresses, "enable.idempotence": True, "acks": "all", "linger.ms": 2, **PATIENT,
+            "message.timeout.ms": WAIT_SECONDS * 1000, "retry.backoff.ms": 20,
             "topic.metadata.refresh.interval.ms": 1000, "socket.timeout.ms": 10_000, "queue.buffering.max.messages": 2_000,
         })  # fmt: skip
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -218,7 +241,7 @@ class Load:
 def read_partition(cluster: Cluster, topic: str, partition: int) -> dict[int, int]:
     """Offset and number of each record."""
     consumer = Consumer({
-        "bootstrap.servers": cluster.addresses, "group.id": "verdict", "enable.auto.commit": False, "log_level": 0,
+        "bootstrap.servers": cluster.addresses, "group.id": "verdict", "enable.auto.commit": False, **PATIENT,
         "enable.partition.eof": True, "isolation.level": "read_uncommitted",
     })  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, 0)])

@@ -1,0 +1,87 @@
+"""A cluster under load whose network breaks: a broker without ZooKeeper, one that others cannot reach, one that reaches neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing.zookeeper_process import ZooKeeperProcess
+from tests.clients.broker_process import eventually
+from tests.clusters.cluster import PARTITIONS, WAIT_SECONDS, Cluster, Load
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("partitions"), zookeeper, has_proxies=True)
+    try:
+        made.start()
+        yield made
+        for broker in made.brokers.values():
+            broker.check_log()
+        made.stop()
+    finally:
+        made.kill()
+        made.close_proxies()
+
+
+@pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name
+    cluster.create_topic(name)
+    cluster.wait_until_healthy(name)
+    return name
+
+
+def replaced(cluster: Cluster, topic: str, victim: int) -> bool:
+    """Whether every partition is led by another broker than this one."""
+    found = cluster.metadata(topic)
+    return len(found) == PARTITIONS and all(part.leader > 0 and part.leader != victim for part in found.values())
+
+
+def test_a_leader_that_loses_zookeeper_alone_is_replaced(cluster: Cluster, topic: str) -> None:
+    """Its clients and followers still reach it, so it goes on leading until others take over in newer epochs."""
+    with Load(cluster, topic) as load:
+        victim = cluster.leader_of(topic)
+        cluster.to_zookeeper[victim].hold()
+        eventually(lambda: victim not in cluster.registered(), WAIT_SECONDS)
+        load.flows()
+        cluster.to_zookeeper[victim].cut()
+        cluster.to_zookeeper[victim].release()
+        eventually(lambda: cluster.registered() == [1, 2, 3], WAIT_SECONDS)
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
+def test_a_leader_that_others_cannot_reach_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
+    """Clients and followers do not reach it, but it reaches ZooKeeper: it stays registered, and its followers fall behind."""
+    with Load(cluster, topic) as load:
+        victim = cluster.leader_of(topic)
+        cluster.to_broker[victim].hold()
+        others = [index for index, part in cluster.metadata(topic).items() if part.leader != victim]
+        before = {index: len(load.delivered[index]) for index in others}
+        eventually(lambda: all(len(load.delivered[index]) > before[index] + 100 for index in others), WAIT_SECONDS)
+        cluster.to_broker[victim].cut()
+        cluster.to_broker[victim].release()
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
+def test_a_broker_that_is_cut_off_from_everything_is_replaced(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        victim = cluster.controller()
+        for proxy in (cluster.to_zookeeper[victim], cluster.to_broker[victim]):
+            proxy.hold()
+        eventually(lambda: victim not in cluster.registered(), WAIT_SECONDS)
+        eventually(lambda: cluster.controller() != victim, WAIT_SECONDS)
+        eventually(lambda: replaced(cluster, topic, victim), WAIT_SECONDS)
+        load.flows()
+        for proxy in (cluster.to_zookeeper[victim], cluster.to_broker[victim]):
+            proxy.cut()
+            proxy.release()
+        eventually(lambda: cluster.registered() == [1, 2, 3], WAIT_SECONDS)
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
