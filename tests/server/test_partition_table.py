@@ -14,7 +14,7 @@ from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
 from ottla.wire.records import Record, encode_batch
-from tests.fakes import ManualClock
+from tests.fakes import ManualClock, MemDisk, SeededRandom
 from tests.fakes.log_settings import log_settings
 
 FIRST, SECOND = bytes(range(16)), bytes(range(16, 32))
@@ -269,3 +269,31 @@ def test_a_log_that_was_never_opened_is_whole_only_after_a_clean_stop(tmp_path: 
     directory.close(is_clean=True)
     (directory,) = directories_of(tmp_path, "d")
     assert table_of([directory]).is_whole(directory)
+
+
+def test_i44_after_a_failed_sync_and_a_kill_the_tail_of_a_log_is_written_again() -> None:
+    """The failed sync has dropped what it should have brought to the disk, and the system's memory still shows it: a later sync finds
+    nothing to do, and only another loss of power tells. A killed process without a failure costs nothing of that."""
+    disk = MemDisk("/data")
+
+    def started() -> tuple[LogDirectoryState, Partition]:
+        directory = LogDirectoryState(disk, "/data", boot_id="boot")
+        directory.claim(0, "cluster", SeededRandom(1))
+        table = PartitionTable(disk, ManualClock(), [directory], lambda log, high: Partition(log, broker_id=0, high_watermark=high))
+        partition = table.open(TopicPartition("t", 0), FIRST, log_settings(), is_new=not table.count())
+        directory.note_boot()
+        return directory, partition
+
+    directory, partition = started()
+    append(partition, 3)
+    disk.fail_next("sync", path_part=".log", count=None)
+    with pytest.raises(DiskError):
+        partition.log.flush()
+    directory.go_offline("a sync failed")
+    disk.heal()
+    _, partition = started()
+    assert partition.log.log_end_offset == 3
+    partition.log.flush()
+    disk.crash()
+    _, partition = started()
+    assert partition.log.log_end_offset == 3
