@@ -91,6 +91,11 @@ class LogDirectoryState:
         self._closed = read_entries(self._disk, self.path, log.warning)
         self.is_claimed = True
 
+    @property
+    def is_sync_doubtful(self) -> bool:
+        """A sync may have failed here, in this process or in the one before, which then has left no proof that it lost nothing."""
+        return self.has_failed or (bool(self._boot_id) and not self.was_whole)
+
     def note_boot(self) -> None:
         """A kill of the process loses nothing from now on. Only once what an earlier loss means has been dealt with: this ends its trace.
         Raises `StorageError`."""

@@ -127,7 +127,7 @@ class PartitionTable:
                 recovery_point=noted.recovery_point,
                 log_start_offset=noted.log_start_offset,
                 clean_offset=noted.clean_offset,
-                is_sync_doubtful=directory.has_failed or not directory.was_whole,
+                is_sync_doubtful=directory.is_sync_doubtful,
                 topic_id=topic_id,
                 open_files=self._open_files,
                 notes=Notes(key),
