@@ -273,7 +273,7 @@ def test_a_log_that_was_never_opened_is_whole_only_after_a_clean_stop(tmp_path: 
 
 def test_i44_after_a_failed_sync_and_a_kill_the_tail_of_a_log_is_written_again() -> None:
     """The failed sync has dropped what it should have brought to the disk, and the system's memory still shows it: a later sync finds
-    nothing to do, and only another loss of power tells. A killed process without a failure costs nothing of that."""
+    nothing to do, and only another loss of power shows it. A killed process without a failure costs nothing of that."""
     disk = MemDisk("/data")
 
     def started() -> tuple[LogDirectoryState, Partition]:
