@@ -79,6 +79,7 @@ class Producer:
     again: Collection[int] = AGAIN
     """Errors after which a request is repeated."""
     acks = -1
+    produce_timeout_ms = 1_000
 
     def __init__(self, world: World, transactional_id: str, group_id: str, is_v2: bool) -> None:
         self.world = world
@@ -206,7 +207,7 @@ class Producer:
             lambda: ProduceRequest(
                 transactional_id=self.transactional_id or None,
                 acks=self.acks,
-                timeout_ms=1_000,
+                timeout_ms=self.produce_timeout_ms,
                 topic_data=[
                     TopicProduceData(
                         name="t", partition_data=[PartitionProduceData(index=partition.partition, records=memoryview(bytearray(batch)))]

@@ -113,6 +113,7 @@ class ClusterBroker:
             return
         self.lives += 1
         self.is_ready = self.is_stopping = False
+        self.world.network.dark.pop(self.host, None)
         life = self.life = ProcessTimers(self.world.timers, self.touch)
         self.disk.is_without_power = False
         self.store = ClusterStore(self.world, self.broker_id, self.clock, life)
@@ -135,6 +136,7 @@ class ClusterBroker:
             directory = LogDirectoryState(self.disk, "/data", boot_id=f"boot {self.boots} of {self.broker_id}")
             node = self.node = ClusterNode(self, ports, directory)
             self.store.is_booting = False
+            self.world.prepare(self, node)
             node.start(self._ready, self._refused)
             node.begin_turns()
         except (StorageError, AddressError) as error:
@@ -162,6 +164,7 @@ class ClusterBroker:
         if self.is_up:
             self._end(is_silent=True)
             self.boots += 1
+            self.world.network.dark[self.host] = None
             self.disk.crash(self.random)
             self.world.later(*restart_ms, self.start)
 

@@ -49,6 +49,13 @@ class ClusterPlainProducer(PlainProducer):
     again = AGAIN | ELSEWHERE
 
 
+class PatientProducer(ClusterPlainProducer):
+    """One that waits for its acknowledgement while leaders come and go."""
+
+    produce_timeout_ms = 3_000
+    patience_ms = 3_200
+
+
 class HastyProducer(ClusterPlainProducer):
     """A producer with acks=1: what it was answered may be lost with the leader, and then a late copy of the request may be appended
     elsewhere; but it never stands in two places."""

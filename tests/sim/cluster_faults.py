@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check
+from ottla.cluster.control import ControlReceiver
 from ottla.controller import plans
 from ottla.controller.command_queue import CommandQueue
 from ottla.replication import follower, leader
@@ -68,24 +68,16 @@ def isr_without_broker_epoch() -> Any:
     """Who joins the ISR is not asked in which life it fetched (KIP-903)."""
     from ottla.controller import machine
 
-    join, refuse = leader.may_join, machine._isr_refusal
+    join, in_sync = leader.may_join, machine._may_be_in_sync
 
-    def may_join(follower: Any, *, high_watermark: int, epoch_start_offset: int, known_broker_epoch: int | None) -> bool:
-        return bool(
-            join(
-                follower,
-                high_watermark=high_watermark,
-                epoch_start_offset=epoch_start_offset,
-                known_broker_epoch=follower.broker_epoch,
-            )
-        )
+    def may_join(follower: Any, **bounds: Any) -> bool:
+        return bool(join(follower, **{**bounds, "known_broker_epoch": follower.broker_epoch}))
 
-    def isr_refusal(state: Any, broker_id: int, partition: Any, change: Any) -> ErrorCode:
-        known = [(member, state.brokers[member].epoch if member in state.brokers else epoch) for member, epoch in change.isr]
-        return refuse(state, broker_id, partition, replace(change, isr=known))
+    def may_be_in_sync(state: Any, member: int, epoch: int, *, is_joining: bool) -> bool:
+        registered = state.brokers.get(member)
+        return bool(in_sync(state, member, epoch if registered is None else registered.epoch, is_joining=is_joining))
 
-    patches = [mock.patch.object(leader, "may_join", may_join), mock.patch.object(machine, "_isr_refusal", isr_refusal)]
-    return together(patches)
+    return together([mock.patch.object(leader, "may_join", may_join), mock.patch.object(machine, "_may_be_in_sync", may_be_in_sync)])
 
 
 def write_without_epoch_check() -> Any:
@@ -128,19 +120,36 @@ def wipe_pending() -> Any:
             return
         become(partition, **role)
 
-    return mock.patch.object(Partition, "become_leader", become_leader)
+    patches = [
+        mock.patch.object(Partition, "become_leader", become_leader),
+        mock.patch.object(ControlReceiver, "_is_news", lambda _receiver, _state: True),
+    ]
+    return together(patches)
+
+
+def restarted_in_isr() -> Any:
+    """A follower that comes back from a restart is in sync as before (KIP-966)."""
+    from ottla.controller import election
+
+    return mock.patch.object(
+        election, "in_sync_after", lambda isr, standing: tuple(member for member in isr if member in standing.live) or tuple(isr)
+    )
 
 
 def ack_of_another_term() -> Any:
-    """An append is acknowledged by whatever term of leadership there is when its offset is committed."""
+    """An append waits over changes of leaders, and is acknowledged when its offset is committed in a later term of the same broker."""
     works = Leader.acknowledgement
 
     def acknowledgement(term: Leader, last_offset: int, acks: int) -> ErrorCode | None:
-        now = term._state.owner
-        present = now.leader if isinstance(now, Partition) and now.leader is not None else term
-        return works(present, last_offset, acks)
+        owner = term._state.owner
+        if not term.is_over or not isinstance(owner, Partition):
+            return works(term, last_offset, acks)
+        return None if owner.leader is None else works(owner.leader, last_offset, acks)
 
-    return mock.patch.object(Leader, "acknowledgement", acknowledgement)
+    def call_when_acknowledged(term: Leader, last_offset: int, _acks: int, function: Callable[[], None]) -> None:
+        term._state.notifier.call_when_committed(last_offset + 1, function)
+
+    return mock.patch.multiple(Leader, acknowledgement=acknowledgement, call_when_acknowledged=call_when_acknowledged)
 
 
 @contextmanager
@@ -165,6 +174,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         write_without_epoch_check,
         epoch_by_reading,
         wipe_pending,
+        restarted_in_isr,
         ack_of_another_term,
     )
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.sim.cluster_broker import ClusterBroker, host_of
+from tests.sim.cluster_lateness import depose
 from tests.sim.cluster_network import CALM, STORM
 from tests.sim.network import CLIENT_HOST
 
@@ -49,6 +50,7 @@ class Nemesis:
             (2, "stop", lambda broker: broker.stop()),
             (1, "clock", lambda broker: broker.clock.jump_wall(self.chance.choice(CLOCK_JUMPS_MS))),
             (1, "disk", self._fail_disk),
+            (2, "depose", lambda _broker: depose(self.world)),
         ]
 
     def start(self) -> None:
@@ -93,6 +95,13 @@ class Nemesis:
         else:
             self.world.crashes += 1
             broker.cut_power()
+
+    def strike(self, broker: ClusterBroker, restart_ms: tuple[int, int]) -> None:
+        """Cuts the power of this broker now, if that may be, and has it start again soon."""
+        if broker.is_up and self._may_lose(broker):
+            self._lossy = broker.broker_id
+            self.world.crashes += 1
+            broker.cut_power(restart_ms=restart_ms)
 
     def _may_lose(self, broker: ClusterBroker) -> bool:
         """Whether the power of this machine may be cut without more loss than the cluster promises to survive."""

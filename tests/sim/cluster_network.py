@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.base.ports import Channel, Part, Slice
+from ottla.base.ports import REFUSED, Channel, Part, Slice
 from tests.fakes.timers import ManualTimers
 from tests.sim.cluster_machine import ProcessTimers
 from tests.sim.network import Host, SimNetwork, Wire
@@ -21,6 +21,8 @@ from tests.sim.network import Host, SimNetwork, Wire
 CALM = (0.0005, 0.002, (200, 2_000), 0.02, (10, 80), (1, 3))
 STORM = (0.01, 0.02, (200, 5_000), 0.15, (12, 200), (1, 12))
 """How likely is the loss of a connection, and how likely a late frame, and how late; how likely a slow one, how slow; the usual delay."""
+CONNECT_MS = 1_000
+"""After so long a connection to a machine that does not answer fails."""
 PATIENCE_MS = (400, 3_000)
 """For so long a connection over a link that is cut keeps what was sent."""
 
@@ -119,7 +121,22 @@ class ClusterHost(Host):
 
     def __init__(self, network: ClusterNetwork, name: str, life: ProcessTimers) -> None:
         super().__init__(network, name, life)
+        self._cluster = network
         self._process = life
+
+    def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
+        network, life = self._cluster, self._process
+
+        def arrive() -> None:
+            wire = network.join(host, self._name, life)
+            if wire is not None:
+                life.call_later(network.delay_ms(), lambda: connected(wire))
+            elif network.is_answering(host, self._name):
+                life.call_later(network.delay_ms(), lambda: failed(REFUSED))
+            else:
+                life.call_later(CONNECT_MS, lambda: failed("timed out"))
+
+        network.timers.call_later(network.delay_ms(), arrive)
 
     def accept(self, connected: Callable[[Channel], None]) -> None:
         super().accept(lambda channel: self._process.run(lambda: connected(channel)))
@@ -132,6 +149,8 @@ class ClusterNetwork(SimNetwork):
         super().__init__(chance, timers)
         self.weather = CALM
         self.digest = 0
+        self.dark: dict[str, None] = {}
+        """Machines without power."""
         self._cuts: dict[tuple[str, str], None] = {}
         self._stuck: dict[ClusterWire, None] = {}
         self._wires: dict[ClusterWire, None] = {}
@@ -165,7 +184,11 @@ class ClusterNetwork(SimNetwork):
         if self._stuck.pop(wire, 0) is None:
             wire.give_up()
 
-    # Processes
+    # Processes and machines
+
+    def is_answering(self, host: str, peer_host: str) -> bool:
+        """Whether a machine answers another one, be it only that nothing listens there."""
+        return host not in self.dark and not self.is_cut(host, peer_host) and not self.is_cut(peer_host, host)
 
     def is_listening(self, host: str) -> bool:
         found = self.listening.get(host)

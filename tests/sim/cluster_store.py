@@ -33,6 +33,7 @@ class ClusterStore(MemoryStore):
         self._is_away = False
         self._cuts = 0
         self._swallowed: list[Watch] = []
+        self._slow_ms = 0
         super().__init__(model=world.model, timers=world.timers, delay_ms=world.store_delay_ms, lease=Lease(clock, SESSION_MS))
 
     # The connection
@@ -124,6 +125,10 @@ class ClusterStore(MemoryStore):
 
     # The way to the server and back
 
+    def slow_down(self, ms: int) -> None:
+        """Answers and watches take so much longer from now on."""
+        self._slow_ms = ms
+
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
         if self.is_booting:
             node = self.model.tree.get(path)
@@ -163,6 +168,6 @@ class ClusterStore(MemoryStore):
 
     def _answer(self, thunk: Thunk) -> None:
         self._to_client.append(thunk)
-        self._process.call_later(self._delay_ms(), self._deliver_next)
+        self._process.call_later(self._delay_ms() + self._slow_ms, self._deliver_next)
 
 

@@ -18,21 +18,23 @@ from ottla.base.ports import StoreNode
 from ottla.base.types import GROUP_METADATA_TOPIC, READ_COMMITTED, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.controller import znodes
 from ottla.controller.api import NewTopic, TopicResult
+from ottla.handlers import offset_fetch
 from ottla.replication.partition import Partition
 from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 from tests.sim import logs, readers
 from tests.sim.clients import OFFSETS, committed_offset
-from tests.sim.cluster_broker import CLUSTER_ID, ClusterBroker, host_of
+from tests.sim.cluster_broker import CLUSTER_ID, ClusterBroker, ClusterNode, host_of
 from tests.sim.cluster_checks import ClusterChecks, batches_from
-from tests.sim.cluster_clients import CONTROLLER, ClusterPlainProducer, ClusterProducer, HastyProducer, Operator
+from tests.sim.cluster_clients import CONTROLLER, ClusterPlainProducer, ClusterProducer, HastyProducer, Operator, PatientProducer
+from tests.sim.cluster_lateness import LateIsrChanges
 from tests.sim.cluster_nemesis import Nemesis
 from tests.sim.cluster_network import CALM, ClusterNetwork
 from tests.sim.history import History
 from tests.sim.machine import PowerCut
 from tests.sim.network import Call
-from tests.sim.process import Process, Steps
+from tests.sim.process import PATIENCE_MS, Process, Steps
 from tests.sim.readers import Reader, Seen
 
 CHAOS_MS = 8_000
@@ -79,6 +81,7 @@ class ClusterWorld:
         self.notes: list[str] = []
         self._leaders: dict[TopicPartition, int] = {}
         self._processes: dict[str, Process] = {}
+        self._clients: list[Process] = []
 
     @property
     def trace(self) -> tuple[int, ...]:
@@ -96,8 +99,10 @@ class ClusterWorld:
         for name in GROUPS:
             self._start_producer(name)
         plain = [ClusterPlainProducer(self), HastyProducer(self)]
+        patient = PatientProducer(self)
+        self._start_client(patient.run(), patient.patience_ms)
         for steps in (*(client.run() for client in plain), *(reader.run() for reader in self.readers), self.operator.run()):
-            Process(self, steps, lambda _value: None).start()
+            self._start_client(steps)
         self.nemesis.start()
         self.later(300, 1_500, self._disturb_client)
         self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
@@ -139,6 +144,10 @@ class ClusterWorld:
 
     # For brokers
 
+    def prepare(self, broker: ClusterBroker, node: ClusterNode) -> None:
+        """Called before a node starts."""
+        LateIsrChanges(self, broker, node)
+
     def note(self, *words: object) -> None:
         self.notes.append(f"{self.clock.monotonic_ms()} {' '.join(map(str, words))}")
 
@@ -151,8 +160,13 @@ class ClusterWorld:
     # Clients
 
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:
-        """To whom a client holds to be the leader of the place; that is what some broker serves, and may be out of date."""
+        """To whom a client holds to be the leader of the place; that is what some broker serves, and may be out of date. Committed offsets
+        are asked of the present coordinator: one that was replaced and is cut off answers with what it has (docs/cluster.md), and what
+        keeps the members of a group from asking it, their generation, is not simulated."""
         number = self._leaders.get(call.place)
+        if call.handler is offset_fetch and call.place in self.checks.store.states:
+            self.network.send(call, host_of(self.checks.store.states[call.place].leader), answered)
+            return
         if number is None or self.chance.random() > STALE:
             number = self._find(call.place)
         if number is None:
@@ -170,6 +184,11 @@ class ClusterWorld:
         known = broker.node.metadata.partition(*place)
         return known.leader if known is not None and known.leader in self.brokers else None
 
+    def _start_client(self, steps: Steps, patience_ms: int = PATIENCE_MS) -> None:
+        process = Process(self, steps, lambda _value: None, patience_ms)
+        self._clients.append(process)
+        process.start()
+
     def _start_producer(self, name: str) -> None:
         if self.is_ending:
             return
@@ -179,6 +198,7 @@ class ClusterWorld:
             ClusterProducer(self, transactional_id, name, is_v2).run(),
             lambda _value: self.later(1, 300, lambda: self._replace(process, name)),
         )
+        self._clients.append(process)
         process.start()
 
     def _replace(self, process: Process, name: str) -> None:
@@ -231,6 +251,7 @@ class ClusterWorld:
 
     def _rest(self) -> None:
         self._run_until(self.clock.monotonic_ms() + 1_000)
+        self._wait(lambda: all(process.is_dead for process in self._clients), REST_MS, "clients do not come to their end")
         self._wait(self._is_whole, REST_MS, self._why_not_whole)
         self._wait(self._is_decided, REST_MS, "a transaction hangs (I31)")
 

@@ -25,10 +25,11 @@ class Sender(Protocol):
 class Process:
     """A generator that is driven by answers, pauses and patience."""
 
-    def __init__(self, world: Sender, steps: Steps, ended: Callable[[Any], None]) -> None:
+    def __init__(self, world: Sender, steps: Steps, ended: Callable[[Any], None], patience_ms: int = PATIENCE_MS) -> None:
         self._world = world
         self._steps = steps
         self._ended = ended
+        self._patience_ms = patience_ms
         self._turn = 0
         self.is_dead = False
 
@@ -59,6 +60,6 @@ class Process:
         turn, timers = self._turn, self._world.timers
         if isinstance(step, Call):
             self._world.send(step, lambda answer: self._go(turn, answer))
-            timers.call_later(PATIENCE_MS, lambda: self._go(turn, None))
+            timers.call_later(self._patience_ms, lambda: self._go(turn, None))
         else:
             timers.call_later(step, lambda: self._go(turn, None))

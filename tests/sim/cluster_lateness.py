@@ -1,0 +1,94 @@
+"""What seldom happens, made frequent: in-sync sets that reach the controller late, answers that come later still, messages that come twice.
+
+A leader's AlterPartition is under way for some hundred milliseconds now and then. Meanwhile the replica that is to join loses its power and
+registers anew (KIP-903), or the leader is sent its last LeaderAndIsr again while its proposal is pending. The controller is deposed by
+somebody who deletes its node, and learns of that late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.ports import Delete
+from ottla.controller import znodes
+from ottla.controller.api import AlterPartitionDone, IsrChangeRequest
+from tests.sim.cluster_broker import ClusterBroker, ClusterNode
+
+if TYPE_CHECKING:
+    from tests.sim.cluster_world import ClusterWorld
+
+LATE = 0.25
+LATE_MS = (40, 500)
+STRUCK = 0.4
+STRUCK_RESTART_MS = (5, 40)
+REPEATED = 0.3
+REPEATED_MS = (1, 40)
+LATER_MS = (500, 4_000)
+DEPOSED_MS = (20, 200)
+
+
+class LateIsrChanges:
+    """The way of one leader broker's AlterPartition to the controller."""
+
+    def __init__(self, world: ClusterWorld, broker: ClusterBroker, node: ClusterNode) -> None:
+        self._world = world
+        self._broker = broker
+        self._life = broker.life
+        self._node = node
+        self._controller = node.isr_changes.controller
+        self._last: Any = None
+        control: Any = node.broker.control
+        self._take = control.take
+        node.isr_changes.controller = self
+        control.take = self.take
+
+    def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:
+        world = self._world
+
+        def answered(*answer: Any) -> None:
+            self._later(LATE, lambda: done(*answer))
+
+        if not world.is_ending and world.chance.random() < LATE * STRUCK:
+            self._strike(changes)
+        if not world.is_ending and world.chance.random() < REPEATED:
+            self._repeat(REPEATED_MS)
+        self._later(LATE, lambda: self._controller.alter_partition(broker_id, broker_epoch, changes, answered))
+
+    def take(self, request: Any, done: Callable[[Any], object]) -> None:
+        """A request of a controller on another broker; now and then a copy of it comes by another connection, soon or much later."""
+        self._last = request
+        if not self._world.is_ending and self._world.chance.random() < REPEATED / 3:
+            self._repeat(LATER_MS)
+        self._take(request, done)
+
+    def _later(self, likely: float, function: Callable[[], object]) -> None:
+        world = self._world
+        if not world.is_ending and world.chance.random() < likely:
+            self._life.call_later(world.chance.randint(*LATE_MS), function)
+        else:
+            function()
+
+    def _strike(self, changes: Sequence[IsrChangeRequest]) -> None:
+        """Cuts the power of a replica that is about to join, while the request is on its way."""
+        for change in changes:
+            partition = self._node.partitions.get_by_id(change.topic_id, change.partition)
+            joining = [member for member, _ in change.isr if partition is not None and member not in partition.isr]
+            if joining:
+                self._world.nemesis.strike(self._world.brokers[joining[0]], STRUCK_RESTART_MS)
+                return
+
+    def _repeat(self, within_ms: tuple[int, int]) -> None:
+        request = self._last
+        if request is not None:
+            self._life.call_later(self._world.chance.randint(*within_ms), lambda: self._take(request, lambda _code: None))
+
+
+def depose(world: ClusterWorld) -> None:
+    """Somebody deletes `/controller`; the controller learns of it, and of everything else, late for a while."""
+    for broker in world.brokers.values():
+        if broker.is_up and broker.node is not None and broker.node.member.controller.is_active:
+            broker.store.slow_down(world.chance.randint(*DEPOSED_MS))
+            world.later(300, 1_500, lambda store=broker.store: store.slow_down(0))  # type: ignore[misc]
+            world.later(5, 60, lambda: world.model.session().multi([Delete(znodes.CONTROLLER)], lambda _outcome: None))
+            return
