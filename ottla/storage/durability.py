@@ -22,10 +22,10 @@ _NO_CEILING = (1 << 63) - 1
 class Durability:
     """Tracks what of one log is synced."""
 
-    __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_syncing", "recovery_point")
+    __slots__ = ("_ceiling", "_changed", "_is_parent_unsynced", "_syncing", "disk", "recovery_point")
 
     def __init__(self, disk: Disk, recovery_point: int, *, is_name_unsynced: bool) -> None:
-        self._disk = disk
+        self.disk = disk
         self.recovery_point = recovery_point
         self._is_parent_unsynced = is_name_unsynced
         self._changed: dict[str, None] = {}
@@ -52,16 +52,16 @@ class Durability:
         if self._changed:
             self._syncing.update(self._changed)
             self._changed = {}
-        files += [PathSync(self._disk, path) for path in self._syncing]
+        files += [PathSync(self.disk, path) for path in self._syncing]
         if self._syncing or not active.is_name_durable:
-            files.append(DirectorySync(self._disk, directory))
+            files.append(DirectorySync(self.disk, directory))
         if self._is_parent_unsynced:
-            files.append(DirectorySync(self._disk, directory_of(directory)))
+            files.append(DirectorySync(self.disk, directory_of(directory)))
         return files
 
     def _content(self, segment: Segment) -> Syncable:
         """Returns the segment's file; by its name when it is not open, since a round over many logs would open them all at once."""
-        return segment.shared or PathSync(self._disk, segment.path(LOG_SUFFIX))
+        return segment.shared or PathSync(self.disk, segment.path(LOG_SUFFIX))
 
     def mark(self, offset: int, segments: Sequence[Segment]) -> None:
         self.recovery_point = max(self.recovery_point, min(offset, self._ceiling))

@@ -9,8 +9,8 @@ calls `mark_flushed` on the loop; appends may go on meanwhile.
 Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), batches' leader epochs never go back (I16); after a
 failed append nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is opened anew
 (I44).
-Rule for callers: after a truncation below the recovery point, write the recovery point checkpoint before the next append; else a crash
-could make recovery trust bytes that were never synced.
+A truncation below the recovery point is noted in a file of its own, since the checkpoint would make the next start trust bytes that were
+never synced.
 Left out: who may append what (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
 """
 
@@ -101,6 +101,8 @@ class Log:
         if not disk.exists(directory):
             disk.makedirs(directory)
             opening.is_new = True
+        elif not was_clean and (cut := small_files.read_cut(disk, directory)) is not None:
+            opening.recovery_point = min(opening.recovery_point, cut)
         open_log(opening)
         log = cls(opening)
         if opening.is_new or not was_clean:  # the files there may never have been synced
@@ -366,12 +368,13 @@ class Log:
     # Cutting the end
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts all from the batch that holds `offset` on, durably. Mind the rule for callers in the module's text."""
+        """Cuts all from the batch that holds `offset` on, durably."""
         if offset >= self.log_end_offset:
             return
         if offset <= self._bases[0] or offset < self.log_start_offset:
             self.truncate_fully_and_start_at(max(offset, 0))
             return
+        self._bound_recovery(offset)
         self._durability.cut(offset)
         self.snapshots.remove_above(offset)
         keep = bisect_right(self._bases, offset)
@@ -384,8 +387,15 @@ class Log:
         self.active.cut_aborted(self.log_end_offset)
         self._after_cut()
 
+    def _bound_recovery(self, offset: int) -> None:
+        """Notes durably that nothing from `offset` on counts as synced at the next start, whatever the checkpoint says; it may have been
+        written before, or be written in a thread just now. A clean close ends the note."""
+        if offset < self.recovery_point:
+            small_files.write_cut(self._durability.disk, self.directory, offset)
+
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
         """Removes all records; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
+        self._bound_recovery(offset)
         self._durability.restart(offset)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
@@ -484,6 +494,8 @@ class Log:
             self.flush()
         elif clean and not self.is_broken and (self.epochs.is_dirty or self._durability.has_changed_files):
             self.flush()
+        if clean and not self.is_broken:
+            small_files.remove_cut(self._durability.disk, self.directory)
         for segment in self.segments:
             segment.release_file()
 

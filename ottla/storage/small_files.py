@@ -27,6 +27,7 @@ PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 BOOT_FILE = ".ottla-boot"
+CUT_FILE = "recovery-point-cut"
 """The boot of the machine under which the logs of this directory were last written: a killed process loses nothing, a machine may."""
 
 _VERSION = "0"
@@ -194,3 +195,23 @@ def write_boot(disk: Disk, log_directory: str, boot_id: str) -> None:
 def remove_boot(disk: Disk, log_directory: str) -> None:
     disk.remove(f"{log_directory}/{BOOT_FILE}")
     disk.sync_directory(log_directory)
+
+
+def read_cut(disk: Disk, directory: str) -> int | None:
+    """The offset below which alone a log may count as synced, after it was truncated below its recovery point."""
+    data = read_whole(disk, f"{directory}/{CUT_FILE}")
+    if data is None:
+        return None
+    return int(data) if data.strip().isdigit() else 0
+
+
+def write_cut(disk: Disk, directory: str, offset: int) -> None:
+    """A lower one that stands already stays."""
+    known = read_cut(disk, directory)
+    if known is None or offset < known:
+        write_atomically(disk, f"{directory}/{CUT_FILE}", b"%d\n" % offset)
+
+
+def remove_cut(disk: Disk, directory: str) -> None:
+    if disk.exists(f"{directory}/{CUT_FILE}"):
+        disk.remove(f"{directory}/{CUT_FILE}")
