@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ottla.base.ports import Disk
 from ottla.storage.file_slice import DirectorySync, PathSync, Syncable
 from ottla.storage.segment import LOG_SUFFIX, Segment
-from ottla.storage.small_files import directory_of
+from ottla.storage.small_files import directory_of, remove_cut, write_cut
 
 _NO_CEILING = (1 << 63) - 1
 
@@ -22,10 +22,10 @@ _NO_CEILING = (1 << 63) - 1
 class Durability:
     """Tracks what of one log is synced."""
 
-    __slots__ = ("_ceiling", "_changed", "_is_parent_unsynced", "_syncing", "disk", "recovery_point")
+    __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_syncing", "recovery_point")
 
     def __init__(self, disk: Disk, recovery_point: int, *, is_name_unsynced: bool) -> None:
-        self.disk = disk
+        self._disk = disk
         self.recovery_point = recovery_point
         self._is_parent_unsynced = is_name_unsynced
         self._changed: dict[str, None] = {}
@@ -52,16 +52,16 @@ class Durability:
         if self._changed:
             self._syncing.update(self._changed)
             self._changed = {}
-        files += [PathSync(self.disk, path) for path in self._syncing]
+        files += [PathSync(self._disk, path) for path in self._syncing]
         if self._syncing or not active.is_name_durable:
-            files.append(DirectorySync(self.disk, directory))
+            files.append(DirectorySync(self._disk, directory))
         if self._is_parent_unsynced:
-            files.append(DirectorySync(self.disk, directory_of(directory)))
+            files.append(DirectorySync(self._disk, directory_of(directory)))
         return files
 
     def _content(self, segment: Segment) -> Syncable:
         """Returns the segment's file; by its name when it is not open, since a round over many logs would open them all at once."""
-        return segment.shared or PathSync(self.disk, segment.path(LOG_SUFFIX))
+        return segment.shared or PathSync(self._disk, segment.path(LOG_SUFFIX))
 
     def mark(self, offset: int, segments: Sequence[Segment]) -> None:
         self.recovery_point = max(self.recovery_point, min(offset, self._ceiling))
@@ -73,12 +73,24 @@ class Durability:
                 break
             segment.is_name_durable = segment.base_offset <= offset
 
-    def cut(self, offset: int) -> None:
+    def cut(self, offset: int, directory: str) -> None:
         """Notes a truncation to `offset`: a running round does not count for what is appended beyond it later."""
+        self._bound_recovery(offset, directory)
         self._ceiling = min(self._ceiling, offset)
         self.recovery_point = min(self.recovery_point, offset)
 
-    def restart(self, offset: int) -> None:
+    def restart(self, offset: int, directory: str) -> None:
         """Starts again for a log that was emptied and begins at `offset`."""
+        self._bound_recovery(offset, directory)
         self._ceiling = 0
         self.recovery_point = offset
+
+    def _bound_recovery(self, offset: int, directory: str) -> None:
+        """Notes durably that nothing from `offset` on counts as synced at the next start: the checkpoint, which may be written in a thread
+        just now, has a higher recovery point, and that start would trust bytes that were never synced."""
+        if offset < self.recovery_point:
+            write_cut(self._disk, directory, offset)
+
+    def end_bound(self, directory: str) -> None:
+        """The log is closed cleanly: all of it is synced."""
+        remove_cut(self._disk, directory)

@@ -7,10 +7,8 @@ Durable is what lies below `recovery_point`. A group commit takes `log_end_offse
 calls `mark_flushed` on the loop; appends may go on meanwhile.
 
 Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), batches' leader epochs never go back (I16); after a
-failed append nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is opened anew
-(I44).
-A truncation below the recovery point is noted in a file of its own, since the checkpoint would make the next start trust bytes that were
-never synced.
+failed append nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is reopened (I44).
+A truncation below the recovery point is noted in a file of its own (`durability.py`).
 Left out: who may append what (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
 """
 
@@ -101,8 +99,6 @@ class Log:
         if not disk.exists(directory):
             disk.makedirs(directory)
             opening.is_new = True
-        elif not was_clean and (cut := small_files.read_cut(disk, directory)) is not None:
-            opening.recovery_point = min(opening.recovery_point, cut)
         open_log(opening)
         log = cls(opening)
         if opening.is_new or not was_clean:  # the files there may never have been synced
@@ -374,8 +370,7 @@ class Log:
         if offset <= self._bases[0] or offset < self.log_start_offset:
             self.truncate_fully_and_start_at(max(offset, 0))
             return
-        self._bound_recovery(offset)
-        self._durability.cut(offset)
+        self._durability.cut(offset, self.directory)
         self.snapshots.remove_above(offset)
         keep = bisect_right(self._bases, offset)
         self._remove_from(keep)
@@ -387,16 +382,9 @@ class Log:
         self.active.cut_aborted(self.log_end_offset)
         self._after_cut()
 
-    def _bound_recovery(self, offset: int) -> None:
-        """Notes durably that nothing from `offset` on counts as synced at the next start, whatever the checkpoint says; it may have been
-        written before, or be written in a thread just now. A clean close ends the note."""
-        if offset < self.recovery_point:
-            small_files.write_cut(self._durability.disk, self.directory, offset)
-
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
         """Removes all records; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
-        self._bound_recovery(offset)
-        self._durability.restart(offset)
+        self._durability.restart(offset, self.directory)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
         self.active = self._new_segment(offset)
@@ -421,7 +409,7 @@ class Log:
 
     def _after_cut(self) -> None:
         end = self.log_end_offset
-        self._durability.cut(end)
+        self._durability.cut(end, self.directory)
         self._plan_flush()
         self.snapshots.remove_above(end)
         self.epochs.truncate_end(end)
@@ -495,7 +483,7 @@ class Log:
         elif clean and not self.is_broken and (self.epochs.is_dirty or self._durability.has_changed_files):
             self.flush()
         if clean and not self.is_broken:
-            small_files.remove_cut(self._durability.disk, self.directory)
+            self._durability.end_bound(self.directory)
         for segment in self.segments:
             segment.release_file()
 

@@ -34,7 +34,7 @@ from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.scan import NEVER, DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
-from ottla.storage.small_files import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
+from ottla.storage.small_files import PARTITION_METADATA_FILE, read_cut, read_topic_id, write_topic_id
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
 from ottla.wire.batch_header import MAGIC
 
@@ -83,6 +83,9 @@ def open_log(opening: Opening) -> None:
     elif opening.was_clean:
         _open_clean(opening)
     else:
+        cut = read_cut(opening.disk, opening.directory)
+        if cut is not None:
+            opening.recovery_point = min(opening.recovery_point, cut)
         _recover(opening)
     _apply_log_start(opening)
 
