@@ -9,13 +9,10 @@ import pytest
 from ottla.cli.command import Command
 from ottla.cli.command_groups import GROUPS, load_commands
 
-OTHER_NAMES = {"dev": "start"}
-"""Words without a module of their own, and whose module has them."""
-
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_a_command_is_found_in_the_module_of_its_name(name: str) -> None:
-    assert GROUPS[name].module.rpartition(".")[2] == OTHER_NAMES.get(name, name).replace("-", "_")
+    assert GROUPS[name].module.rpartition(".")[2] == name.replace("-", "_")
 
 
 @pytest.mark.parametrize("name", GROUPS)
