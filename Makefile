@@ -12,6 +12,7 @@
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
 #   make docs                    the documentation's site, in build/site
+#   make dist                    wheel and source distribution in dist/, checked, the wheel tried in an empty environment of each Python
 #   make clean                   removes what the targets above have made
 
 PYTHON ?= python3
@@ -25,7 +26,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite docs clean
+.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite docs dist clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -102,6 +103,16 @@ docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/docs.txt
 	@$(BIN)/mkdocs build --quiet
 	@echo "make: the site is in build/site, its front page is build/site/index.html"
+
+# An environment of its own, so that what publishing needs is never what the tests find.
+build/dist-env/.ready: requirements/dist.txt
+	@rm -rf build/dist-env && $(PYTHON) -m venv build/dist-env
+	@echo "make: installing requirements/dist.txt into build/dist-env" >&2
+	@build/dist-env/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/dist.txt
+	@touch $@
+
+dist: build/dist-env/.ready
+	@build/dist-env/bin/python -m tools.dist
 
 clean:
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -17,7 +17,7 @@ from tests.docs.pages import DOCS, Block, blocks_of, pages
 from tests.docs.runner import PageFailed, PageRun, normal, transcript_of
 
 RUNNABLE = ("python", "sh", "console")
-CHECKED = ("properties", "toml", "yaml", "ini", "dockerfile", "text", "json", "mermaid", "java")
+CHECKED = ("properties", "toml", "yaml", "ini", "text", "json", "mermaid", "java")
 """Languages that are not run: settings are loaded below, the others have tests of their own or are for looking at."""
 
 PROGRAMS = {"curl", "kcat"}

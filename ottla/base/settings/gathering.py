@@ -76,8 +76,10 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
 
 
 def _unserved(name: str, where: str, names: Sequence[str]) -> Notice:
-    from ottla.base.settings.known import GUARDS, GUARDS_OF_IMAGES, is_known_to_kafka
+    from ottla.base.settings.known import GUARDS, GUARDS_OF_IMAGES, MISSING_PARTS, is_known_to_kafka
 
+    if name in MISSING_PARTS:
+        return Notice(True, f"{where}: {name} has no effect: this version has no {MISSING_PARTS[name]}")
     if name in GUARDS or name in GUARDS_OF_IMAGES:
         return Notice(True, f"{where}: {name} is not served by this version: access is NOT restricted by it")
     if is_known_to_kafka(name):

@@ -124,3 +124,7 @@ GUARDS_OF_IMAGES = frozenset(
 
 def is_known_to_kafka(name: str) -> bool:
     return name in KNOWN_TO_KAFKA or name.startswith(PREFIXES)
+
+
+MISSING_PARTS = {"ottla.console.listen": "console"}
+"""Settings of ours whose part this version does not have: each is a warning that names the part."""

@@ -123,7 +123,6 @@ class NetworkSettings:
     ottla_metrics_aliases = words(
         "ottla.metrics.aliases", (), "Further dialects of metric names.", valid=SomeOf("confluent", "strimzi-reporter", may_be_empty=True)
     )
-    ottla_console_listen = maybe_string("ottla.console.listen", "host:port of the console; not set: off.")
     ottla_umask = string(
         "ottla.umask", "077", "Permissions that new files and directories of the broker do not have, in octal: 027 lets the group read.",
         valid=OneOf("077", "027", "007", "022", "002"),
