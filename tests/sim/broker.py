@@ -48,6 +48,7 @@ LISTENER, PORT = "PLAINTEXT", 9092
 BROKER_EPOCH = 0
 ASSIGNMENTS = (
     "log.dirs=/data",
+    "zookeeper.connect=model:2181",
     "ottla.flush.on.ack=true",
     "request.timeout.ms=1000",
     "offsets.load.buffer.size=4096",
@@ -59,9 +60,12 @@ ASSIGNMENTS = (
 CLUSTER_ID = "simulated-cluster-id-0"
 
 
-def store_model() -> ZooKeeperModel:
-    """A metadata store that knows the cluster."""
+def store_model(layout: Mapping[TopicPartition, int] | None = None) -> ZooKeeperModel:
+    """A metadata store that knows the cluster, and the partitions of a layout, so that they do not count as deleted."""
     content = {znodes.CLUSTER_ID: znodes.cluster_id_bytes(CLUSTER_ID), znodes.CLUSTER_SECRET: bytes(range(32)).hex().encode()}
+    for key, leader in (layout or {}).items():
+        state = PartitionMetadata(index=key.partition, leader=leader, leader_epoch=0, replicas=(leader,), isr=(leader,))
+        content[znodes.state_path(*key)] = znodes.partition_bytes(state)
     return ZooKeeperModel({path: store_ports.StoreNode(data=data, version=0, czxid=0) for path, data in content.items()})
 
 

@@ -26,6 +26,7 @@ LISTENER, PORT = "PLAINTEXT", 9092
 CLUSTER_ID = "simulated-cluster-id-0"
 ASSIGNMENTS = (
     "log.dirs=/data",
+    "zookeeper.connect=model:2181",
     f"ottla.cluster.id={CLUSTER_ID}",
     "default.replication.factor=3",
     "min.insync.replicas=2",

@@ -8,7 +8,7 @@ member of the committed ISR must have all of it (I1, I3, I10, I14). Replicas are
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ottla.base.cluster_metadata import PartitionMetadata
@@ -53,6 +53,8 @@ class StoreJudge:
         self.writes = 0
         self.digest = 0
         self.isr_changes = 0
+        self.on_joined: Callable[[TopicPartition, PartitionMetadata, list[int], int], None] = lambda *_: None
+        """Called with the state of a partition, the followers that are new in its ISR, and the controller that writes it."""
 
     def _apply(self, operations: list[Operation], session_id: int) -> Outcome:
         store = self._model.sessions.get(session_id)
@@ -104,6 +106,9 @@ class StoreJudge:
             is_same = new.leader_epoch == old.leader_epoch
             assert not is_same or new.leader == old.leader, f"{where}: two leaders of epoch {new.leader_epoch} (I15)"
             self.isr_changes += new.isr != old.isr
+            joined = [member for member in new.isr if member not in old.isr and member != new.leader]
+            if joined and isinstance(store, ClusterStore):
+                self.on_joined(key, new, joined, store.broker_id)
         self.states[key] = new
         self.leaders.setdefault(key, {})[new.leader_epoch] = new.leader
 
@@ -113,6 +118,7 @@ class ClusterChecks:
 
     def __init__(self, model: ZooKeeperModel, brokers: Mapping[int, ClusterBroker]) -> None:
         self.store = StoreJudge(model)
+        self.store.on_joined = self._check_joined
         self._brokers = brokers
         self.ledgers: dict[tuple[bytes, int], Ledger] = {}
         self._terms: dict[tuple[bytes, int, int], tuple[int, int]] = {}
@@ -225,6 +231,23 @@ class ClusterChecks:
             end, where = partition.log.log_end_offset, f"{key} on broker {member}, in the ISR of epoch {state.leader_epoch}"
             assert end >= ledger.end, f"{where}: ends at {end}, {ledger.end} is committed (I10)"
             self._compare_up_to(broker, partition, ledger.end, where)
+
+    def _check_joined(self, key: TopicPartition, state: PartitionMetadata, joined: list[int], writer: int) -> None:
+        """I13: a follower enters the ISR by what it has fetched in its present life, so it has all that was ever committed. One that has
+        registered anew without the controller's knowledge is taken out when the controller learns of it."""
+        topic_id = self.store.ids.get(key.topic, b"")
+        ledger, controller = self.ledgers.get((topic_id, key.partition)), self._brokers[writer].node
+        for member in joined if ledger is not None and controller is not None else ():
+            assert ledger is not None and controller is not None
+            node, known = self._brokers[member].node, controller.controller.state.brokers.get(member)
+            if node is None or known is None or node.member.broker_epoch() != known.epoch:
+                continue
+            where = f"{key}: broker {member} enters the ISR of epoch {state.leader_epoch} in registration {known.epoch}"
+            partition = self._brokers[member].partitions.get(key)
+            assert partition is not None or not node.member.receiver.is_new_to_controllers, f"{where}, in which it has no log yet (I13)"
+            if partition is not None and partition.topic_id == topic_id and partition.is_online:
+                end = partition.log.log_end_offset
+                assert end >= ledger.end, f"{where}: its log ends at {end}, {ledger.end} is committed (I13)"
 
     def _compare(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
         ledger = self.ledgers.get((partition.topic_id, partition.topic_partition.partition))

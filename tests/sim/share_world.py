@@ -51,7 +51,7 @@ class ShareWorld:
         self.timers = ManualTimers(self.clock)
         self.history = ShareHistory(PARTITIONS)
         self.layout = dict(zip(SHARE_KEYS, self.chance.choice(LAYOUTS), strict=True))
-        self.store = store_model()
+        self.store = store_model(self.layout)
         self.brokers = {number: ShareBroker(self, number) for number in sorted(set(self.layout.values()))}
         self.network = SimNetwork(self.chance, self.timers)
         self.is_ending = False

@@ -56,7 +56,7 @@ class World:
         self.timers = ManualTimers(self.clock)
         self.history = History()
         self.layout = dict(zip(KEYS, self.chance.choice(LAYOUTS), strict=True))
-        self.store = store_model()
+        self.store = store_model(self.layout)
         self.brokers = {number: SimBroker(self, number) for number in sorted(set(self.layout.values()))}
         self.network = SimNetwork(self.chance, self.timers)
         self.is_ending = False
