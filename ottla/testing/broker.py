@@ -10,14 +10,13 @@ removed at the end, unless one is given. `snapshot()` copies it, and `Broker.fro
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.testing.handle import BrokerHandle, Pause
 from ottla.testing.process import START_SECONDS_MAX, BrokerProcess, resume, suspend
+from ottla.testing.reaper import remove_directory, temporary_directory
 
 DEFAULTS = {
     "offsets.topic.num.partitions": "1",
@@ -25,6 +24,7 @@ DEFAULTS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.assignment.interval.ms": "0",
     "ottla.shutdown.timeout.ms": "1000",
+    "ottla.log.format": "text",
 }
 """For tests: one partition of each internal topic is created faster than fifty, and a joining member does not wait for others."""
 
@@ -49,10 +49,12 @@ class Broker(BrokerHandle):
         data_dir: str | Path | None = None,
         start_timeout: float = START_SECONDS_MAX,
     ) -> None:
+        """Raises `ValueError` for a setting that neither Ottla nor Kafka knows, with the nearest name."""
+        checked = checked_settings(settings)
         super().__init__()
         self.image = image  # accepted as in testcontainers; nothing is downloaded
         self.port = port if port is not None else CONTAINER_PORT
-        self._settings = {**DEFAULTS, **{name: text_of(value) for name, value in (settings or {}).items()}}
+        self._settings = {**DEFAULTS, **checked}
         self._topics = list(topics)
         self._given_data_dir = None if data_dir is None else Path(data_dir).resolve()
         self._start_timeout = start_timeout
@@ -75,7 +77,7 @@ class Broker(BrokerHandle):
         assert self._process is None, "the broker is already running"
         if timeout is not None:
             self._start_timeout = timeout
-        home = self._home = Path(tempfile.mkdtemp(prefix="ottla-"))
+        home = self._home = temporary_directory("ottla-")
         data_dir = self._given_data_dir or home / "data"
         if self._source is not None:
             from ottla.testing.snapshot import copy_data
@@ -157,6 +159,10 @@ class Broker(BrokerHandle):
         """What the broker has logged."""
         return self.process.log_file.read_text(errors="replace")
 
+    @property
+    def log_files(self) -> dict[str, Path]:
+        return {} if self._process is None else {"broker": self._process.log_file}
+
     # Faults, by signals: the whole process is suspended
 
     def pause(self) -> Pause:
@@ -169,13 +175,19 @@ class Broker(BrokerHandle):
             resume(self.process.pid)
             self._is_suspended = False
 
+    def end_faults(self) -> None:
+        super().end_faults()
+        self.resume()
+
     # Snapshots
 
     def snapshot(self, path: str | Path | None = None) -> Path:
-        """Copies the broker's data as of this moment to `path` (which must not exist), or to a new temporary directory."""
+        """Copies the broker's data as of this moment to `path` (which must not exist), or to a new directory that is removed when this
+        process ends.
+        """
         from ottla.testing.snapshot import copy_data, take_snapshot
 
-        target = Path(path).resolve() if path is not None else Path(tempfile.mkdtemp(prefix="ottla-snapshot-")) / "data"
+        target = Path(path).resolve() if path is not None else temporary_directory("ottla-snapshot-") / "data"
         if self._is_suspended:
             return copy_data(self.data_dir, target)
         return take_snapshot(self.process.pid, self.data_dir, target)
@@ -183,7 +195,22 @@ class Broker(BrokerHandle):
 
 def _clean_up(process: BrokerProcess, home: Path) -> None:
     process.kill()
-    shutil.rmtree(home, ignore_errors=True)
+    remove_directory(home)
+
+
+def checked_settings(settings: Mapping[str, object] | None) -> dict[str, str]:
+    """The settings as texts. Raises `ValueError` for a name that neither Ottla nor Kafka knows."""
+    if not settings:
+        return {}
+    from ottla.base.config import BROKER_SETTINGS
+    from ottla.base.settings.known import is_known_to_kafka
+    from ottla.base.settings.sources import nearest
+
+    for name in settings:
+        if name not in BROKER_SETTINGS and not is_known_to_kafka(name):
+            likely = nearest(name, list(BROKER_SETTINGS))
+            raise ValueError(f"unknown setting {name!r}" + (f"; did you mean {likely!r}?" if likely else ""))
+    return {name: text_of(value) for name, value in settings.items()}
 
 
 def text_of(value: object) -> str:

@@ -11,15 +11,14 @@ Debian package `zookeeper` or the installation that ZOOKEEPER_HOME names; withou
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ottla.testing.broker import DEFAULTS, text_of
+from ottla.testing.broker import DEFAULTS, checked_settings
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerProcess, resume, suspend
+from ottla.testing.reaper import remove_directory, temporary_directory
 from ottla.testing.zookeeper_process import ZooKeeperMissing, ZooKeeperProcess, free_port
 
 FIRST_BROKER_ID = 1
@@ -105,12 +104,13 @@ class Cluster(BrokerHandle):
     ) -> None:
         """`racks` and `ports` are those of the brokers in order, where they are given; `directory` keeps the data of all; `defaults` are
         settings in place of those for tests; `zookeeper` is the address of one that runs already."""
+        checked = checked_settings(settings)
         super().__init__()
         assert brokers > 0, "a cluster has at least one broker"
         self.brokers: list[ClusterBroker] = []
         self._count = brokers
         self._settings = dict(cluster_defaults(brokers) if defaults is None else defaults)
-        self._settings.update((name, text_of(value)) for name, value in (settings or {}).items())
+        self._settings.update(checked)
         self._topics = list(topics)
         self._racks = list(racks)
         self._ports = list(ports)
@@ -124,14 +124,14 @@ class Cluster(BrokerHandle):
     def start(self) -> Cluster:
         """Starts ZooKeeper and all brokers at once; all are ready to serve when this returns."""
         assert not self.brokers, "the cluster is already running"
-        temporary = None if self._given is not None else Path(tempfile.mkdtemp(prefix="ottla-cluster-"))
+        temporary = None if self._given is not None else temporary_directory("ottla-cluster-")
         home = self._given or temporary
         assert home is not None
         try:
             self.zookeeper = ZooKeeperProcess(home / "zookeeper") if self._running_zookeeper is None else None
         except ZooKeeperMissing:
             if temporary is not None:
-                temporary.rmdir()
+                remove_directory(temporary)
             raise
         self.brokers = [self._broker(home, number) for number in range(self._count)]
         processes = [broker.process for broker in self.brokers]
@@ -192,6 +192,15 @@ class Cluster(BrokerHandle):
         assert self.zookeeper is not None, "the cluster is not running"
         return self.zookeeper.connect
 
+    @property
+    def log_files(self) -> dict[str, Path]:
+        return {f"broker {broker.broker_id}": broker.process.log_file for broker in self.brokers}
+
+    def end_faults(self) -> None:
+        super().end_faults()
+        for broker in self.brokers:
+            broker.resume()
+
     # Brokers by their parts
 
     def broker(self, broker_id: int) -> ClusterBroker:
@@ -221,7 +230,7 @@ def _clean_up(processes: Sequence[BrokerProcess], zookeeper: ZooKeeperProcess | 
     if zookeeper is not None:
         zookeeper.stop()
     if temporary is not None:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_directory(temporary)
 
 
 __all__ = ["BrokerDidNotStart", "Cluster", "ClusterBroker", "cluster_defaults"]

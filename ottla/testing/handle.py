@@ -7,9 +7,11 @@ broker directly and are not affected by faults. `direct_server` is the broker's 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ottla.testing import foreign_clients
 
@@ -23,6 +25,8 @@ Text = bytes | str | None
 WAIT_SECONDS = 10.0
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 0.005
+SHOWN_RECORDS_MAX = 5
+SHOWN_BYTES_MAX = 60
 
 
 class TopicRecord(NamedTuple):
@@ -53,10 +57,26 @@ class Pause:
 class BrokerHandle:
     """A running broker at an address; see the module."""
 
+    _all: ClassVar[weakref.WeakSet[BrokerHandle]] = weakref.WeakSet()
+
     def __init__(self, bootstrap: str = "") -> None:
+        self._all.add(self)
         self.direct_server = bootstrap
         self._proxy: FaultProxy | None = None
         self._cluster: Cluster | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self.direct_server}>" if self.direct_server else f"<{type(self).__name__}, not running>"
+
+    @classmethod
+    def all_handles(cls) -> list[BrokerHandle]:
+        """All handles of this process that are in use."""
+        return list(cls._all)
+
+    @property
+    def log_files(self) -> dict[str, Path]:
+        """The logs of the brokers that are known to this process, by a name for each."""
+        return {}
 
     # Addresses
 
@@ -135,22 +155,25 @@ class BrokerHandle:
         return self._read(topic, self._ends(topic, "EARLIEST", is_committed_only), is_committed_only)
 
     @contextmanager
-    def assert_produces(self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS) -> Iterator[list[TopicRecord]]:
-        """Fails unless the block adds at least `count` records to the topic, at the latest `timeout` seconds after its end. The list
-        that it yields is filled with them.
+    def assert_produces(
+        self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS, exact: bool = False
+    ) -> Iterator[list[TopicRecord]]:
+        """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after its end.
+        With `exact` it fails also if there are more of them by the time when the last one that was expected has arrived. The list that it
+        yields is filled with them; the message of the failure shows them.
         """
         starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
         found: list[TopicRecord] = []
         yield found
         deadline = time.monotonic() + timeout
+        self._read_since(starts, topic, found)
         while len(found) < count:
-            is_over = time.monotonic() >= deadline
-            if topic in self.topics():
-                found[:] = self._read(topic, starts or self._ends(topic, "EARLIEST", True), True)
-            if is_over and len(found) < count:
-                raise AssertionError(f"{len(found)} of {count} records were written to {topic!r} within {timeout:g} s")
-            if len(found) < count:
-                time.sleep(SETTLE_SECONDS)
+            if time.monotonic() >= deadline:
+                raise AssertionError(f"{len(found)} of {count} records were written to {topic!r} within {timeout:g} s{_shown(found)}")
+            time.sleep(SETTLE_SECONDS)
+            self._read_since(starts, topic, found)
+        if exact and len(found) > count:
+            raise AssertionError(f"{len(found)} records were written to {topic!r}, not {count}{_shown(found)}")
 
     def reset(self) -> None:
         """Deletes every topic with its records and every group without members; removes unused faults."""
@@ -190,6 +213,11 @@ class BrokerHandle:
     def lose_answer(self, api: str, times: int = 1) -> None:
         """Lets the broker carry out the next request of an API such as `"EndTxn"` and closes the connection in place of the answer."""
         self._faults().lose_answer(api, times)
+
+    def end_faults(self) -> None:
+        """Ends a pause and removes faults that have not happened. The pytest plugin calls it at the end of each test."""
+        if self._proxy is not None:
+            self._proxy.reset()
 
     # End
 
@@ -237,6 +265,11 @@ class BrokerHandle:
             found[partition] = result.offset
         return found
 
+    def _read_since(self, starts: Mapping[TopicPartition, int] | None, topic: str, found: list[TopicRecord]) -> None:
+        """Replaces `found` by the committed records from these offsets on; None: all, of a topic that may not exist yet."""
+        if topic in self.topics():
+            found[:] = self._read(topic, starts or self._ends(topic, "EARLIEST", True), True)
+
     def _read(self, topic: str, starts: Mapping[TopicPartition, int], is_committed_only: bool) -> list[TopicRecord]:
         """The records between these offsets and the current ends."""
         from ottla.client.blocking.consumer import Consumer
@@ -262,6 +295,21 @@ def _topic_records(partition: TopicPartition, records: Iterable[Any]) -> Sequenc
         TopicRecord(*partition, record.offset, record.timestamp, _owned(record.key), _owned(record.value), _owned_headers(record.headers))
         for record in records
     ]
+
+
+def _shown(records: Sequence[TopicRecord]) -> str:
+    """The first records, for the message of a failure."""
+    lines = [
+        f"partition {record.partition} offset {record.offset}: key {_short(record.key)}, value {_short(record.value)}"
+        for record in records[:SHOWN_RECORDS_MAX]
+    ]
+    if len(records) > SHOWN_RECORDS_MAX:
+        lines.append(f"and {len(records) - SHOWN_RECORDS_MAX} more")
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def _short(data: bytes | None) -> str:
+    return repr(data) if data is None or len(data) <= SHOWN_BYTES_MAX else f"{data[:SHOWN_BYTES_MAX]!r}... ({len(data)} bytes)"
 
 
 def _place(record: TopicRecord) -> TopicPartition:

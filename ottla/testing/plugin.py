@@ -1,7 +1,8 @@
-"""pytest's fixtures: `kafka_broker`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
+"""pytest's fixtures: `kafka_broker`, `kafka_broker_settings`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
 
 pytest imports this module in every run where Ottla is installed, so it imports nothing but pytest, and a broker starts when the first test
-needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by brokers.
+needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by brokers. Faults end
+with the test that has set them, and the report of a failed test has what its brokers logged meanwhile.
 
 `OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,16 +25,25 @@ if TYPE_CHECKING:
 
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 WORKER_INPUT = "ottla_directory"
+WORKER_INPUT_PID = "ottla_controller"
 NAME_CHARACTERS_MAX = 100
 
 _directory_key = pytest.StashKey[str]()
+_marks_key = pytest.StashKey[Any]()
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerHandle]:
+def kafka_broker_settings() -> Mapping[str, object]:
+    """Settings of `server.properties` for `kafka_broker`: override this fixture in the topmost `conftest.py`."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest, kafka_broker_settings: Mapping[str, object]) -> Iterator[BrokerHandle]:
     """A running broker: `.bootstrap_server`, clients, records, faults. One for the whole run."""
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
-    shared = getattr(request.config, "workerinput", {}).get(WORKER_INPUT)
+    worker_input = getattr(request.config, "workerinput", {})
+    shared = worker_input.get(WORKER_INPUT)
     if bootstrap:
         from ottla.testing.handle import BrokerHandle
 
@@ -42,16 +53,17 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerHandle]:
     elif shared:
         from pathlib import Path
 
-        from ottla.testing.broker import DEFAULTS
+        from ottla.testing.broker import DEFAULTS, checked_settings
         from ottla.testing.sharing import share_broker
 
-        handle = share_broker(Path(shared), DEFAULTS)
+        settings = {**DEFAULTS, **checked_settings(kafka_broker_settings)}
+        handle = share_broker(Path(shared), settings, controller_pid=worker_input[WORKER_INPUT_PID])
         yield handle
         handle.close()
     else:
         from ottla.testing.broker import Broker
 
-        with Broker() as broker:
+        with Broker(settings=kafka_broker_settings) as broker:
             yield broker
 
 
@@ -73,22 +85,20 @@ def kafka_group_id(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
     """`kafka_cluster(n)` starts n brokers for this test; they stop at its end. More than one need a ZooKeeper on this machine."""
-    started: list[Broker | Cluster] = []
+    from contextlib import ExitStack
 
-    def start(brokers: int = 1, **options: Any) -> Broker | Cluster:
-        if brokers == 1:
-            from ottla.testing.broker import Broker
+    with ExitStack() as running:
 
-            started.append(Broker(**options).start())
-        else:
+        def start(brokers: int = 1, **options: Any) -> Broker | Cluster:
+            if brokers == 1:
+                from ottla.testing.broker import Broker
+
+                return running.enter_context(Broker(**options))
             from ottla.testing.cluster import Cluster
 
-            started.append(Cluster(brokers, **options).start())
-        return started[-1]
+            return running.enter_context(Cluster(brokers, **options))
 
-    yield start
-    for running in started:
-        running.stop()
+        yield start
 
 
 def _unique(request: pytest.FixtureRequest) -> str:
@@ -97,18 +107,63 @@ def _unique(request: pytest.FixtureRequest) -> str:
     return f"{name}-{uuid.uuid4().hex[:12]}"
 
 
+# Each test
+
+
+def _between_tests() -> Any:
+    """The module of that name if this process has brokers, else None: a run without brokers must not pay for it."""
+    if "ottla.testing.handle" not in sys.modules:
+        return None
+    from ottla.testing import between_tests
+
+    return between_tests
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Notes where each broker's log ends as the test begins."""
+    module = _between_tests()
+    item.stash[_marks_key] = module.mark_logs() if module is not None else []
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Ends the test's faults before its fixtures close their clients, and again those that the fixtures have set."""
+    _end_faults()
+    yield
+    _end_faults()
+
+
+def _end_faults() -> None:
+    module = _between_tests()
+    if module is not None:
+        module.end_faults()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Adds the brokers' logs of a failed test to its report."""
+    outcome = yield
+    module = _between_tests()
+    if module is not None:
+        report = outcome.get_result()
+        if report.failed:
+            report.sections += module.logs_since(item.stash.get(_marks_key, []))
+
+
 # pytest-xdist
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Passes each worker the directory through which this run's broker is found."""
+    """Passes each worker the directory through which this run's broker is found; the first one that needs it makes it."""
     config = node.config
     if _directory_key not in config.stash:
         import tempfile
 
-        config.stash[_directory_key] = tempfile.mkdtemp(prefix="ottla-")
+        config.stash[_directory_key] = os.path.join(tempfile.gettempdir(), f"ottla-{uuid.uuid4().hex}")
     node.workerinput[WORKER_INPUT] = config.stash[_directory_key]
+    node.workerinput[WORKER_INPUT_PID] = os.getpid()
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,7 +2,8 @@
 
 The process listens on a free port of the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under
 load; an idle one needs a fraction of a second. The broker's log goes to a file beside its data, and into the error message when it does not
-start.
+start. It has a session of its own, so that Ctrl-C reaches the process that started it and not the broker; when that process has died, its
+reaper (`reaper.py`) kills the broker.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from ottla.testing.reaper import Reaper, reaper
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
@@ -33,13 +36,17 @@ class BrokerDidNotStart(Exception):
 class BrokerProcess:
     """One broker process, from start to stop; it may be started again, at the same port."""
 
-    def __init__(self, data_dir: Path, log_file: Path, settings: Mapping[str, str], topics: Sequence[str] = ()) -> None:
+    def __init__(
+        self, data_dir: Path, log_file: Path, settings: Mapping[str, str], topics: Sequence[str] = (), *, reaped_by: Reaper | None = None
+    ) -> None:
+        """`reaped_by` is the reaper that ends the broker, if not this process's own."""
         self.data_dir = data_dir
         self.log_file = log_file
         self.port = 0
         """That of the last start; 0 before the first one: any free port."""
         self._settings = dict(settings)
         self._topics = list(topics)
+        self._reaped_by = reaped_by
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,10 +71,13 @@ class BrokerProcess:
         if self._topics:
             command += ["--seed-topic", ",".join(self._topics)]
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        owner = self._reaped_by = self._reaped_by or reaper()
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=self.data_dir
-            )
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd=self.data_dir, start_new_session=True,
+                env={**environment(), **owner.environment},
+            )  # fmt: skip
+        owner.add_process(self._process.pid)
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
         """The host and port of the process that was launched, once it is ready. Raises `BrokerDidNotStart`."""
@@ -107,8 +117,9 @@ class BrokerProcess:
         self._process = None
 
     def _close_log(self) -> None:
-        assert self._process is not None
+        assert self._process is not None and self._reaped_by is not None
         self._process.wait()
+        self._reaped_by.forget_process(self._process.pid)
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process = None

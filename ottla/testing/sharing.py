@@ -2,7 +2,7 @@
 
 The controller gives every worker the name of one directory. The worker that holds the lock in it may start the broker and write its address
 there. Workers may end before others have finished, so none of them stops it; the controller does when all are done, also when one has
-crashed.
+crashed. If the controller itself has died, the workers' reapers do.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 from ottla.adapters.lock import lock
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.process import STOP_SECONDS_MAX, BrokerProcess
+from ottla.testing.reaper import Reaper
 from ottla.testing.snapshot import take_snapshot
 
 STATE_FILE = "broker.json"
+LOG_FILE = "broker.log"
 LOCK_FILE = "lock"
 LOCK_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.005
@@ -33,6 +35,10 @@ class SharedBroker(BrokerHandle):
         self.pid = pid
         self.data_dir = data_dir
 
+    @property
+    def log_files(self) -> dict[str, Path]:
+        return {"the shared broker": self.data_dir.parent / LOG_FILE}
+
     def snapshot(self, path: str | Path) -> Path:
         """Copies the broker's data as of this moment; the broker is suspended meanwhile, for all processes."""
         return take_snapshot(self.pid, self.data_dir, Path(path).resolve())
@@ -43,21 +49,24 @@ class SharedBroker(BrokerHandle):
             self._proxy.reset()
 
 
-def share_broker(directory: Path, settings: dict[str, str]) -> SharedBroker:
-    """The broker of this run; starts it if no worker has yet."""
+def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: int) -> SharedBroker:
+    """The broker of this run; starts it if no worker has yet. It ends at the latest with the process `controller_pid`."""
+    owner = Reaper(directory.name, after_pid=controller_pid)
+    owner.add_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _wait_for(descriptor)
         state_file = directory / STATE_FILE
         if not state_file.exists():
-            process = BrokerProcess(directory / "data", directory / "broker.log", settings)
+            process = BrokerProcess(directory / "data", directory / LOG_FILE, settings, reaped_by=owner)
             host, port = process.start()
             state_file.write_text(json.dumps({"bootstrap": f"{host}:{port}", "pid": process.pid}))
             process.forget()
         state = json.loads(state_file.read_text())
     finally:
         os.close(descriptor)
+        owner.close()  # from now on it waits for the controller alone
     return SharedBroker(state["bootstrap"], state["pid"], directory / "data")
 
 

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.testing.process import resume, suspend
+from ottla.testing.reaper import reaper
 
 HOST = "127.0.0.1"
 TICK_MS = 500
@@ -161,8 +162,10 @@ class ZooKeeperProcess:
         self._write_config()
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
-            )
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True,
+                env={**os.environ, **reaper().environment},
+            )  # fmt: skip
+        reaper().add_process(self._process.pid)
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> None:
         """Raises `ZooKeeperDidNotStart` if the server ends or does not take writes in time; it is not running then."""
@@ -201,15 +204,19 @@ class ZooKeeperProcess:
                 self._process.wait(STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        self._process.wait()
-        self._process = None
+        self._has_ended()
 
     def kill(self) -> None:
         """`kill -9`."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+            self._has_ended()
+
+    def _has_ended(self) -> None:
+        assert self._process is not None
+        self._process.wait()
+        reaper().forget_process(self._process.pid)
+        self._process = None
 
     def restart(self) -> None:
         """Stopped and started again on the same data and port."""

@@ -10,6 +10,7 @@ import pytest
 from ottla.client.blocking.group_admin import list_groups
 from ottla.testing import foreign_clients
 from ottla.testing.broker import Broker
+from ottla.testing.cluster import Cluster
 from ottla.testing.handle import BrokerHandle
 
 
@@ -46,6 +47,59 @@ def test_what_was_produced_is_asserted(broker: Broker, topic: str) -> None:
 def test_what_was_not_produced_fails(broker: Broker, topic: str) -> None:
     with pytest.raises(AssertionError, match=f"1 of 2 records were written to '{topic}'"), broker.assert_produces(topic, 2, timeout=0.05):
         broker.add_record(topic, "one")
+
+
+def test_the_message_shows_what_did_arrive(broker: Broker, topic: str) -> None:
+    with pytest.raises(AssertionError) as failure, broker.assert_produces(topic, 8, timeout=0.05):
+        for number in range(7):
+            broker.add_record(topic, f"value {number}" + "!" * 100, key="k" if number else None)
+    lines = str(failure.value).splitlines()
+    assert lines[0] == f"7 of 8 records were written to '{topic}' within 0.05 s"
+    assert lines[1] == f"  partition 0 offset 0: key None, value {b'value 0' + b'!' * 53!r}... (107 bytes)"
+    assert lines[2].startswith("  partition 0 offset 1: key b'k', value b'value 1!!!")
+    assert lines[6:] == ["  and 2 more"]
+
+
+def test_exactly_so_many_records(broker: Broker, topic: str) -> None:
+    with broker.assert_produces(topic, 1, exact=True) as found:
+        broker.add_record(topic, "one")
+    assert [record.value for record in found] == [b"one"]
+    with pytest.raises(AssertionError, match=r"2 records were written to '.*', not 1\n.*offset 1: key None, value b'two'\n.*b'three'"):  # noqa: SIM117
+        with broker.assert_produces(topic, 1, exact=True):
+            broker.add_record(topic, "two")
+            broker.add_record(topic, "three")
+
+
+def test_that_nothing_was_produced(broker: Broker, topic: str) -> None:
+    with broker.assert_produces(topic, 0, exact=True), broker.assert_produces("no-such-topic", 0, exact=True):
+        pass
+    with pytest.raises(AssertionError, match=r"1 records were written to '.*', not 0"), broker.assert_produces(topic, 0, exact=True):
+        broker.add_record(topic, "one")
+
+
+def test_repr_has_the_address() -> None:
+    with Broker() as own:
+        assert repr(own) == f"<Broker at {own.direct_server}>"
+    assert repr(own) == "<Broker, not running>"
+    assert repr(BrokerHandle("kafka:9092")) == "<BrokerHandle at kafka:9092>"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("num.partitons", "unknown setting 'num.partitons'; did you mean 'num.partitions'\\?"),
+        ("num_partitions", "did you mean 'num.partitions'"),
+        ("gibberish", "unknown setting 'gibberish'$"),
+    ],
+)
+def test_an_unknown_setting_is_refused(name: str, message: str) -> None:
+    for make in (Broker, Cluster):
+        with pytest.raises(ValueError, match=message):
+            make(settings={name: 1})
+
+
+def test_settings_that_only_kafka_knows_are_accepted() -> None:
+    assert Broker(settings={"num.network.threads": 8, "listener.name.plaintext.x": "y"})
 
 
 def test_a_topic_may_come_with_its_first_record(broker: Broker) -> None:

@@ -143,3 +143,101 @@ def test_a_run_that_does_not_use_the_plugin_imports_nothing_for_it() -> None:
     code = "import sys, pytest; before = set(sys.modules); import ottla.testing.plugin; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert set(done.stdout.split()) <= {"ottla", "ottla.testing", "ottla.testing.plugin", "uuid", "platform", "_uuid"}
+
+
+def test_faults_end_with_the_test_that_set_them(tmp_path: Path) -> None:
+    source = """
+def test_pause(kafka_broker, kafka_topic):
+    kafka_broker.fail_next("Metadata", "UNKNOWN_SERVER_ERROR", times=1000)
+    kafka_broker.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER", times=1000)
+    kafka_broker.pause()
+
+def test_other(kafka_broker, kafka_topic):
+    producer = kafka_broker.producer(delivery_timeout_ms=60000)
+    failed = []
+    producer.produce(kafka_topic, b"x", on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(60) == 0
+    assert failed == []
+
+def test_proxy(kafka_broker, kafka_topic):
+    assert kafka_broker.bootstrap_server
+    assert kafka_broker._proxy.may_pass.is_set()
+    assert kafka_broker._proxy.take_fault(0) is None
+"""
+    check_passed(run(tmp_path, source), 3)
+
+
+def test_faults_end_before_fixtures_close_their_clients(tmp_path: Path) -> None:
+    source = """
+import pytest
+
+@pytest.fixture
+def producer(kafka_broker):
+    producer = kafka_broker.producer()
+    yield producer
+    assert producer.flush(60) == 0
+
+def test_it(kafka_broker, kafka_topic, producer):
+    kafka_broker.pause()
+    producer.produce(kafka_topic, b"patience")
+"""
+    check_passed(run(tmp_path, source), 1)
+
+
+def test_a_failed_test_shows_what_its_broker_has_logged(tmp_path: Path) -> None:
+    source = """
+import pytest, socket
+
+def disturb(broker, name):
+    with socket.create_connection(broker.direct_server.split(":")) as sock:
+        sock.sendall(b"GET /" + name + b" HTTP/1.1\\r\\nHost: " + name + b".example\\r\\n\\r\\n")
+        while sock.recv(100):
+            pass
+
+def test_before(kafka_broker):
+    disturb(kafka_broker, b"before")
+
+def test_fails(kafka_broker, kafka_cluster):
+    kafka_cluster(1)
+    disturb(kafka_broker, b"during")
+    assert False, "for a reason"
+
+def test_passes(kafka_broker):
+    disturb(kafka_broker, b"after")
+"""
+    done = run(tmp_path, source)
+    assert done.returncode == 1
+    assert done.stdout.count("Log of broker at 127.0.0.1:") == 2, done.stdout
+    assert "during.example" in done.stdout
+    assert "READY" in done.stdout  # that of the test's own broker begins with its start
+    assert "before.example" not in done.stdout
+    assert "after.example" not in done.stdout
+
+
+SETTINGS = """
+import pytest
+
+@pytest.fixture(scope="session")
+def kafka_broker_settings():
+    return {"num.partitions": 7, "auto.create.topics.enable": True}
+"""
+WITH_SETTINGS = """
+import pytest
+
+@pytest.mark.parametrize("number", range(2))
+def test_it(kafka_broker, number):
+    kafka_broker.add_record(f"topic-{number}", "x")
+    assert len(kafka_broker._ends(f"topic-{number}", "LATEST", True)) == 7
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2")])
+def test_a_project_gives_the_settings_of_its_broker(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "conftest.py").write_text(SETTINGS)
+    check_passed(run(tmp_path, WITH_SETTINGS, *options), 2)
+
+
+def test_an_unknown_setting_is_an_error_with_the_nearest_name(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(SETTINGS.replace("num.partitions", "num.partitons"))
+    done = run(tmp_path, WITH_SETTINGS)
+    assert "unknown setting 'num.partitons'; did you mean 'num.partitions'?" in done.stdout

@@ -1,0 +1,59 @@
+"""The pytest plugin's work around each test with the brokers of its process: faults end, and a failed test gets its part of the logs.
+
+Imported only when a broker exists.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.testing.handle import BrokerHandle
+
+LOG_BYTES_MAX = 20_000
+
+
+class LogMark(NamedTuple):
+    """How long a log was when a test began."""
+
+    path: Path
+    size_bytes: int
+
+
+def end_faults() -> None:
+    """Ends every pause and removes the faults that have not happened."""
+    for handle in BrokerHandle.all_handles():
+        handle.end_faults()
+
+
+def mark_logs() -> list[LogMark]:
+    """The logs that exist now."""
+    return [LogMark(path, _size(path)) for handle in BrokerHandle.all_handles() for path in handle.log_files.values()]
+
+
+def logs_since(marks: list[LogMark]) -> list[tuple[str, str]]:
+    """A title and what was logged since, for each broker that has logged anything; long logs lose their beginning."""
+    starts = {mark.path: mark.size_bytes for mark in marks}
+    found = []
+    for handle in BrokerHandle.all_handles():
+        for name, path in handle.log_files.items():
+            text = _read(path, starts.get(path, 0))
+            if text:
+                found.append((f"Log of {name} at {handle.direct_server}", text))
+    return sorted(found)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read(path: Path, start: int) -> str:
+    try:
+        data = path.read_bytes()[start:]
+    except OSError:
+        return ""  # it was removed with its broker
+    cut = "...\n" if len(data) > LOG_BYTES_MAX else ""
+    return cut + data[-LOG_BYTES_MAX:].decode(errors="replace")

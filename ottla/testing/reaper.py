@@ -1,0 +1,105 @@
+"""Ends the brokers of a test process and removes its temporary directories when that process has died, however it died.
+
+`kill -9` leaves a process no time to clean up, so another one does: `reaper_process.py`, started with the first broker. It holds the read
+end of a pipe whose write end only this process has; the system closes that when this process ends. Brokers and ZooKeepers carry the
+reaper's token in their environment, by which it finds them. After a normal end it finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+
+from ottla.testing.reaper_process import TOKEN_VARIABLE
+
+SCRIPT = Path(__file__).with_name("reaper_process.py")
+
+
+class Reaper:
+    """One reaper; it waits for the end of this process, and of another one if that is given."""
+
+    def __init__(self, token: str = "", *, after_pid: int = 0) -> None:
+        self.token = token or uuid.uuid4().hex
+        self._owner_pid = os.getpid()
+        reading, self._pipe = os.pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(SCRIPT), self.token, str(after_pid)],
+            stdin=reading, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            env={name: text for name, text in os.environ.items() if name != TOKEN_VARIABLE},
+        )  # fmt: skip
+        os.close(reading)
+        self.pid = process.pid
+        process.returncode = 0  # it outlives this process, and Popen must not warn of that
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variable that makes a process one of the reaper's."""
+        return {TOKEN_VARIABLE: self.token}
+
+    def add_directory(self, path: Path) -> None:
+        """The directory will be removed. Call it before the directory is made."""
+        self._write("+directory", path)
+
+    def forget_directory(self, path: Path) -> None:
+        self._write("-directory", path)
+
+    def add_process(self, pid: int) -> None:
+        """For systems without /proc; elsewhere the token is enough."""
+        self._write("+process", pid)
+
+    def forget_process(self, pid: int) -> None:
+        self._write("-process", pid)
+
+    def close(self) -> None:
+        """The reaper goes to work, now or when the other process ends."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+    def _write(self, kind: str, what: object) -> None:
+        """A short line is written in one piece. A fork of the owner has no say."""
+        if self._pipe < 0 or os.getpid() != self._owner_pid:
+            return
+        try:
+            os.write(self._pipe, os.fsencode(f"{kind} {what}\n"))
+        except BrokenPipeError:
+            self.close()  # it was killed: what it should have done is now left to this process alone
+
+
+_of_this_process: list[Reaper] = []
+
+
+def reaper() -> Reaper:
+    """This process's reaper, started on first use."""
+    if not _of_this_process:
+        _of_this_process.append(Reaper())
+    return _of_this_process[0]
+
+
+def temporary_directory(prefix: str) -> Path:
+    """A new directory that does not outlive this process."""
+    path = Path(tempfile.gettempdir(), prefix + uuid.uuid4().hex).resolve()
+    reaper().add_directory(path)
+    path.mkdir(mode=0o700)
+    return path
+
+
+def remove_directory(path: Path) -> None:
+    """Removes a temporary directory before the end of this process."""
+    shutil.rmtree(path, ignore_errors=True)
+    reaper().forget_directory(path)
+
+
+def _drop() -> None:
+    """In the child of a fork: else the child would keep the pipe open, and the reaper waiting, after its parent has died."""
+    for inherited in _of_this_process:
+        inherited.close()
+    _of_this_process.clear()
+
+
+os.register_at_fork(after_in_child=_drop)

@@ -1,0 +1,105 @@
+"""The reaper's own process: reads what it has to end and to remove, waits for the end of its input, then does it.
+
+    python -I -S reaper_process.py TOKEN PID
+
+The input has a line for each thing: `+directory PATH`, `-directory PATH`, `+process PID`, `-process PID`. With PID other than 0 it also
+waits for the end of that process. Where the system has /proc, every process with the token in its environment is killed, also one that
+was started a moment before the end; elsewhere those that were named. A script of its own, with few imports, so that it starts fast and
+imports nothing of the program under test.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+
+TOKEN_VARIABLE = "OTTLA_REAPER"
+POLL_SECONDS = 0.02
+END_SECONDS_MAX = 10.0
+
+
+def main(token: str, pid: int) -> None:
+    """See the module."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C and a closed terminal reach all processes; this one is for what comes after
+    os.chdir("/")
+    named = read_orders()
+    if pid:
+        wait_for_end(pid)
+    kill_all(token, [int(text) for text in named["process"]])
+    for directory in named["directory"]:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def read_orders() -> dict[str, list[str]]:
+    """What was named and not withdrawn, at the end of the input."""
+    named: dict[str, list[str]] = {"directory": [], "process": []}
+    for line in sys.stdin.buffer:
+        kind, _, text = os.fsdecode(line.rstrip(b"\n")).partition(" ")
+        found = named[kind[1:]]
+        if kind[0] == "+":
+            found.append(text)
+        elif text in found:
+            found.remove(text)
+    return named
+
+
+def wait_for_end(pid: int) -> None:
+    """Returns when the process has ended, also if its parent has not waited for it yet."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        while is_there(pid):
+            time.sleep(POLL_SECONDS)
+        return
+    select.select([descriptor], [], [])
+    os.close(descriptor)
+
+
+def kill_all(token: str, named: list[int]) -> None:
+    """kill -9, until none is there: a process may have started another one in the meantime."""
+    deadline = time.monotonic() + END_SECONDS_MAX
+    while time.monotonic() < deadline:
+        found = with_token(token) if os.path.isdir("/proc/self") else [pid for pid in named if is_there(pid)]
+        if not found:
+            return
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue  # it has just ended
+        time.sleep(POLL_SECONDS)
+
+
+def with_token(token: str) -> list[int]:
+    """The processes that have the token in their environment. Those that have ended have no environment any more."""
+    wanted = f"{TOKEN_VARIABLE}={token}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    is_ours = wanted in file.read().split(b"\0")
+            except OSError:
+                continue  # another user's, or it has just ended
+            if is_ours:
+                found.append(int(name))
+    return found
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
