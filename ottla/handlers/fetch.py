@@ -171,6 +171,7 @@ class Fetch:
     def wait(self) -> Pending:
         """Answers when there are enough bytes, or after `max_wait_ms`."""
         self._pending = Pending()
+        self._reads = []
         watched = [partition.notifier for partition in self._partitions if partition is not None]
         self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
         self._pending.abandon = self._watch.cancel

@@ -153,7 +153,7 @@ class Produce:
 
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or at the timeout."""
-        self._pending = Pending()
+        self._pending = Pending(keeps_request=any(leader is None for leader, _, _ in self.unacknowledged))
         timeout_ms = self._timeout_ms if self._acks == ALL else max(self._timeout_ms, UNREPLICATED_TIMEOUT_MS)
         self._watch = self._broker.waiters.watch((), timeout_ms, self._settle, self._time_out)
         self._pending.abandon = self._watch.cancel

@@ -46,15 +46,18 @@ class ServedApi(NamedTuple):
     """Its answers carry slices of files."""
     is_forwarded: bool = False
     """For the controller: a broker that is not the controller forwards it (KIP-590)."""
-    is_dropped_when_parked: bool = False
-    """A request that waits for its answer keeps nothing of what was decoded."""
+    parked_factor: int = 8
+    """Roughly how much more room than its bytes a request takes once decoded, while it waits for its answer."""
 
 
-def _line(name: str, *rights: Right, advertised_from: int | None = None, **traits: bool) -> ServedApi:
+def _line(name: str, *rights: Right, advertised_from: int | None = None, parked_factor: int = 8, **traits: bool) -> ServedApi:
     key = KEYS[name]
     api = APIS[key]
     first = api.lowest if advertised_from is None else advertised_from
-    return ServedApi(key, name, api.module, api.lowest, api.highest, first, rights, is_extension=key >= EXTENSIONS_SINCE, **traits)
+    is_extension = key >= EXTENSIONS_SINCE
+    return ServedApi(
+        key, name, api.module, api.lowest, api.highest, first, rights, is_extension=is_extension, parked_factor=parked_factor, **traits
+    )  # fmt: skip
 
 
 _O, _R = AclOperation, ResourceType
@@ -82,8 +85,8 @@ TABLE: dict[int, ServedApi] = {
     api.key: api
     for api in (
         # Old librdkafka takes the low end of Produce for a sign of what the broker can do (KAFKA-18659), so 0-2 are shown and refused.
-        _line("Produce", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, advertised_from=0, is_dropped_when_parked=True),
-        _line("Fetch", READ_TOPIC, CLUSTER_ACTION, has_file_slices=True),
+        _line("Produce", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, advertised_from=0, parked_factor=1),
+        _line("Fetch", READ_TOPIC, CLUSTER_ACTION, has_file_slices=True, parked_factor=16),
         _line("ListOffsets", DESCRIBE_TOPIC),
         # librdkafka up to at least 2.16 leaves three bytes behind a Metadata request for all topics.
         _line("Metadata", DESCRIBE_TOPIC, CREATE_TOPIC, CREATE_CLUSTER, DESCRIBE_CLUSTER, may_have_stray_bytes=True),

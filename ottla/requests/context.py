@@ -43,9 +43,11 @@ class Pending:
     """An answer that comes later. The handler calls `complete` once; the connection listens by `then`, and calls `abandon`, if there is
     one, when its peer is gone: then it need not be completed."""
 
-    __slots__ = ("_listener", "abandon", "is_done", "response")
+    __slots__ = ("_listener", "abandon", "is_done", "keeps_request", "response")
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_request: bool = True) -> None:
+        self.keeps_request = keeps_request
+        """Whether what was decoded stays in memory until then."""
         self.is_done = False
         self.response: Any = None
         self.abandon: Callable[[], None] | None = None

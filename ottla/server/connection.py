@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import Protocol
 
@@ -24,50 +23,34 @@ from ottla.base.errors import StorageError, WireError
 from ottla.base.ports import Channel, Part
 from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
-from ottla.server.foreign_protocols import foreign_protocol
+from ottla.server.foreign_protocols import HEADER_BYTES_MIN, bad_size
+from ottla.server.held_memory import ConnectionLimits, Slot
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
-from ottla.server.unsent_answers import UnsentAnswers
 
 log = logging.getLogger("ottla.connection")
 
 read_size = Struct(">i").unpack_from
 read_key = Struct(">h").unpack_from
-HEADER_BYTES_MIN = 10
+PRODUCE = 0
+"""Its requests are quick for their size."""
+HEAVY_REQUESTS = 3
+"""A client that has sent so many heavy ones in a row waits, too. Of a single one the clock may be wrong: the machine did other work."""
+LIGHT_BYTES_MAX = 4096
+"""Larger requests wait for their turn where a heavy one was executed in this turn of the loop."""
 BEFORE_AUTHENTICATION = frozenset(api.key for api in TABLE.values() if api.is_before_authentication)
-
-
-@dataclass(slots=True, kw_only=True)
-class ConnectionLimits:
-    """Bounds of one connection; all share this, and `queued_bytes_max` shrinks as they become many."""
-
-    frame_bytes_max: int
-    in_flight_max: int
-    queued_bytes_max: int
-    unauthenticated_frame_bytes_max: int = 512 << 10
-    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
-    """The answers of all connections that peers have not taken."""
-
-
-class Slot:
-    """The place of an answer that is not there yet, or must wait for one that is not; `size` is what it keeps in memory meanwhile."""
-
-    __slots__ = ("abandon", "parts", "size")
-
-    def __init__(self, parts: list[Part] | None, size: int) -> None:
-        self.parts = parts
-        self.size = size
-        self.abandon: Callable[[], None] | None = None
-        """Gives up the request when the client is gone."""
 
 
 class Executor(Protocol):
     """`server/dispatch.py`: runs one request frame."""
 
+    is_crowded: bool
+    """Whether a heavy request was executed in this turn of the loop: what looks as heavy must wait for its own."""
+
     def execute(self, connection: Connection, frame: memoryview) -> bool:
         """Returns whether the connection must let others go first."""
 
     def resume_later(self, connection: Connection) -> None:
-        """Has the steps of `connection.resumed` run in a later turn of the loop."""
+        """Has `connection.resume` called in a later turn of the loop."""
 
     def before_batch(self) -> None:
         """Called before a connection executes what one read brought."""
@@ -115,10 +98,11 @@ class Connection:
         self._slots: deque[Slot] = deque()
         self._out: list[Part] = []
         self._out_bytes = 0
-        self._parked_bytes = 0  # the sizes of all slots
+        self._account = limits.held.open(self, info.host)
         self._has_slices = False
         self._is_executing = False
         self._is_choked = False
+        self.heavy_requests = 0  # how many of the last ones were heavy
         self.is_held = False  # a request is executed in turns, or others go first: nothing further may be executed yet
         self._failed_correlation_id: int | None = None
         self._on_idle: Callable[[Connection], None] | None = None
@@ -152,6 +136,8 @@ class Connection:
             finally:
                 self._is_executing = False
                 self._executor.after_batch()
+            if self._slots or self.channel.queued_bytes:
+                self._limits.held.relieve()
         except Exception as error:
             self._fail(error)
 
@@ -185,6 +171,12 @@ class Connection:
         """The frame that is being executed, where it stays until `release`: small frames lie in a buffer that all connections share."""
         return frame if self._large is not None else memoryview(bytes(frame))
 
+    def charge(self, slot: Slot, size: int) -> None:
+        """The request keeps `size` bytes in memory from now on."""
+        if not self.is_closed:
+            self._account.park(size - slot.size)
+            slot.size = size
+
     def release(self) -> None:
         """The request that was executed in turns needs its frame no longer, and the next may be executed."""
         self.is_held = False
@@ -192,11 +184,10 @@ class Connection:
             self._drop_large(self._large)
         self.unchoke()
 
-    def resumed(self) -> Iterator[None]:
-        """The step that lets this connection go on after others have had their turn."""
+    def resume(self) -> None:
+        """Lets this connection go on: others have had their turn."""
         self.is_held = False
         self.unchoke()
-        yield
 
     def guarded(self, steps: Iterator[object]) -> Iterator[object]:
         """The same steps of a request; a failure closes the connection, as it does in one that is executed at once."""
@@ -207,18 +198,16 @@ class Connection:
 
     def _park(self, slot: Slot) -> None:
         self._slots.append(slot)
-        self._parked_bytes += slot.size
+        self._account.park(slot.size)
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
         """Puts the answer into its reserved place (an empty list: none is wanted), and sends what is due."""
         slot.parts = parts
         slots = self._slots
         if slots and slots[0] is not slot:  # an answer before it is not there yet
-            self._parked_bytes -= slot.size
-            slot.size = sum(map(len, parts))
-            self._parked_bytes += slot.size
+            self.charge(slot, sum(map(len, parts)))
         while slots and (head := slots[0].parts) is not None:
-            self._parked_bytes -= slots.popleft().size
+            self._account.park(-slots.popleft().size)
             self._queue(head)
         if not self._is_executing and not self._executor.flush_later(self._flush_filled):
             self._flush_filled()
@@ -242,12 +231,12 @@ class Connection:
             return
         self._is_choked = False
         self.channel.resume_reading()
-        if self._held:
-            self._execute_held(self._take_held())
+        if self._held or self._large is not None:
+            self._execute_waiting()
 
     def drained(self) -> None:
         """The peer has taken all answers."""
-        self._limits.unsent.forget(self)
+        self._limits.held.note_taken(self)
         self.unchoke()
 
     @property
@@ -256,6 +245,8 @@ class Connection:
         return len(self._held)
 
     def _hold(self, held: bytes) -> None:
+        if self.is_closed:
+            return
         self._held = held
         self._buffers.bytes_lent += len(held)
         self.held_since_tick = self._buffers.tick
@@ -284,13 +275,14 @@ class Connection:
     def closed(self) -> None:
         """The channel is closed: what was received of a frame is given up, and so is what its requests wait for."""
         self.is_closed = True
-        self._limits.unsent.forget(self)
+        self._limits.held.close(self)
         self._take_held()
         if self._large is not None:
             self._drop_large(self._large)
         for slot in self._slots:
             if slot.abandon is not None:
                 slot.abandon()
+        self._slots.clear()
         self.info.closed()
         self._owner.on_closed(self)
         self._look_whether_idle()
@@ -321,7 +313,11 @@ class Connection:
         if large.is_whole():
             if not self.info.is_authenticated:
                 self._check_unauthenticated(large.frame())
-            self._execute_large(large)
+            if self._executor.is_crowded and (self.heavy_requests >= HEAVY_REQUESTS or read_key(large.frame(), 0)[0] != PRODUCE):
+                self._buffers.end(large)
+                self._yield(b"")
+            else:
+                self._execute_large(large)
         elif not large.make_room():
             self.channel.pause_reading()
             self._buffers.wait(large, self.channel)
@@ -347,22 +343,29 @@ class Connection:
         self._large = None
         large.release()
 
-    def _execute_held(self, held: bytes) -> None:
+    def _execute_waiting(self) -> None:
         try:
             self._is_executing = True
             self._executor.before_batch()
             try:
-                self._consume(memoryview(bytearray(held)), len(held))
+                if self._large is not None and self._large.is_whole():
+                    self._execute_large(self._large)
+                elif self._held:
+                    held = self._take_held()
+                    self._consume(memoryview(bytearray(held)), len(held))
                 self._flush()
             finally:
                 self._is_executing = False
                 self._executor.after_batch()
+            if self._slots or self.channel.queued_bytes:
+                self._limits.held.relieve()
         except Exception as error:
             self._fail(error)
 
     def _consume(self, view: memoryview, end: int) -> None:
         """Executes the whole frames in `view[:end]` and keeps the rest."""
-        execute, bytes_max = self._executor.execute, self._limits.frame_bytes_max
+        executor, bytes_max = self._executor, self._limits.frame_bytes_max
+        execute = executor.execute
         in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
         slots = self._slots
         at = 0
@@ -371,11 +374,16 @@ class Connection:
         while end - at >= 4:
             (size,) = read_size(view, at)
             if size < HEADER_BYTES_MIN or size > bytes_max:
-                raise _bad_size(view, at, end, bytes_max)
+                raise WireError(bad_size(size, view[at:end], bytes_max))
             if end - at - 4 < size:
                 break
-            if (self._out_bytes + self._parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
+            if (self._out_bytes + self._account.parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
                 self._choke(bytes(view[at:end]))
+                return
+            if self.is_closed:  # by the flush that has made room
+                return
+            if executor.is_crowded and (size > LIGHT_BYTES_MAX or self.heavy_requests >= HEAVY_REQUESTS):
+                self._yield(bytes(view[at:end]))
                 return
             try:
                 must_yield = execute(self, view[at + 4 : at + 4 + size])
@@ -386,7 +394,7 @@ class Connection:
             if must_yield and (self.is_held or at < end):
                 self._yield(bytes(view[at:end]))
                 return
-        if at < end:
+        if at < end and not self.is_closed:
             self._keep_tail(view, at, end)
 
     def _yield(self, held: bytes) -> None:
@@ -407,7 +415,7 @@ class Connection:
                 return end
             size = read_size(view, at)[0] if end - at >= 4 else HEADER_BYTES_MIN
             if size < HEADER_BYTES_MIN or size > bytes_max:
-                raise _bad_size(view, at, end, bytes_max)
+                raise WireError(bad_size(size, view[at:end], bytes_max))
             if end - at - 4 < size:
                 self._keep_tail(view, at, end)
                 return end
@@ -462,7 +470,7 @@ class Connection:
 
     def _is_over_bounds(self) -> bool:
         limits = self._limits
-        kept_bytes = self._out_bytes + self._parked_bytes + self.channel.queued_bytes
+        kept_bytes = self._out_bytes + self._account.parked_bytes + self.channel.queued_bytes
         return len(self._slots) >= limits.in_flight_max or kept_bytes >= limits.queued_bytes_max
 
     def _queue(self, parts: list[Part]) -> None:
@@ -483,10 +491,6 @@ class Connection:
         self._has_slices = False
         self.channel.send(out)
         if self.channel.queued_bytes:
-            self._limits.unsent.note(self)
-
-
-def _bad_size(view: memoryview, at: int, end: int, bytes_max: int) -> WireError:
-    """Why a frame's size closes the connection; another protocol's first bytes read as one."""
-    (size,) = read_size(view, at)
-    return WireError(foreign_protocol(view[at:end]) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
+            self._limits.held.note_unsent(self)
+            if not self._is_executing:
+                self._limits.held.relieve()

@@ -9,7 +9,7 @@ a newer client can find out what we speak. The keys of our extensions are outsid
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any
 
@@ -20,6 +20,7 @@ from ottla.requests.forwarding import Forwarder
 from ottla.requests.levels import served
 from ottla.requests.pieces import has_many_items
 from ottla.server.connection import Connection
+from ottla.server.held_memory import WAITING_REQUEST_BYTES
 from ottla.server.long_requests import LongRequest, LongRequests
 from ottla.server.receive_buffer import SHARED_BYTES
 from ottla.server.route import ANY_BYTES, Route
@@ -31,6 +32,8 @@ from ottla.wire.primitives import read_skipped_tags
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
 NO_TAGS = b"\0"
+HEAVY_NS = 4_000_000
+"""A request that takes so long is heavy: until the loop's next turn, what looks as heavy waits for its own turn."""
 TURN_NS = 10_000_000
 """A connection whose requests have taken so long lets the others go first."""
 
@@ -44,11 +47,12 @@ class Dispatcher:
         self._waiters = waiters
         self.routes: dict[int, Route] = {}
         self.long_requests = LongRequests(broker.clock, broker.timers)
-        self.resume_later = self.long_requests.resume_later
         self._unfinished = self.long_requests.turns.unfinished
         self._now_ns = broker.clock.nanoseconds
         self._last_ns = 0
         self._turn_end_ns = 0
+        self.is_crowded = False
+        """Whether a heavy request was executed in this turn of the loop."""
 
     def before_batch(self) -> None:
         self._waiters.begin_batch()
@@ -100,7 +104,31 @@ class Dispatcher:
         buckets[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
         self._last_ns = now_ns
+        if elapsed_ns > HEAVY_NS or connection.heavy_requests:
+            self._weigh(connection, elapsed_ns)
         return now_ns > self._turn_end_ns
+
+    def _weigh(self, connection: Connection, elapsed_ns: int) -> None:
+        """Notes whether the last request of a connection was heavy, and that there was one in this turn of the loop."""
+        if elapsed_ns <= HEAVY_NS:
+            connection.heavy_requests = 0
+            return
+        connection.heavy_requests += 1
+        if not self.is_crowded:
+            self.is_crowded = True
+            self._broker.timers.call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self.is_crowded = False
+
+    def resume_later(self, connection: Connection) -> None:
+        """Lets a connection go on that has had its time, behind what waits already."""
+        self.long_requests.turns.add_later(self._resumed(connection))
+
+    def _resumed(self, connection: Connection) -> Iterator[None]:
+        self.is_crowded = False
+        connection.resume()
+        yield
 
     def _begin_long(
         self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any
@@ -116,6 +144,7 @@ class Dispatcher:
         elapsed_ns = now_ns - started_ns
         route.deferred[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
+        self._weigh(connection, elapsed_ns)
         return connection.is_held or now_ns > self._turn_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
@@ -123,7 +152,7 @@ class Dispatcher:
         if pending.is_done:
             connection.answer(route.encode(pending.response, correlation_id))
             return route.immediate
-        slot = connection.reserve(size * route.parked_factor)
+        slot = connection.reserve(WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES)
         slot.abandon = pending.abandon
         started_ns, parked_ns = self._last_ns, self._now_ns()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from struct import Struct, error
 
+HEADER_BYTES_MIN = 10
+"""Of a request of Kafka's."""
 TLS_HANDSHAKE, CLIENT_HELLO, SERVER_NAME = 0x16, 0x01, 0
 HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI ")
 HEAD_BYTES_MAX = 8192
@@ -31,6 +33,11 @@ def foreign_protocol(first: bytes | memoryview) -> str:
         by = f" by the name {name}" if name else ""
         return f"a client connected{by} and speaks HTTP, this port speaks Kafka's protocol: metrics and health are at ottla.metrics.listen"
     return ""
+
+
+def bad_size(size: int, first: bytes | memoryview, bytes_max: int) -> str:
+    """Why the size of a frame closes its connection; `first` begins with it, and may be another protocol's first bytes."""
+    return foreign_protocol(first) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}"
 
 
 def server_name(hello: bytes) -> str:

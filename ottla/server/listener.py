@@ -20,9 +20,9 @@ from ottla.base.ports import Channel, Listener, Network
 from ottla.base.settings.setting import INT_MAX
 from ottla.requests.context import ConnectionInfo
 from ottla.security.authentication import Authentication, Mechanisms
-from ottla.server.connection import Connection, ConnectionLimits, Executor
+from ottla.server.connection import Connection, Executor
+from ottla.server.held_memory import ConnectionLimits, HeldMemory
 from ottla.server.receive_buffer import ReceiveBuffers
-from ottla.server.unsent_answers import UnsentAnswers
 
 log = logging.getLogger("ottla.network")
 
@@ -56,7 +56,7 @@ class Listeners:
             frame_bytes_max=config.socket_request_max_bytes,
             in_flight_max=config.ottla_connection_requests_max,
             queued_bytes_max=config.ottla_connection_memory_max_bytes,
-            unsent=UnsentAnswers(config.ottla_memory_max_bytes // 2),
+            held=HeldMemory(config.ottla_memory_max_bytes // 2),
         )
         self._bound: list[tuple[Endpoint, Listener]] = []
         self._per_host: Counter[str] = Counter()

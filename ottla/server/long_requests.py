@@ -5,9 +5,10 @@ put together (`requests/long_answer.py`). The first piece of time is spent at on
 turns. What remains goes on in fair turns with all others that are unfinished (`base/turns.py`), and until all of it is executed its
 connection executes nothing else. The answer may be given later still, as that of any request.
 
-Bounds. Of large frames, which hold many objects once decoded, only so many are decoded and answered at a time; others wait with their
-bytes alone. At most `PIECES_OUTSTANDING_MAX` pieces of a request wait for others (a replica, the controller). Once the answer's elements
-are larger than `ottla.response.max.bytes`, what the request names further is refused with POLICY_VIOLATION and not looked up.
+Bounds. Only so many are decoded and executed at a time, of large frames, which hold many objects once decoded, fewer than of small ones;
+others wait with their bytes alone. What there is of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces of a
+request wait for others (a replica, the controller); a request that waits so holds up no other. Once the answer's elements are larger than
+`ottla.response.max.bytes`, what the request names further is refused with POLICY_VIOLATION and not looked up.
 """
 
 from __future__ import annotations
@@ -23,57 +24,72 @@ from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.items import Items
 from ottla.requests.long_answer import LongAnswer
 from ottla.requests.pieces import cut, gather, item_count, refuse
-from ottla.server.connection import Connection, Slot
+from ottla.server.connection import Connection
+from ottla.server.held_memory import Slot
 from ottla.server.route import Route
 from ottla.wire.framing import load
 
 PIECE_MS = 10
 FIRST_PIECE_NS = 5_000_000
 LARGE_AT_ONCE_MAX = 2
+SMALL_AT_ONCE_MAX = 32
 PIECES_OUTSTANDING_MAX = 16
 TOO_LARGE = "The answer would be larger than ottla.response.max.bytes."
 
 
 class LongRequests:
-    """All long requests of this broker, and the connections whose turn is over."""
+    """All long requests of this broker."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
+        """Of the requests, and of connections whose time was over."""
         self.turns.begin()
         self.now_ns = clock.nanoseconds
-        self._large_count = 0
-        self._large_waiting: deque[LongRequest] = deque()
+        self._large = Lane(LARGE_AT_ONCE_MAX)
+        self._small = Lane(SMALL_AT_ONCE_MAX)
 
     def begin(self, request: LongRequest, body: Any) -> None:
         """Executes the first piece of a request, or all of it; `body` counts where it is not decoded in steps."""
         request.body = body
-        if request.is_large:
-            if self._large_count >= LARGE_AT_ONCE_MAX:
-                self._large_waiting.append(request)
-                return
-            self._large_count += 1
+        lane = request.lane = self._large if request.is_large else self._small
+        if lane.count >= lane.at_once_max:
+            lane.waiting.append(request)
+            return
+        lane.count += 1
+        request.has_begun = True
         self.run(request, request.begin())
 
     def run(self, request: LongRequest, steps: Iterator[object]) -> None:
-        """Runs steps of a request: some at once, the others in turns."""
+        """Runs steps of a request: some at once, unless others are at it, and the rest in turns."""
         guarded = request.connection.guarded(steps)
+        if self.turns.unfinished:
+            self.turns.add_later(guarded)
+            return
         end_ns = self.now_ns() + FIRST_PIECE_NS
         for _ in guarded:
             if self.now_ns() >= end_ns:
                 self.turns.add_later(guarded)
                 return
 
-    def resume_later(self, connection: Connection) -> None:
-        """Lets a connection go on that has had its time, behind what waits already."""
-        self.turns.add_later(connection.resumed())
+    def done(self, lane: Lane) -> None:
+        """A request holds nothing any more: the next one of its kind that still has a client may begin."""
+        lane.count -= 1
+        while lane.waiting:
+            request = lane.waiting.popleft()
+            if not request.is_over:
+                lane.count += 1
+                request.has_begun = True
+                self.turns.add_later(request.connection.guarded(request.begin()))
+                return
 
-    def large_done(self) -> None:
-        """A large request holds nothing any more: the next one may begin."""
-        self._large_count -= 1
-        if self._large_waiting:
-            request = self._large_waiting.popleft()
-            self._large_count += 1
-            self.turns.add_later(request.connection.guarded(request.begin()))
+
+class Lane:
+    """The long requests of one kind: how many are under way, and those that wait until there are fewer."""
+
+    def __init__(self, at_once_max: int) -> None:
+        self.at_once_max = at_once_max
+        self.count = 0
+        self.waiting: deque[LongRequest] = deque()
 
 
 class LongRequest:
@@ -97,10 +113,13 @@ class LongRequest:
         self._outstanding: dict[int, Pending] = {}
         self._is_suspended = False
         self._is_executed = False
-        self._is_over = False
+        self.is_over = False
         self._began_ns = owner.now_ns()
         self.body: Any = None
         self.is_large = False
+        self.lane: Lane | None = None
+        self.has_begun = False
+        self._size_asked = slot.size
         slot.abandon = self.abandon
 
     def decode_in_steps(self, frame: memoryview, at: int, *, is_large: bool) -> None:
@@ -143,6 +162,7 @@ class LongRequest:
         self._let_connection_go_on()
         if type(response) is Pending and not response.is_done:
             self._outstanding[0] = response
+            self._leave_lane()
             response.then(lambda answer: self._owner.run(self, self._to_the_end(self._encode_whole(answer))))
         else:
             yield from self._encode_whole(response.response if type(response) is Pending else response)
@@ -163,7 +183,7 @@ class LongRequest:
 
     def _execute_pieces(self, answer: LongAnswer, items: Items) -> Iterator[None]:
         for piece, is_end in self._pieces:
-            if self._is_over:
+            if self.is_over:
                 return
             number = answer.expect(is_end=is_end)
             response = self._executed(piece, items, answer)
@@ -173,15 +193,19 @@ class LongRequest:
                     response.then(lambda found, number=number: self._arrived(number, found))  # type: ignore[misc]
                     if len(self._outstanding) >= PIECES_OUTSTANDING_MAX:
                         self._is_suspended = True
+                        self._leave_lane()
                         return
                     yield
                     continue
                 response = response.response
             yield from answer.add(number, response)
             del response
+            self.connection.charge(self._slot, self._size_asked + answer.size)
             yield
         self._let_connection_go_on()
-        if not self._outstanding:
+        if self._outstanding:
+            self._leave_lane()
+        else:
             self._respond(answer.frame(self._correlation_id))
 
     def _executed(self, piece: Any, items: Items, answer: LongAnswer) -> Any:
@@ -192,13 +216,14 @@ class LongRequest:
 
     def _arrived(self, number: int, response: Any) -> None:
         """The answer to a piece has come later."""
-        if not self._is_over:
+        if not self.is_over:
             self._owner.run(self, self._to_the_end(self._add(number, response)))
 
     def _add(self, number: int, response: Any) -> Iterator[None]:
         answer, items = self._answer, self._route.items
         assert answer is not None and items is not None
         yield from answer.add(number, response)
+        self.connection.charge(self._slot, self._size_asked + answer.size)
         del self._outstanding[number]
         if self._is_suspended:
             self._is_suspended = False
@@ -209,7 +234,7 @@ class LongRequest:
     # The end
 
     def _respond(self, frame: list[Part]) -> None:
-        if self._is_over:
+        if self.is_over:
             return
         waited_ns = self._owner.now_ns() - self._began_ns
         self._route.parked_nanoseconds += waited_ns
@@ -222,7 +247,10 @@ class LongRequest:
         """The same steps; if one fails, or they are given up, everything is let go of."""
         is_whole = False
         try:
-            yield from steps
+            for _ in steps:
+                yield
+                if self.is_over:  # the client is gone, and the frame's buffer may be another's by now
+                    return
             is_whole = True
         finally:
             if not is_whole:
@@ -237,10 +265,14 @@ class LongRequest:
 
     def _end(self) -> None:
         """Lets go of everything, once."""
-        if self._is_over:
+        if self.is_over:
             return
-        self._is_over = True
+        self.is_over = True
         self._pieces, self._answer, self._outstanding, self.body, self._frame = iter(()), None, {}, None, None
-        if self.is_large:
-            self.is_large = False
-            self._owner.large_done()
+        self._leave_lane()
+
+    def _leave_lane(self) -> None:
+        """Lets the next request begin: this one is done, or waits for others."""
+        if self.has_begun and self.lane is not None:
+            lane, self.lane = self.lane, None
+            self._owner.done(lane)

@@ -14,8 +14,6 @@ from ottla.server.histogram import new_buckets
 from ottla.wire.codec import bounded_decoder, decoder, element_writer, encoder_parts, spliced_writer, step_decoder, step_writer
 from ottla.wire.framing import is_flexible, load, response_head, write_response
 
-DECODED_FACTOR = 8
-"""Roughly how much more room a request takes once decoded."""
 OBJECTS_AT_ONCE_MAX = 2000
 """A request of more objects is decoded in turns: some milliseconds."""
 PLAIN_BYTES_MAX = 4096
@@ -36,7 +34,7 @@ class Route:
         self.version = version
         self.api_name = api.name
         self.may_have_stray_bytes = api.may_have_stray_bytes
-        self.parked_factor = 1 if api.is_dropped_when_parked else DECODED_FACTOR
+        self.parked_factor = api.parked_factor
         self.handle = handle
         self.handle_in_steps = handle_in_steps
         """For large requests that cannot be cut: a generator that returns what `handle` does."""
@@ -46,7 +44,7 @@ class Route:
         self.has_request_tags = is_flexible(key, version)
         self.items = items_of(key, version)
         self.is_amplified = self.items is not None and self.items.is_amplified
-        is_small_work = self.items is None or api.is_dropped_when_parked
+        is_small_work = self.items is None or api.parked_factor == 1
         self.plain_bytes_max = PLAIN_BYTES_MAX if is_small_work else PLAIN_BYTES_MAX_OF_ITEMS
         self.nanoseconds = 0
         self.parked_nanoseconds = 0

@@ -38,8 +38,9 @@ class Watch:
         self.wake = wake
 
     def start(self, timeout_ms: int, on_timeout: Callable[[], None]) -> None:
+        mark = self.mark
         for notifier in self._watched:
-            notifier.add_watcher(self.mark)
+            notifier.add_watcher(mark)
         self._on_timeout = on_timeout
         self._waiters.watches[self] = None
         self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
@@ -73,8 +74,9 @@ class Watch:
     def cancel(self) -> None:
         self.is_cancelled = True
         self._waiters.watches.pop(self, None)
+        mark = self.mark
         for notifier in self._watched:
-            notifier.remove_watcher(self.mark)
+            notifier.remove_watcher(mark)
         for leader in self._appended:
             leader.forget_acknowledgement(self.mark)
         if self._timer is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -95,6 +96,7 @@ class Target:
         self.pid = pid
         self.outcome = Outcome()
         self._made: list[WireClient] = []
+        self._unread: list[socket.socket] = []
         self._honest: Honest | None = None
         self.client = self.connect()
         self.world = World(self.client)
@@ -104,6 +106,14 @@ class Target:
         client = WireClient(self.port, timeout=ANSWER_SECONDS_MAX, client_id="attacker")
         self._made.append(client)
         return client
+
+    def connect_with_a_small_window(self) -> socket.socket:
+        """A connection on which little of what is never read waits in the kernel."""
+        peer = socket.socket()
+        self._unread.append(peer)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(("127.0.0.1", self.port))
+        return peer
 
     def request(self, key: int, version: int, **fields: object) -> bytes:
         """The frame of a request."""
@@ -148,6 +158,8 @@ class Target:
             self._honest.stop()
         for client in self._made:
             client.socket.close()
+        for peer in self._unread:
+            peer.close()
 
 
 Attack = Callable[[Target], None]

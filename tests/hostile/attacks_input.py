@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import socket
 import struct
 import time
 
-from ottla.wire.messages import create_topics, list_offsets, produce
+from ottla.wire.messages import create_topics, fetch, list_offsets, offset_commit, produce
 from ottla.wire.records import CODEC_ZSTD, HEADER, BatchHeader, encode_varint, stamp_crc
 from tests.clients.broker_process import eventually
 from tests.hostile.attacks import Target, attack
 
 RECORDS = 4_000_000
 OPEN_CONNECTIONS = 600
+WIDE = 2000
 FRAME_BYTES = 1_000_000
 """The size that an unfinished frame announces: that of an ordinary large batch."""
 
@@ -49,9 +49,9 @@ def zeros(count: int = RECORDS, *, timestamp_ms: int = 1_700_000_000_000, lie_ms
     return finish(bytes(zstd.compress(b"\x0e\0\0\0\2k\0\0" * count, 3)), count, timestamp_ms, lie_ms)
 
 
-def create(target: Target, name: str, **configs: str) -> None:
+def create(target: Target, name: str, partitions: int = 1, **configs: str) -> None:
     topic = create_topics.CreatableTopic(
-        name=name, num_partitions=1, replication_factor=1,
+        name=name, num_partitions=partitions, replication_factor=1,
         configs=[create_topics.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )  # fmt: skip
     answer = target.client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
@@ -144,17 +144,49 @@ def many_half_sent_frames(target: Target) -> None:
     target.hold(400)
 
 
-@attack("300 connections that ask for 8 MB of records each and never read")
+@attack("300 connections that ask for 10,000 small answers each and never read")
 def never_read(target: Target) -> None:
     frame = target.request(18, 3, client_software_name="a" * 100, client_software_version="1")
     target.begin()
     for _ in range(300):
-        client = target.connect()
-        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.socket.settimeout(0.05)
-        try:
-            for _ in range(20):
-                client.send(frame * 500)
-        except OSError:
-            continue
+        send_and_never_read(target, frame * 500, 20)
     target.hold(200)
+
+
+@attack("300 connections that ask for 10 answers of 2 MB each and never read")
+def never_read_large_answers(target: Target) -> None:
+    create(target, "wide", partitions=WIDE)
+    offsets = [
+        offset_commit.OffsetCommitRequestPartition(partition_index=number, committed_offset=1, committed_metadata="m" * 4000)
+        for number in range(500)
+    ]
+    topics = [offset_commit.OffsetCommitRequestTopic(name="wide", partitions=offsets)]
+    answer = target.client.ask(offset_commit.OffsetCommitRequest(group_id="large", topics=topics), 8)
+    assert {partition.error_code for topic in answer.topics for partition in topic.partitions} == {0}
+    frame = target.request(9, 7, group_id="large", topics=None)
+    target.begin()
+    for _ in range(300):
+        send_and_never_read(target, frame * 10, 1)
+    target.hold(200)
+
+
+@attack("100 connections of 20 fetches each that wait for 2,000 partitions")
+def wait_for_many_partitions(target: Target) -> None:
+    create(target, "wide", partitions=WIDE)
+    partitions = [fetch.FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000) for number in range(1, WIDE)]
+    topics = [fetch.FetchTopic(topic="wide", partitions=partitions)]
+    waiting = target.request(1, 12, max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=1 << 20, session_epoch=-1, topics=topics)
+    target.begin()
+    for _ in range(100):
+        send_and_never_read(target, waiting * 20, 1)
+    target.hold(200)
+
+
+def send_and_never_read(target: Target, data: bytes, times: int) -> None:
+    peer = target.connect_with_a_small_window()
+    peer.settimeout(0.05)
+    try:
+        for _ in range(times):
+            peer.sendall(data)
+    except OSError:
+        pass  # the broker does not read on, or has dropped the connection

@@ -18,6 +18,9 @@ ATTACKS = (
     "Produce of 4 million records in a few kilobytes to a compacted topic, 5 times",
     "600 connections that have sent 17 kB of a frame each, and an honest one that sends 100 kB in pieces",
     "1,000 connections that hold 105 kB of a frame each",
+    "300 connections that ask for 10,000 small answers each and never read",
+    "300 connections that ask for 10 answers of 2 MB each and never read",
+    "100 connections of 20 fetches each that wait for 2,000 partitions",
 )
 
 

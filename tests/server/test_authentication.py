@@ -16,8 +16,9 @@ from ottla.requests.context import ConnectionInfo
 from ottla.security.authentication import Authentication
 from ottla.security.authorizer import AllowClients
 from ottla.security.principal import ANONYMOUS
-from ottla.server.connection import Connection, ConnectionLimits
+from ottla.server.connection import Connection
 from ottla.server.dispatch import Dispatcher
+from ottla.server.held_memory import ConnectionLimits
 from ottla.server.listener import AUTHENTICATION_MS_MAX, Listeners
 from ottla.server.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.server.waiters import Waiters

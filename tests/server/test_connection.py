@@ -10,9 +10,9 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
-from ottla.server.connection import Connection, ConnectionLimits, Slot
+from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
+from ottla.server.held_memory import ConnectionLimits, HeldMemory, Slot
 from ottla.server.receive_buffer import POOLED_BYTES, RIPE_TICKS, SHARED_BYTES, STILL_TICKS_MAX, LargeFrame, ReceiveBuffers
-from ottla.server.unsent_answers import UnsentAnswers
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=100_000)
 
@@ -25,6 +25,8 @@ class Recorder:
         self.slots: list[Slot] = []
         self.batches = 0
         self.is_waking = False
+        self.is_crowded = False
+        self.resumed: list[Connection] = []
         self.flushes: list[Callable[[], None]] = []
 
     def execute(self, connection: Connection, frame: memoryview) -> None:
@@ -34,6 +36,9 @@ class Recorder:
             self.slots.append(connection.reserve())
         else:
             connection.answer([data])
+
+    def resume_later(self, connection: Connection) -> None:
+        self.resumed.append(connection)
 
     def before_batch(self) -> None:
         self.batches += 1
@@ -209,6 +214,44 @@ def test_requests_in_flight_are_bounded_and_reading_goes_on_later() -> None:
     assert world.channel.sent == b"".join(b"%d." % i for i in range(20))
 
 
+def test_where_a_heavy_request_was_executed_light_ones_go_first() -> None:
+    large, light = World(), World(LIMITS)
+    for world in (large, light):
+        world.executor.is_crowded = True
+    body = b"large-----" + b"z" * LIGHT_BYTES_MAX
+    large.feed(frame(SMALL[1]) + frame(body) + frame(SMALL[2]))
+    light.feed(frame(SMALL[1]) + frame(SMALL[2]))
+    assert light.executor.frames == [SMALL[1], SMALL[2]]
+    assert large.executor.frames == [SMALL[1]] and not large.channel.is_reading
+    large.executor.is_crowded = False
+    (waiting,) = large.executor.resumed
+    waiting.resume()
+    assert large.executor.frames == [SMALL[1], body, SMALL[2]] and large.channel.is_reading
+
+
+@pytest.mark.parametrize(("key", "is_executed"), [(PRODUCE, True), (1, False)])
+def test_a_large_frame_waits_too_unless_it_brings_records(key: int, is_executed: bool) -> None:
+    buffers = ReceiveBuffers()
+    world = World(ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30), buffers)
+    world.executor.is_crowded = True
+    body = struct.pack(">h", key) + b"z" * SHARED_BYTES
+    world.feed(frame(body))
+    assert world.executor.frames == ([body] if is_executed else [])
+    world.executor.is_crowded = False
+    for waiting in world.executor.resumed:
+        waiting.resume()
+    world.feed(frame(SMALL[1]))
+    assert world.executor.frames == [body, SMALL[1]] and buffers.bytes_lent == 0
+
+
+def test_a_client_of_heavy_requests_waits_for_its_turn() -> None:
+    world = World()
+    world.connection.heavy_requests = HEAVY_REQUESTS
+    world.executor.is_crowded = True
+    world.feed(frame(SMALL[1]))
+    assert world.executor.frames == [] and world.executor.resumed == [world.connection]
+
+
 def test_f7_a_peer_that_does_not_read_its_answers_stops_being_read() -> None:
     world = World()
     world.channel.queued_bytes = LIMITS.queued_bytes_max
@@ -324,21 +367,21 @@ def test_i46_pieces_of_small_frames_count() -> None:
 
 
 def test_i46_answers_that_are_not_taken_count_together() -> None:
-    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, unsent=UnsentAnswers(100_000))
+    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, held=HeldMemory(100_000))
     stuck, slow, small = (World(limits) for _ in range(3))
     for world, size in ((slow, 50_000), (stuck, 45_000), (small, 2_000)):
         world.channel.queued_bytes = size
         world.feed(frame(b"ask-------"))
     slow.channel.bytes_sent += 1_000
-    assert limits.unsent.total_bytes == 97_000
+    assert limits.held.total_bytes == 97_000
     small.channel.queued_bytes = 12_000
     small.feed(frame(b"ask-------"))
     assert stuck.channel.is_closed, "its peer has taken nothing"
     assert not slow.channel.is_closed and not small.channel.is_closed
-    assert limits.unsent.total_bytes == 62_000
+    assert limits.held.total_bytes == 62_000
     slow.channel.queued_bytes = 0
     slow.connection.drained()
-    assert limits.unsent.total_bytes == 12_000
+    assert limits.held.total_bytes == 12_000
 
 
 def test_i46_a_peer_that_goes_gives_its_room_back() -> None:
@@ -364,6 +407,39 @@ def test_i46_requests_that_wait_count() -> None:
     assert world.executor.frames == [] and not world.channel.is_reading
     world.connection.fill(slot, [b"FIRST"])
     assert world.channel.is_reading and world.channel.sent == b"FIRSTsecond----"
+
+
+def test_i46_requests_that_wait_count_together() -> None:
+    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, held=HeldMemory(100_000))
+    small, large = World(limits), World(limits)
+    small.connection.reserve(30_000)
+    large.connection.reserve(71_000)
+    small.feed(frame(b"later-----"))
+    assert large.channel.is_closed and not small.channel.is_closed
+    assert limits.held.total_bytes == 30_000
+
+
+def test_i46_what_comes_behind_the_request_that_closes_is_not_kept() -> None:
+    """A request that goes in turns fails in the first of them: what was received behind it counted for ever."""
+    buffers, (world,) = shares(1 << 20, 1)
+
+    def fail_in_a_turn(connection: Connection, _frame: memoryview) -> bool:
+        connection.hold(0)
+        connection.channel.close()
+        return True
+
+    world.executor.execute = fail_in_a_turn  # type: ignore[assignment]
+    world.feed(frame(b"turns-----") + frame(b"z" * 50_000)[:30_000])
+    assert world.ended == ["closed"] and buffers.bytes_lent == 0
+
+
+def test_nothing_is_executed_after_the_flush_that_closes() -> None:
+    buffers = ReceiveBuffers()
+    world = World(ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=10_000), buffers)
+    world.channel.send = lambda _parts: world.channel.close()  # type: ignore[method-assign]
+    world.feed(frame(b"a" * 10_000) + frame(b"b" * 10_000) + frame(b"c" * 100_000)[:20_000])
+    assert [data[:1] for data in world.executor.frames] == [b"a"]
+    assert world.ended == ["closed"] and buffers.bytes_lent == 0
 
 
 def test_large_requests_in_flight_are_bounded_too() -> None:

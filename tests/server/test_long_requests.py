@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.requests.context import Pending
 from ottla.server.app import BrokerServer
-from ottla.server.long_requests import LARGE_AT_ONCE_MAX
+from ottla.server.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages import delete_records, describe_configs, metadata, produce
@@ -144,6 +145,73 @@ def test_a_client_that_goes_away_leaves_nothing(loop: asyncio.AbstractEventLoop,
             await asyncio.sleep(0)
 
     loop.run_until_complete(asyncio.wait_for(until_idle(), 60))
+
+
+def test_a_client_that_goes_while_its_request_is_decoded_has_nothing_executed(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask
+) -> None:
+    """The buffer of its frame may be another connection's by then."""
+    ask(topics(1))
+    dispatcher = server.node.dispatcher
+    route = dispatcher.routes[3 << 16 | 9]
+    handled = []
+    handle = route.handle
+    route.handle = lambda *arguments: handled.append(arguments) or handle(*arguments)  # type: ignore[func-returns-value]
+    request, version = topics(50_000)
+    frame = write_request(3, version, 1, "gone", encoder(type(request), version)(request))
+
+    async def go() -> None:
+        _reader, writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
+        writer.write(frame)
+        await writer.drain()
+        while dispatcher.long_requests.turns.is_idle:  # the decoding has begun, and is not done
+            await asyncio.sleep(0)
+        for connection in list(server.node.listeners.connections):
+            connection.channel.close()
+        while not dispatcher.long_requests.turns.is_idle:
+            await asyncio.sleep(0)
+        writer.transport.abort()
+
+    loop.run_until_complete(asyncio.wait_for(go(), 60))
+    assert not handled
+    (answer,) = ask((request, version))
+    assert len(answer.topics) == 50_000 and handled
+
+
+def test_requests_that_wait_for_others_hold_up_no_long_one(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask
+) -> None:
+    """As many as are executed at a time, all of which wait for a coordinator that never answers; then one of another client."""
+    ask(describe("0"))
+    dispatcher = server.node.dispatcher
+    route = dispatcher.routes[32 << 16 | 4]
+    handle = route.handle
+    waiting: list[Pending] = []
+
+    def wait(*arguments: Any) -> Any:
+        waiting.append(Pending())
+        return waiting[-1]
+
+    route.handle = wait
+    request, version = describe(*(f"group-{number}" for number in range(600)))
+    frame = write_request(32, version, 1, "waits", encoder(type(request), version)(request))
+
+    async def wait_all() -> list[asyncio.StreamWriter]:
+        writers = []
+        for number in range(SMALL_AT_ONCE_MAX):
+            _reader, writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
+            writers.append(writer)
+            writer.write(frame)
+            while len(waiting) < (number + 1) * PIECES_OUTSTANDING_MAX:
+                await asyncio.sleep(0)
+        return writers
+
+    writers = loop.run_until_complete(asyncio.wait_for(wait_all(), 60))
+    route.handle = handle
+    (answer,) = ask((request, version))
+    assert len(answer.results) == 600
+    for writer in writers:
+        writer.close()
 
 
 def test_a_long_request_that_ends_too_late_closes_the_connection(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:

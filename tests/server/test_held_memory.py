@@ -1,0 +1,98 @@
+"""What connections hold counts for each, for its address and for all together, and who is dropped when that is too much (I46)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.server.held_memory import HeldMemory
+
+
+class Peer:
+    """A connection and its channel."""
+
+    def __init__(self, memory: HeldMemory, host: str = "10.0.0.1") -> None:
+        self.memory = memory
+        self.channel: Any = self
+        self.bytes_sent = 0
+        self.unsent = 0
+        self.is_closed = False
+        self.account = memory.open(self, host)
+
+    def unsent_bytes(self) -> int:
+        return self.unsent
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.memory.close(self)
+
+    def wait_for(self, size: int) -> None:
+        """Answers wait for this peer."""
+        self.unsent = size
+        self.memory.note_unsent(self)
+
+
+@pytest.fixture
+def memory() -> HeldMemory:
+    return HeldMemory(100_000)
+
+
+def test_i46_waiting_requests_count_together(memory: HeldMemory) -> None:
+    peers = [Peer(memory) for _ in range(4)]
+    for peer in peers:
+        peer.account.park(24_000)
+    peers[0].account.park(2_000)
+    memory.relieve()
+    assert not any(peer.is_closed for peer in peers)
+    peers[3].account.park(10_000)
+    memory.relieve()
+    assert [peer.is_closed for peer in peers] == [False, False, False, True], "the largest"
+    assert memory.total_bytes == 74_000
+
+
+def test_i46_an_address_is_relieved_before_others(memory: HeldMemory) -> None:
+    """A crowd that holds little each, and a single client of another address that holds more than any of them."""
+    crowd = [Peer(memory, "10.0.0.2") for _ in range(20)]
+    single = Peer(memory)
+    single.account.park(20_000)
+    for peer in crowd:
+        peer.account.park(5_000)
+    memory.relieve()
+    assert not single.is_closed and sum(peer.is_closed for peer in crowd) == 7
+    assert memory.total_bytes <= 100_000 * 7 // 8
+
+
+def test_i46_peers_that_take_nothing_go_before_those_that_wait(memory: HeldMemory) -> None:
+    waiting, slow, stuck = (Peer(memory) for _ in range(3))
+    waiting.account.park(50_000)
+    slow.wait_for(30_000)
+    stuck.wait_for(15_000)
+    slow.bytes_sent += 1
+    waiting.account.park(10_000)
+    memory.relieve()
+    assert stuck.is_closed and not slow.is_closed
+    assert waiting.is_closed, "the larger of those that move"
+
+
+def test_what_peers_have_taken_meanwhile_is_counted_again(memory: HeldMemory) -> None:
+    peer = Peer(memory)
+    peer.wait_for(90_000)
+    peer.unsent = 20_000
+    peer.account.park(20_000)
+    memory.relieve()
+    assert not peer.is_closed and memory.total_bytes == 40_000
+    memory.note_taken(peer)
+    peer.account.park(-20_000)
+    assert memory.total_bytes == 0
+
+
+def test_what_a_closed_connection_gives_back_counts_once(memory: HeldMemory) -> None:
+    peer = Peer(memory)
+    peer.account.park(10_000)
+    peer.wait_for(10_000)
+    peer.close()
+    peer.account.park(-10_000)
+    memory.note_unsent(peer)
+    memory.note_taken(peer)
+    assert memory.total_bytes == 0
