@@ -1,16 +1,19 @@
-"""AlterReplicaLogDirs: move replicas between the log directories of this broker.
+"""AlterReplicaLogDirs: move replicas between the log directories of this broker (KIP-113).
 
-Behaviour: each replica has its own result. It stays where it is if it is there already; LOG_DIR_NOT_FOUND for a directory that is none of
-`log.dirs`, KAFKA_STORAGE_ERROR for one that is offline, and the partition's own error if no replica of it lives here.
+Behaviour: each replica has its own result, which says whether the move has begun; DescribeLogDirs shows how far it is. Naming another
+directory directs a move elsewhere, naming the one where the replica lies ends it. LOG_DIR_NOT_FOUND for a directory that is none of
+`log.dirs`, KAFKA_STORAGE_ERROR for one that is offline or has not enough room. A replica that is not here yet is made there later:
+REPLICA_NOT_AVAILABLE.
 
 Version notes: 2 is flexible.
 
-Not done: moving records from one directory to another: OPERATION_NOT_ATTEMPTED.
+Not done: several copies at a time (`num.replica.alter.log.dirs.threads`); they are made one after the other.
 """
 
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
@@ -35,13 +38,11 @@ def handle(broker: Broker, request: RequestContext, body: AlterReplicaLogDirsReq
 
 
 def _move(broker: Broker, path: str, topic: str, index: int) -> ErrorCode:
-    directory = next((known for known in broker.partitions.log_directories() if known.path == path), None)
-    if directory is None:
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    if not directory.is_online:
-        return ErrorCode.KAFKA_STORAGE_ERROR
     partition = broker.partitions.get(topic, index)
-    if partition is None:
-        return broker.partitions.absence(topic, index)
-    is_there = partition.log.directory.rpartition("/")[0] == path
-    return ErrorCode.NONE if is_there else ErrorCode.OPERATION_NOT_ATTEMPTED
+    if partition is not None:
+        return broker.directory_moves.move(partition, path)
+    known, absence = broker.metadata.topic(topic), broker.partitions.absence(topic, index)
+    is_known = known is not None and 0 <= index < len(known.partitions)
+    if absence is ErrorCode.KAFKA_STORAGE_ERROR or not is_known:
+        return absence
+    return broker.directory_moves.prefer(TopicPartition(topic, index), path)

@@ -1,12 +1,13 @@
 """DescribeLogDirs: how much each log directory holds.
 
 Behaviour: for each log directory, whether it is online, how much room there is, and the size and lag of the partitions in it: all of them
-(null), or those of the topics named. A partition that does not live here is left out.
+(null), or those of the topics named. A partition that does not live here is left out. The copy of one that moves to another directory
+stands there as future, with what it lacks as its lag (KIP-113).
 
 Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 the room of the file system (KIP-827). 5 may say that a directory is
-cordoned (KIP-1066); none is.
+cordoned (KIP-1066).
 
-Not done: replicas that move between directories.
+Not done: cordoned directories; none is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, LogDirectory, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
+from ottla.storage.log import Log
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -26,13 +28,22 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+Placed = tuple[Log, int, bool]
+"""A log in a directory, its lag, and whether it is a future one."""
+
 
 def handle(broker: Broker, request: RequestContext, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    by_directory: dict[str, list[Partition]] = {}
+    by_directory: dict[str, list[Placed]] = {}
+    futures = {future.source.topic_partition: future for future in broker.directory_moves.under_way()}
     for partition in _wanted(broker, body):
-        by_directory.setdefault(partition.log.directory.rpartition("/")[0], []).append(partition)
+        log, future = partition.log, futures.get(partition.topic_partition)
+        # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
+        lag = max(0, partition.high_watermark - log.log_end_offset)
+        by_directory.setdefault(log.directory.rpartition("/")[0], []).append((log, lag, False))
+        if future is not None:
+            by_directory.setdefault(future.copy.directory.rpartition("/")[0], []).append((future.copy, future.lag, True))
     results = [_described(directory, by_directory.get(directory.path, [])) for directory in broker.partitions.log_directories()]
     return DescribeLogDirsResponse(results=results)
 
@@ -49,7 +60,7 @@ def _wanted(broker: Broker, body: DescribeLogDirsRequest) -> Iterable[Partition]
     return found.values()
 
 
-def _described(directory: LogDirectory, partitions: list[Partition]) -> DescribeLogDirsResult:
+def _described(directory: LogDirectory, placed: list[Placed]) -> DescribeLogDirsResult:
     if not directory.is_online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     try:
@@ -57,11 +68,11 @@ def _described(directory: LogDirectory, partitions: list[Partition]) -> Describe
     except StorageError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in partitions:
-        name, index = partition.topic_partition
+    for log, lag, is_future in placed:
+        name, index = log.topic_partition
         topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
-        log = partition.log
-        # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
-        lag = max(0, partition.high_watermark - log.log_end_offset)
-        topic.partitions.append(DescribeLogDirsPartition(partition_index=index, partition_size=log.size_bytes, offset_lag=lag))
+        size = log.size_bytes
+        topic.partitions.append(
+            DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag, is_future_key=is_future)
+        )
     return DescribeLogDirsResult(log_dir=directory.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, Timers
+from ottla.base.types import TopicPartition
 from ottla.security.authentication import Authentication, Exchange
 from ottla.security.authorizer import Authorizer
 from ottla.security.principal import ANONYMOUS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
     from ottla.sharing.sessions import ShareSessions
+    from ottla.storage.future_log import FutureLog
     from ottla.storage.time_search import TimeAnswers
     from ottla.transactions.routing import TransactionCoordinators
 
@@ -160,6 +162,18 @@ class Partitions(Protocol):
     def log_directories(self) -> Iterable[LogDirectory]: ...
 
 
+class DirectoryMoves(Protocol):
+    """The moves of replicas between the log directories of this broker (`server/directories/moves.py`)."""
+
+    def move(self, partition: Partition, path: str) -> ErrorCode:
+        """Begins to move a replica, ends its move, or directs it elsewhere."""
+
+    def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
+        """A replica that is not here yet will be made in this directory; returns REPLICA_NOT_AVAILABLE then."""
+
+    def under_way(self) -> Iterable[FutureLog]: ...
+
+
 class GroupCoordinators(Protocol):
     """The group coordinators on this broker (`server/coordinator_hosts.py`)."""
 
@@ -275,5 +289,6 @@ class Broker:
     stages: StageSpace
     authorizer: Authorizer
     follower_sessions: FollowerSessions
+    directory_moves: DirectoryMoves
     lease: Lease | None = None
     """None where the session with the metadata store never ends: the embedded one."""

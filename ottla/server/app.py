@@ -33,8 +33,8 @@ from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.ports import AddressError, MetadataStore, Ports
 from ottla.base.turns import Turns
 from ottla.server.arrivals import Arrivals
-from ottla.server.directory_claims import known_cluster, lock_directories, online
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories.claims import known_cluster, lock_directories, online
+from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.logging_setup import sources_line
 from ottla.server.node import Node
 from ottla.server.service import feed_watchdog, notify_ready, on_signals

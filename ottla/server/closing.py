@@ -20,11 +20,12 @@ from ottla.cluster.isr_changes import IsrChanges
 from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinator_hosts import CoordinatorHosts
+from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
-from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
 from ottla.server.replica_changes import ReplicaChanges
 from ottla.server.waiters import Waiters
@@ -58,6 +59,7 @@ class Parts(Protocol):
     failure_detector: FailureDetector
     fetchers: ReplicaFetchers
     isr_changes: IsrChanges
+    moves: DirectoryMoves
     stages: StageSpace
     is_ready: bool
 
@@ -118,6 +120,7 @@ class CleanStop:
             self._close_logs()
 
     def _close_logs(self) -> None:
+        self._node.moves.close()
         self._turns.begin()
         self._turns.add(self._close_each())
         self._turns.call_when_idle(self._close_directories)

@@ -225,7 +225,7 @@ class CompactionSchedule:
         self._next()
 
     def _is_here(self, partition: Partition) -> bool:
-        return partition.is_online and self._is_known(partition)
+        return partition.is_online and self._is_known(partition) and not self._partitions.is_moving(partition)
 
     def _is_known(self, partition: Partition) -> bool:
         return self._partitions.get(*partition.topic_partition) is partition

@@ -15,9 +15,9 @@ from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
 from ottla.server.compaction_schedule import CompactionSchedule
+from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
-from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
 from ottla.server.replica_changes import ReplicaChanges
 

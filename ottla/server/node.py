@@ -55,13 +55,14 @@ from ottla.server.coordinator_views import (
     share_terms,
     transaction_settings,
 )
-from ottla.server.directory_claims import claim_directories, online
+from ottla.server.directories.claims import claim_directories, online
+from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
-from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
 from ottla.server.replica_changes import ReplicaChanges
@@ -193,10 +194,14 @@ class Node:
         self.fetchers = ReplicaFetchers(
             peers=self.peers, clock=ports.clock, timers=ports.timers, config=config, broker_epoch=self._broker_epoch
         )
+        self.moves = DirectoryMoves(
+            config=config, clock=ports.clock, timers=ports.timers, random=ports.random, threads=ports.threads, disk=ports.disk,
+            partitions=self.partitions, remove_later=self._remove_later, fail=self._directory_failed,
+        )  # fmt: skip
         self.replicas = ReplicaChanges(
             config=config, clock=ports.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
             groups=self.groups, share_states=self.share_state_hosts,
-            share_partitions=self.share_partitions, fetchers=self.fetchers, remove_later=self._remove_later,
+            share_partitions=self.share_partitions, fetchers=self.fetchers, moves=self.moves, remove_later=self._remove_later,
         )  # fmt: skip
         self.member = ClusterMember(
             store=ports.store, config=config, clock=ports.clock, timers=ports.timers, random=ports.random, metadata=self.metadata,
@@ -266,6 +271,7 @@ class Node:
             stages=self.stages,
             authorizer=AllowClients(),
             follower_sessions=self.follower_sessions,
+            directory_moves=self.moves,
             lease=self.member.lease if self.member.lease.may_lapse else None,
         )
 
@@ -382,8 +388,11 @@ class Node:
             self.fetchers.stop(partition.topic_partition)
             self.replicas.mark_offline([partition.topic_partition])
             return
-        directory = self.partitions.directory_of(partition)
-        stopped = [found.topic_partition for found in self.partitions.take_offline(directory, str(error))]
+        self._directory_failed(self.partitions.directory_of(partition), str(error))
+
+    def _directory_failed(self, directory: LogDirectoryState, reason: str) -> None:
+        stopped = [found.topic_partition for found in self.partitions.take_offline(directory, reason)]
+        self.moves.on_offline(directory)
         for key in stopped:
             self.hosts.resign(*key)
             self.fetchers.stop(key)

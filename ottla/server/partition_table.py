@@ -1,9 +1,9 @@
 """The logs that live on this broker: opened at start, made and deleted when the controller says so, taken offline with their directory.
 
 A partition lives in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest
-partitions. A directory of a deleted topic may be left over, because its log directory was offline then: it is removed when that comes
-back, or set aside as Kafka's `-stray` when a new topic needs the name. The look-up tables by topic name and by topic id are what the hot
-paths of Produce and Fetch use.
+partitions; `directories/moves.py` moves it to another. A directory of a deleted topic may be left over, because its log directory was
+offline then: it is removed when that comes back, or set aside as Kafka's `-stray` when a new topic needs the name. The look-up tables by
+topic name and by topic id are what the hot paths of Produce and Fetch use.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
-from ottla.server.log_directories import LogDirectoryState
-from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory
+from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory, name_of_future
+from ottla.storage.future_log import finish_replacement, is_complete
 from ottla.storage.log import Log
+from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.small_files import read_topic_id
@@ -64,9 +66,14 @@ class PartitionTable:
         self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
         self._only = {directory.path: (directory,) for directory in self._directories}  # shared: there are as many as partitions
         self._found: dict[str, tuple[LogDirectoryState, ...]] = {}  # where a partition's log lies, by its directory's name
+        self.preferred: dict[TopicPartition, str] = {}
+        """The directories in which replicas are to be made that are not here yet."""
+        self.copies: dict[str, str] = {}
+        """The paths of the copies of logs that are being moved to another directory, by the names of the logs' own directories."""
         for directory in self._directories:
             if directory.is_online:
                 self._note_existing(directory)
+        self._finish_moves()
 
     def get(self, topic: str, partition: int) -> Partition | None:
         of_topic = self._by_topic.get(topic)
@@ -108,6 +115,9 @@ class PartitionTable:
         path = partition.log.directory.rpartition("/")[0]
         return next(directory for directory in self._directories if directory.path == path)
 
+    def directory_at(self, path: str) -> LogDirectoryState | None:
+        return next((directory for directory in self._directories if directory.path == path), None)
+
     def open(self, key: TopicPartition, topic_id: bytes, config: LogConfig, *, is_new: bool = False) -> Partition:
         """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline or damaged, or may be."""
         self._awaited.pop(key, None)
@@ -117,21 +127,7 @@ class PartitionTable:
         directory = self._locate(key, topic_id, is_new)
         noted = directory.noted(key, topic_id)
         try:
-            opened = Log.open(
-                self._disk,
-                f"{directory.path}/{key}",
-                key,
-                config,
-                now_ms=self._clock.wall_ms(),
-                was_clean=directory.was_clean and key not in self._unopened,
-                recovery_point=noted.recovery_point,
-                log_start_offset=noted.log_start_offset,
-                clean_offset=noted.clean_offset,
-                is_sync_doubtful=directory.is_sync_doubtful,
-                topic_id=topic_id,
-                open_files=self._open_files,
-                notes=Notes(key),
-            )
+            opened = self._open_log(directory, str(key), key, noted, config)
         except StorageError as error:
             self._unopened[key] = error
             self._names[topic_id] = key.topic
@@ -145,6 +141,73 @@ class PartitionTable:
         self._by_id.setdefault(topic_id, {})[key.partition] = partition
         self._names[topic_id] = key.topic
         return partition
+
+    def _open_log(self, directory: LogDirectoryState, name: str, key: TopicPartition, noted: LogOffsets, config: LogConfig) -> Log:
+        return Log.open(
+            self._disk,
+            f"{directory.path}/{name}",
+            key,
+            config,
+            now_ms=self._clock.wall_ms(),
+            was_clean=directory.was_clean and key not in self._unopened,
+            recovery_point=noted.recovery_point,
+            log_start_offset=noted.log_start_offset,
+            clean_offset=noted.clean_offset,
+            is_sync_doubtful=directory.is_sync_doubtful,
+            topic_id=noted.topic_id,
+            open_files=self._open_files,
+            notes=Notes(key),
+        )
+
+    # Copies of logs in other directories (`directories/moves.py`)
+
+    def open_copy(self, partition: Partition, path: str) -> Log:
+        """The copy of this partition's log at `path`, opened or begun. Raises `StorageError`."""
+        parent, _, name = path.rpartition("/")
+        directory, key = self.directory_at(parent), partition.topic_partition
+        assert directory is not None, f"{path} lies in no log directory"
+        opened = self._open_log(directory, name, key, directory.noted(key, partition.topic_id), partition.log.config)
+        directory.forget(key)
+        directory.copies[key] = partition, opened
+        self.copies[str(key)] = path
+        return opened
+
+    def close_copy(self, partition: Partition, copy: Log) -> None:
+        """The copy is not open any more; its directory stays."""
+        directory = self.directory_at(copy.directory.rpartition("/")[0])
+        if directory is not None:
+            directory.copies.pop(partition.topic_partition, None)
+
+    def on_moved(self, partition: Partition, source: LogDirectoryState, clean_offset: int) -> None:
+        """The log of the partition has moved here from `source`; it is compacted up to `clean_offset`."""
+        key, directory = partition.topic_partition, self.directory_of(partition)
+        self.copies.pop(str(key), None)
+        directory.copies.pop(key, None)
+        self._forget_place(key, source)
+        self._note_found(str(key), directory)
+        if clean_offset:
+            directory.clean_offsets[key] = clean_offset
+
+    def is_moving(self, partition: Partition) -> bool:
+        """Whether its log is being copied to another directory, now or as soon as that can be read."""
+        return bool(self.copies) and str(partition.topic_partition) in self.copies
+
+    def _finish_moves(self) -> None:
+        """Gives copies that are complete the names of their logs, which are gone. While a directory is offline, that is not known."""
+        if all(directory.is_claimed for directory in self._directories):
+            for name, path in list(self.copies.items()):
+                directory = self.directory_at(path.rpartition("/")[0])
+                if directory is not None and name not in self._found and is_complete(self._disk, path):
+                    self._finish_move(name, path, directory)
+
+    def _finish_move(self, name: str, path: str, directory: LogDirectoryState) -> None:
+        try:
+            finish_replacement(self._disk, path, f"{directory.path}/{name}")
+        except StorageError as error:
+            log.error("%s cannot become %s: %s", path, name, error)
+            return
+        del self.copies[name]
+        self._note_found(name, directory)
 
     def delete(self, key: TopicPartition, topic_id: bytes) -> str | None:
         """Drops the partition and renames its directory; the caller removes the returned path later."""
@@ -228,7 +291,11 @@ class PartitionTable:
 
     def _note_existing(self, directory: LogDirectoryState) -> None:
         for name in directory.partition_names():
-            self._note_found(name, directory)
+            copied = name_of_future(name)
+            if copied is None:
+                self._note_found(name, directory)
+            else:
+                self.copies.setdefault(copied, f"{directory.path}/{name}")
 
     def _note_found(self, name: str, directory: LogDirectoryState) -> None:
         places = self._found.get(name)
@@ -256,6 +323,7 @@ class PartitionTable:
                 del self._undeleted[path]
                 removed += [target] if target is not None else []
         self._note_existing(directory)
+        self._finish_moves()
         return removed
 
     def unopened_in(self, directory: LogDirectoryState) -> list[TopicPartition]:
@@ -270,6 +338,8 @@ class PartitionTable:
         if not is_missing and not directory.was_clean:
             is_open = {str(found.topic_partition) for found in self.all()}
             is_missing = any(directory in places and name not in is_open for name, places in self._found.items())
+            here = [name for name, path in self.copies.items() if path.rpartition("/")[0] == directory.path]
+            is_missing = is_missing or len(here) > len(directory.copies)
         return not is_missing and all(found.is_online or self.directory_of(found) is not directory for found in self.all())
 
     def _locate(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
@@ -323,7 +393,8 @@ class PartitionTable:
             self._unopened[key] = None
             self._names[topic_id] = key.topic
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"it may lie in {unknown}, which is offline")
-        return self._choose()
+        wanted = self.directory_at(self.preferred.pop(key, ""))
+        return wanted if wanted is not None and wanted.is_online else self._choose()
 
     def _choose(self) -> LogDirectoryState:
         online = [directory for directory in self._directories if directory.is_online]

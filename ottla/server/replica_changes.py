@@ -26,7 +26,8 @@ from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.partition import Partition
 from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.partition_table import PartitionTable
 from ottla.sharing.registry import SharePartitions
 
@@ -57,6 +58,7 @@ class ReplicaChanges:
         share_states: ShareStateHosts,
         share_partitions: SharePartitions,
         fetchers: ReplicaFetchers,
+        moves: DirectoryMoves,
         remove_later: Callable[[str, int], None],
     ) -> None:
         self._config = config
@@ -69,6 +71,7 @@ class ReplicaChanges:
         self._share_states = share_states
         self._share_partitions = share_partitions
         self._fetchers = fetchers
+        self._moves = moves
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
         self._missing: dict[TopicPartition, ReplicaRole] = {}
@@ -167,6 +170,7 @@ class ReplicaChanges:
         waiting = list(self._missing.values())
         self._missing.clear()
         self.on_leader_and_isr([state for state in (*states, *waiting) if state is not None])
+        self._moves.resume_into(directory)
 
     def open_again(self, directory: LogDirectoryState) -> None:
         """Tries again to open the logs of a working directory that could not be opened, for lack of room perhaps."""
@@ -226,6 +230,8 @@ class ReplicaChanges:
         self._missing.pop(key, None)
         self._hosts.resign(*key)
         self._fetchers.stop(key)
+        if replica.is_deleted:
+            self._moves.give_up(key)
         partition = self._partitions.get(*key)
         if partition is not None:
             # Requests that wait here for records or for an acknowledgement get Kafka's error: no disk has failed.
@@ -264,6 +270,7 @@ class ReplicaChanges:
         if self._missing.pop(key, None) is not None:
             self._mark_online([key])  # it could not be opened before
         partition.revive()
+        self._moves.resume(partition)
         try:
             if state.partition.leader == self._broker_id:
                 self._lead(partition, state)

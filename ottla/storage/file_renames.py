@@ -24,9 +24,11 @@ SWAP_SUFFIX = ".swap"
 COMPACTED_SUFFIX = ".compacted"
 
 STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
 _DELETE_SUFFIX = "-delete"
 _NAME_MAX = 255
 _NAME_DIGITS = 20
+_UNIQUE_DIGITS = 32
 
 
 def retire_files(disk: Disk, segment: Segment) -> list[str]:
@@ -87,3 +89,16 @@ def deleted_directory(disk: Disk, directory: str, topic_id: bytes, ending: str =
         if not disk.exists(target):
             return target
         number += 1
+
+
+def future_directory(name: str, unique: bytes) -> str | None:
+    """Kafka's name for the directory in which a copy of the log `name` is made, or None if file systems allow none so long."""
+    made = f"{name}.{unique.hex()}{FUTURE_SUFFIX}"
+    return made if len(made) <= _NAME_MAX else None
+
+
+def name_of_future(name: str) -> str | None:
+    """The name of the log of which a directory of this name holds a copy, None if it is no such name."""
+    stem = name.removesuffix(FUTURE_SUFFIX)
+    copied, dot, unique = stem.rpartition(".")
+    return copied if stem != name and dot and len(unique) == _UNIQUE_DIGITS else None

@@ -15,7 +15,7 @@ Left out: who may append what (`validate.py`, `producers.py`, `replication/leade
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
@@ -28,6 +28,7 @@ from ottla.storage.durability import Durability
 from ottla.storage.file_renames import deleted_directory, retire_files, swap_files
 from ottla.storage.file_slice import FileSlice, Syncable
 from ottla.storage.following import judge_followed
+from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction
 from ottla.storage.recovery import Opening, open_log
@@ -47,25 +48,24 @@ class Log:
 
     __slots__ = (
         "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "flush_offset", "is_broken",
-        "log_end_offset", "log_start_offset", "producers", "recovery_notes", "segments", "snapshots", "topic_id", "topic_partition",
+        "log_end_offset", "log_start_offset", "on_cut", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
+        "topic_partition",
     )
 
     def __init__(self, opening: Opening) -> None:
-        self.disk = opening.disk
-        self.directory = opening.directory
+        self.disk, self.directory = opening.disk, opening.directory
         self.topic_partition = opening.topic_partition
         self.config = opening.config
         self.topic_id = opening.topic_id
         self.segments = opening.segments
         self.active = opening.segments[-1]
-        self.epochs = opening.epochs
-        self.producers = opening.producers
-        self.snapshots = opening.snapshots
+        self.epochs, self.producers, self.snapshots = opening.epochs, opening.producers, opening.snapshots
         self.log_start_offset = opening.log_start_offset
         self.log_end_offset = opening.log_end_offset
         self._durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
         self.recovery_notes = opening.notes
         self.is_broken = False
+        self.on_cut: Callable[[int], object] | None = None  # called with the offset from which on everything is about to be removed
         self._bases = [segment.base_offset for segment in opening.segments]
         self._open_files = opening.open_files
         self._now_ms = opening.now_ms
@@ -73,22 +73,10 @@ class Log:
 
     @classmethod
     def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        *,
-        now_ms: int,
-        was_clean: bool,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        clean_offset: int = 0,
-        is_sync_doubtful: bool = False,
-        topic_id: bytes | None = None,
-        open_files: OpenFiles | None = None,
-        notes: list[str] | None = None,
-    ) -> Log:
+        cls, disk: Disk, directory: str, topic_partition: TopicPartition, config: LogConfig, *, now_ms: int, was_clean: bool,
+        recovery_point: int = 0, log_start_offset: int = 0, clean_offset: int = 0, is_sync_doubtful: bool = False,
+        topic_id: bytes | None = None, open_files: OpenFiles | None = None, notes: list[str] | None = None,
+    ) -> Log:  # fmt: skip
         """Opens the log in `directory`, or begins one; `StorageError` when what was durable is damaged or belongs to another topic id."""
         opening = Opening(
             disk=disk, directory=directory, topic_partition=topic_partition, config=config, now_ms=now_ms, was_clean=was_clean,
@@ -158,7 +146,10 @@ class Log:
             if segment.size + end - start > segment.bytes_max or timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
                 self._write_run(batches[start:position], run)
                 start, run = position, []
-                self._maybe_roll(header.base_offset, last_offset, end - position, timestamp, self._now_ms)
+                # Behind a gap that compaction left, the segment still begins where the last one ends: between segments a gap is damage.
+                is_near = last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX
+                base_offset = self.log_end_offset if is_near else header.base_offset
+                self._maybe_roll(base_offset, last_offset, end - position, timestamp, self._now_ms)
             run.append(header)
         self._write_run(batches[start:end], run)
 
@@ -370,6 +361,8 @@ class Log:
         if offset <= self._bases[0] or offset < self.log_start_offset:
             self.truncate_fully_and_start_at(max(offset, 0))
             return
+        if self.on_cut is not None:
+            self.on_cut(offset)
         self._durability.cut(offset, self.directory)
         self.snapshots.remove_above(offset)
         keep = bisect_right(self._bases, offset)
@@ -384,6 +377,8 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
         """Removes all records; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
+        if self.on_cut is not None:
+            self.on_cut(self._bases[0])
         self._durability.restart(offset, self.directory)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
@@ -433,13 +428,9 @@ class Log:
         """Takes out segments that retention no longer wants; answers the files to be removed after `file.delete.delay.ms`."""
         self._now_ms = now_ms
         count = retention.count_expired(
-            self.segments,
-            self.config,
-            now_ms=now_ms,
-            high_watermark=high_watermark,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-        )
+            self.segments, self.config, now_ms=now_ms, high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset,
+        )  # fmt: skip
         if count == 0:
             return []
         if count == len(self.segments):
@@ -489,11 +480,20 @@ class Log:
 
     def delete(self) -> str:
         """Renames the directory to Kafka's `<topic>-<partition>.<unique>-delete` and answers the new path, for removal later."""
+        return self.rename_to(deleted_directory(self.disk, self.directory, self.topic_id or bytes(16)))
+
+    def rename_to(self, target: str) -> str:
+        """Renames the directory; the name is not durable yet."""
         for segment in self.segments:
             segment.release_file()
-        target = deleted_directory(self.disk, self.directory, self.topic_id or bytes(16))
         self.disk.rename(self.directory, target)
         self.directory = self.snapshots.directory = target
         for segment in self.segments:
             segment.move_to(target)
         return target
+
+    def take_over(self, copy: Log) -> None:
+        """Becomes what `copy` is: the same records in another directory. Its epochs, bounds and producers stay those that it has."""
+        self.directory, self.segments, self.active, self.snapshots = copy.directory, copy.segments, copy.active, copy.snapshots
+        self._bases, self._durability, self.is_broken = copy._bases, copy._durability, copy.is_broken
+        self._plan_flush()

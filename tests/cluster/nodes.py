@@ -17,7 +17,7 @@ from ottla.base.types import TopicPartition
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.replication.leader import AppendResult
 from ottla.replication.partition import Partition
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.node import Node
 from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request

@@ -1,43 +1,36 @@
-"""AlterReplicaLogDirs: what is where it should be stays there, and what cannot be done is said for each replica."""
+"""AlterReplicaLogDirs: each replica is moved, or said where it will be made, or has an error of its own."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
-from tests.handlers.admin_world import DenyAll
+from tests.handlers.admin_world import AdminWorld, DenyAll
 from tests.handlers.test_describe_log_dirs import Directory, admin
 
 
-def move(path: str, version: int = 2, authorizer: Any = None) -> dict[str, list[tuple[int, int]]]:
-    """The codes of partitions 0 and 7 of the topic that exists, and of one that does not."""
-    world = admin(Directory("/data"), Directory("/other"), Directory("/gone", is_online=False), authorizer=authorizer)
+def move(world: AdminWorld, path: str, version: int = 2) -> dict[str, list[tuple[int, int]]]:
+    """The codes of partitions 0 and 7 of the topic that lives here, and of one that does not exist."""
     topics = [AlterReplicaLogDirTopic(name="t", partitions=[0, 7]), AlterReplicaLogDirTopic(name="u", partitions=[0])]
     answer = world.ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)]), version)
     return {topic.topic_name: [(part.partition_index, part.error_code) for part in topic.partitions] for topic in answer.results}
 
 
 @pytest.mark.parametrize("version", (1, 2))
-def test_a_replica_that_is_there_already_stays(version: int) -> None:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert move("/data", version) == {"t": [(0, 0), (7, unknown)], "u": [(0, unknown)]}
+def test_each_replica_has_its_answer(version: int) -> None:
+    world, unknown = admin(Directory("/data")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(world, "/other", version) == {"t": [(0, 0), (7, unknown)], "u": [(0, unknown)]}
+    assert world.broker.directory_moves.asked == [("t", 0, "/other")]
 
 
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [
-        ("/other", ErrorCode.OPERATION_NOT_ATTEMPTED),
-        ("/gone", ErrorCode.KAFKA_STORAGE_ERROR),
-        ("/nowhere", ErrorCode.LOG_DIR_NOT_FOUND),
-    ],
-)
-def test_a_move_that_cannot_be_made(path: str, code: ErrorCode) -> None:
-    assert move(path)["t"][0] == (0, code)
+def test_a_replica_that_the_metadata_names_may_come_later() -> None:
+    world = admin(Directory("/data"))
+    world.cluster.create("u")
+    assert move(world, "/other")["u"] == [(0, ErrorCode.REPLICA_NOT_AVAILABLE)]
+    assert world.broker.directory_moves.asked[-1] == ("u", 0, "/other")
 
 
 def test_without_the_right_to_alter_the_cluster() -> None:
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert move("/data", authorizer=DenyAll()) == {"t": [(0, denied), (7, denied)], "u": [(0, denied)]}
+    assert move(admin(Directory("/data"), authorizer=DenyAll()), "/data") == {"t": [(0, denied), (7, denied)], "u": [(0, denied)]}

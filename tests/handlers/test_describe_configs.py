@@ -73,7 +73,7 @@ def test_a_broker() -> None:
 def test_what_was_set_and_is_of_no_use_here_is_shown() -> None:
     """A rate for what this broker does not do; and an unknown name, whose value may be a secret."""
     world = AdminWorld()
-    rate, unknown = "replica.alter.log.dirs.io.max.bytes.per.second", "made.up"
+    rate, unknown = "remote.log.manager.copy.max.bytes.per.second", "made.up"
     for name in ("0", ""):
         set_config(world, BROKER, name, rate, f"100{name}")
     set_config(world, BROKER, "0", unknown, "x")

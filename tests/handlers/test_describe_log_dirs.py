@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.types import TopicPartition
 from ottla.handlers.produce import handle
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -49,12 +50,31 @@ class Partitions:
         return self._directories
 
 
+class Moves:
+    """Notes what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, str]] = []
+
+    def move(self, partition: Any, path: str) -> ErrorCode:
+        self.asked.append((*partition.topic_partition, path))
+        return ErrorCode.NONE
+
+    def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
+        self.asked.append((*key, path))
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+
+    def under_way(self) -> list[Any]:
+        return []
+
+
 def admin(*directories: Directory, authorizer: Any = None) -> AdminWorld:
     records = World()
     data = [PartitionProduceData(index=0, records=batch(b"x"))]
     handle(records.broker, request(9), ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)]))
     world = AdminWorld(authorizer=authorizer)
     world.broker.partitions = Partitions(records, list(directories))
+    world.broker.directory_moves = Moves()
     return world
 
 

@@ -11,7 +11,7 @@ from ottla.adapters.randomness import SystemRandom
 from ottla.base.errors import ApiError, DiskError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
 from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock, MemDisk, SeededRandom

@@ -20,7 +20,7 @@ from ottla.base.ports import Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.controller import znodes
 from ottla.replication.partition import Partition
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.node import Node
 from ottla.storage.log import Log
 from ottla.transactions.markers import LocalMarkers, Marker, Written

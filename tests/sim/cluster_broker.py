@@ -14,7 +14,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import AddressError, Ports
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.node import Node
 from tests.fakes.randomness import SeededRandom
 from tests.sim.cluster_machine import MachineClock, ProcessTimers

@@ -73,7 +73,7 @@ remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.byte
 remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
 remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
 remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
-replica.alter.log.dirs.io.max.bytes.per.second replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+replica.socket.receive.buffer.bytes replica.socket.timeout.ms
 replication.quota.window.num replication.quota.window.size.seconds
 reserved.broker.max.id
 sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin

@@ -204,6 +204,10 @@ class ReplicationSettings:
     follower_replication_throttled_rate = long(
         "follower.replication.throttled.rate", LONG_MAX, "Bytes a second that throttled replicas fetch.", valid=at_least(0), update=WIDE
     )
+    replica_alter_log_dirs_io_max_bytes_per_second = long(
+        "replica.alter.log.dirs.io.max.bytes.per.second", LONG_MAX, "Bytes a second that are copied from one directory to another.",
+        valid=at_least(1), update=WIDE,
+    )  # fmt: skip
     replica_selector_class = maybe_string(
         "replica.selector.class", "Set to Kafka's RackAwareReplicaSelector: consumers of a rack are sent to a replica there."
     )

@@ -108,7 +108,7 @@ def _start(
     if not args.additional and replica_admin.moves_under_way(cluster):
         raise Refused("other moves are in progress; --additional starts these as well", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
     lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs or is_kafka(args) else {}
-    strays = {replica: path for replica, path in plan.log_dirs.items() if lie.get(replica, ("", ""))[0] != path}
+    strays = {replica: path for replica, path in plan.log_dirs.items() if not _is_settled(path, *lie.get(replica, ("", "")))}
     if strays:
         cluster.any_connection().version_of(ALTER_REPLICA_LOG_DIRS)
         _check_directories(cluster, strays)
@@ -129,6 +129,11 @@ def _start(
         if is_kafka(args) and started:
             kafka.show_log_dirs_started(started)
     return errors
+
+
+def _is_settled(wanted: str, now: str, future: str) -> bool:
+    """Whether a replica that lies in `now`, and is on its way to `future` (or to nowhere), is or will be where it is wanted."""
+    return wanted == (future or now)
 
 
 def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, str]) -> None:
@@ -166,7 +171,8 @@ def _verify(args: argparse.Namespace) -> int:
         moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}
         lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs else {}
         is_laid = {replica: lie.get(replica, ("", ""))[0] == path for replica, path in plan.log_dirs.items()}
-        is_busy = bool(moving) or any(lie.get(replica, ("", ""))[1] for replica in plan.log_dirs)
+        between_dirs = {replica.partition for replica in plan.log_dirs if lie.get(replica, ("", ""))[1]}
+        is_busy = bool(moving or between_dirs)
         if is_kafka(args):
             kafka.show_status(plan.replicas, now, moving)
             kafka.show_log_dir_status(plan.log_dirs, lie)
@@ -178,7 +184,7 @@ def _verify(args: argparse.Namespace) -> int:
     rows = []
     for partition, replicas in sorted(plan.replicas.items()):
         is_done = now[partition] == replicas and all(done for replica, done in is_laid.items() if replica.partition == partition)
-        state = "in progress" if partition in moving else "complete" if is_done else "not done"
+        state = "in progress" if partition in moving or partition in between_dirs else "complete" if is_done else "not done"
         rows.append({"topic": partition.topic, "partition": partition.partition, "replicas": now[partition], "state": state})
     columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("STATE", "state"))
     output_of(args).show("partitions", rows, columns)

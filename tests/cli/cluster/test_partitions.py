@@ -12,6 +12,7 @@ from ottla.base.types import TopicPartition
 from ottla.cli.kafka_tools import partitions_output as kafka
 from ottla.client.blocking.replica_admin import Move, Replica
 from tests.cli.conftest import Ottla
+from tests.clients.broker_process import BrokerProcess, eventually
 
 
 def _plan(path: Path, *entries: object) -> Path:
@@ -182,3 +183,40 @@ def test_states_of_moves_as_kafka_words_them(capsys: pytest.CaptureFixture[str])
         "Partition t-0 on broker 3 is not being moved from log dir /a to /b.",
         "Partition t-0 is not found in any live log dir on broker 4. There is likely an offline log directory on the broker.",
     ]
+
+
+def test_a_replica_moves_to_another_directory_of_its_broker(offline: Ottla, tmp_path: Path) -> None:
+    """By our command and by Kafka's tool; over a restart in the middle."""
+    paths = [f"{tmp_path}/one", f"{tmp_path}/two"]
+    broker = BrokerProcess(tmp_path / "broker", [f"log.dirs={','.join(paths)}"]).start()
+    try:
+        connection = ("-b", broker.address)
+
+        def lies() -> dict[str, list[bool]]:
+            """By directory, of each replica in it whether it is the future one."""
+            (found,) = json.loads(offline("logdirs", "--topic-list", "t", *connection, "-o", "json").out)["brokers"]
+            return {one["log_dir"]: [part["is_future"] for part in one["partitions"]] for one in found["log_dirs"] if one["partitions"]}
+
+        assert offline("topic", "create", "t", *connection).code == 0
+        (origin,) = lies()
+        target = next(path for path in paths if path != origin)
+        lines = tmp_path / "lines"
+        lines.write_text(f"{'some text ' * 30}\n" * 10_000)
+        assert offline("produce", "t", "--file", lines, *connection).code == 0
+        file = _plan(tmp_path / "plan.json", {"topic": "t", "partition": 0, "replicas": [0], "log_dirs": [target]})
+        reassign = ("partitions", "reassign", "--reassignment-json-file", file, "--execute", "--yes", *connection)
+        verify = ("partitions", "verify", "--reassignment-json-file", file, *connection)
+        assert offline(*reassign, "--replica-alter-log-dirs-throttle", "1").code == 0
+        assert lies() == {origin: [False], target: [True]}
+        assert json.loads(offline(*verify, "-o", "json").out)["partitions"][0]["state"] == "in progress"
+        broker.crash()
+        assert lies() == {origin: [False], target: [True]}
+        tool = ("kafka-reassign-partitions", "--bootstrap-server", broker.address, "--reassignment-json-file", file)
+        assert "Reassignment of replica t-0-0 is still in progress." in offline(*tool, "--verify").out
+        throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
+        assert offline("config", "alter", "--broker", "0", "--delete-config", throttle, *connection).code == 0
+        eventually(lambda: lies() == {target: [False]}, 120)
+        assert "Reassignment of replica t-0-0 completed successfully." in offline(*tool, "--verify").out
+        assert offline("consume", "t", "--from-beginning", "-c", "10000", *connection).out.count("some text") == 300_000
+    finally:
+        broker.stop()

@@ -16,7 +16,7 @@ from ottla.base.ports import MetadataStore, Ports
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cluster.cluster_id import KnownCluster
 from ottla.controller import znodes
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories.log_directories import LogDirectoryState
 
 log = logging.getLogger("ottla")
 

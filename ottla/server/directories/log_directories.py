@@ -20,6 +20,7 @@ from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
 from ottla.storage import small_files
+from ottla.storage.log import Log
 from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries
 from ottla.storage.small_files import MetaProperties
 from ottla.storage.stage_file import sweep
@@ -57,6 +58,8 @@ class LogDirectoryState:
         """Whether it was offline since the start: then what the system says of unsynced bytes is not believed (I44)."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         """The first dirty offset of each open log that was compacted."""
+        self.copies: dict[TopicPartition, tuple[Partition, Log]] = {}
+        """The open copies in here of logs that lie in other directories."""
         self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
@@ -183,6 +186,9 @@ class LogDirectoryState:
         """Takes down what is to be noted now; the returned function writes it, in any thread. One round at a time."""
         here = [partition for partition in partitions if partition.log.directory.rpartition("/")[0] == self.path]
         entries = self._closed | {partition.topic_partition: self._offsets_of(partition) for partition in here}
+        for key, (partition, copy) in self.copies.items():
+            watermark = min(partition.high_watermark, copy.log_end_offset)
+            entries[key] = LogOffsets(partition.topic_id, copy.recovery_point, watermark, copy.log_start_offset)
 
         def write() -> StorageError | None:
             try:

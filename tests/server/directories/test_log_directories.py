@@ -16,9 +16,10 @@ from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.randomness import SystemRandom
 from ottla.base.errors import DirectoryRefused, DiskError, ErrorCode, StorageError
 from ottla.base.types import TopicPartition
-from ottla.server import app, log_directories
+from ottla.server import app
 from ottla.server.app import BrokerServer
-from ottla.server.log_directories import LogDirectoryState
+from ottla.server.directories import log_directories
+from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.metrics import Metrics
 from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.storage.stage_file import SUFFIX, StageFile

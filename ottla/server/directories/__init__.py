@@ -1,0 +1,1 @@
+"""The log directories of a broker: whose they are, whether they work, and replicas that move from one to another."""

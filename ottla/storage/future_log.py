@@ -1,0 +1,134 @@
+"""The copy of a log in another directory that is about to take the log's place (KIP-113): made while the log serves.
+
+The copy follows the log as a follower follows its leader: it takes the log's batches as they are, piece by piece, and is cut before the
+log is, so it always holds the beginning of what the log holds. `replace` puts it in the log's place, in one go on the loop.
+
+At every moment one directory has the log's own name, or none has and a copy is marked as complete (`COPIED_FILE`), which the next start
+finishes (`finish_replacement`). The order: the copy is synced and marked; the old directory is renamed, durably; the copy gets the name,
+durably; the mark goes. Left out: when a piece is copied, and how fast (`server/directories/moves.py`).
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk
+from ottla.storage.file_slice import FileSlice, Syncable
+from ottla.storage.log import Log
+from ottla.storage.small_files import directory_of, write_atomically
+
+COPIED_FILE = "copied"
+"""In the directory of a copy that holds all that the log held, durably, when its turn came to replace it."""
+
+
+class FutureLog:
+    """One copy of one log, which is open under the same name."""
+
+    __slots__ = ("_cuts", "copy", "error", "source")
+
+    def __init__(self, source: Log, copy: Log) -> None:
+        """Raises `StorageError`. `copy` may hold a part of what `source` holds, or, after a crash, more."""
+        self.source = source
+        self.copy = copy
+        self.error: StorageError | None = None
+        """Why the copy cannot be completed."""
+        self._cuts = 0
+        copy.disk.remove(f"{copy.directory}/{COPIED_FILE}")
+        copy.truncate_to(common_end(source, copy))
+        source.on_cut = self._cut
+
+    @property
+    def lag(self) -> int:
+        """The offsets that are still to be copied."""
+        return max(0, self.source.log_end_offset - self.copy.log_end_offset)
+
+    def is_left_at_most(self, size: int) -> bool:
+        """Whether no more than so many bytes are still to be copied. Raises `StorageError`."""
+        source, end = self.source, self.copy.log_end_offset
+        if end < source.log_start_offset or end < source.active.base_offset:
+            return False
+        return end >= source.log_end_offset or source.active.size - source.active.position_of(end) <= size
+
+    def next_piece(self, bytes_max: int) -> tuple[int, FileSlice] | None:
+        """The next batches of the log, to be read in any thread, with a number for `append`; None when the copy has all. Raises
+        `StorageError`."""
+        source, copy = self.source, self.copy
+        if copy.log_end_offset < source.log_start_offset:
+            copy.truncate_fully_and_start_at(source.log_start_offset)
+        piece = source.read(copy.log_end_offset, bytes_max, end_offset=source.log_end_offset)
+        return None if piece is None else (self._cuts, piece)
+
+    def append(self, number: int, batches: bytes) -> None:
+        """Appends what `next_piece` gave, unless the log was cut since. Raises `StorageError`, also for batches that are damaged."""
+        if number == self._cuts:
+            self.copy.append_as_follower(memoryview(batches))
+            start = min(self.source.log_start_offset, self.copy.log_end_offset)
+            if start > self.copy.log_start_offset:
+                self.copy.advance_log_start(start)
+
+    def unsynced(self) -> tuple[int, list[Syncable]]:
+        """The end of the copy, and what must be synced for all of it to be durable; then `copy.mark_flushed(end)`."""
+        return self.copy.log_end_offset, self.copy.unflushed_files()
+
+    def replace(self, bytes_max: int) -> str:
+        """Copies what is left and puts the copy in the log's place; answers the old directory, to be removed later. Raises
+        `StorageError`: the next opening finds the old log or the copy."""
+        while (piece := self.next_piece(bytes_max)) is not None:
+            self.append(piece[0], piece[1].read())
+        self._complete()
+        source, copy = self.source, self.copy
+        path = source.directory
+        old = source.delete()
+        source.disk.sync_directory(directory_of(old))
+        self.close()
+        try:
+            copy.rename_to(f"{directory_of(copy.directory)}/{path.rpartition('/')[2]}")
+            copy.disk.sync_directory(directory_of(copy.directory))
+            copy.disk.remove(f"{copy.directory}/{COPIED_FILE}")
+        finally:
+            source.take_over(copy)
+        return old
+
+    def close(self) -> None:
+        """The log goes on without a copy."""
+        self.source.on_cut = None
+
+    def _complete(self) -> None:
+        """Writes to the copy what the log knows of producers and epochs, syncs all of it, and marks it."""
+        copy, source = self.copy, self.source
+        copy.epochs = source.epochs
+        copy.snapshots.remove_above(copy.log_end_offset - 1)
+        copy.snapshots.write(copy.log_end_offset, source.producers)
+        copy.epochs.write(copy.disk, copy.directory, is_durable=True)
+        copy.flush()
+        write_atomically(copy.disk, f"{copy.directory}/{COPIED_FILE}", b"")
+
+    def _cut(self, offset: int) -> None:
+        """The log is about to lose everything from `offset` on. A failure here is the copy's, not the log's."""
+        self._cuts += 1
+        try:
+            self.copy.truncate_to(offset)
+        except StorageError as error:
+            self.error = error
+
+
+def common_end(source: Log, copy: Log) -> int:
+    """Up to where two logs of one replica hold the same batches: equal epochs begin at equal offsets (KIP-101)."""
+    end = min(copy.log_end_offset, source.log_end_offset)
+    for epoch, start in reversed(copy.epochs.entries()):
+        known, known_end = source.epochs.end_offset_for(epoch, source.log_end_offset)
+        if known == epoch:
+            return min(end, known_end)
+        end = min(end, start)
+    return end
+
+
+def is_complete(disk: Disk, directory: str) -> bool:
+    """Whether a copy was about to take its log's place."""
+    return disk.exists(f"{directory}/{COPIED_FILE}")
+
+
+def finish_replacement(disk: Disk, directory: str, path: str) -> None:
+    """Gives a complete copy the name of its log, which is gone already."""
+    disk.rename(directory, path)
+    disk.sync_directory(directory_of(path))
+    disk.remove(f"{path}/{COPIED_FILE}")

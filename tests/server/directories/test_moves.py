@@ -1,0 +1,271 @@
+"""Replicas move between the directories of a broker that serves: nothing is lost, restarts go on with it, failures leave one good log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.replication.partition import Partition
+from ottla.server import app
+from ottla.server.app import BrokerServer, close_loop
+from ottla.server.directories import moves
+from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.wire.records import Record, encode_batch
+from tests.server.conftest import config_for
+from tests.server.directories.test_log_directories import FailingDisk
+from tests.server.threads import run_until, with_client
+from tests.storage.log_builder import read_all
+
+Start = Callable[..., BrokerServer]
+KEY = TopicPartition("t", 0)
+SLOW = "replica.alter.log.dirs.io.max.bytes.per.second=1"
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """`start("a.setting=value")` starts the broker with the directories a and b; it stops the one before."""
+    monkeypatch.setattr(app, "OsDisk", FailingDisk)
+    monkeypatch.setattr(FailingDisk, "broken", "")
+    monkeypatch.setattr(moves, "PIECE_BYTES", 4_000)
+    monkeypatch.setattr(moves, "LAST_BYTES", 1_000)
+    running: list[BrokerServer] = []
+
+    def stop_all() -> None:
+        FailingDisk.broken = ""
+        for server in running:
+            if not server.loop.is_closed():
+                stop(server)
+        running.clear()
+
+    def begin(*assignments: str) -> BrokerServer:
+        stop_all()
+        loop = asyncio.SelectorEventLoop()
+        server = BrokerServer(loop, config_for(tmp_path, f"log.dirs={tmp_path}/a,{tmp_path}/b", *assignments))
+        server.start()
+        server.node.create_topics([("t", 1)])
+        running.append(server)
+        return server
+
+    yield begin
+    stop_all()
+
+
+def stop(server: BrokerServer) -> None:
+    server.loop.run_until_complete(server.stop())
+    close_loop(server.loop)
+
+
+def partition_of(server: BrokerServer) -> Partition:
+    found = server.node.partitions.get(*KEY)
+    assert found is not None
+    return found
+
+
+def fill(server: BrokerServer, count: int = 200, size: int = 100) -> None:
+    for _ in range(count):
+        partition_of(server).require_leading().append(encode_batch([Record(0, 1, None, b"v" * size)]), acks=1, now_ms=1)
+
+
+def values(server: BrokerServer) -> list[tuple[int, bytes]]:
+    return [(header.base_offset, data) for header, data in read_all(partition_of(server).log)]
+
+
+def place(server: BrokerServer) -> str:
+    return Path(partition_of(server).log.directory).parent.name
+
+
+def other_of(server: BrokerServer) -> str:
+    return "b" if place(server) == "a" else "a"
+
+
+def move(server: BrokerServer, tmp_path: Path, name: str) -> ErrorCode:
+    return server.node.moves.move(partition_of(server), f"{tmp_path}/{name}")
+
+
+def copies(tmp_path: Path) -> list[str]:
+    return [path.parent.name for path in tmp_path.glob("*/t-0.*-future")]
+
+
+def until(server: BrokerServer, is_true: Callable[[], object]) -> None:
+    run_until(server.loop, is_true, seconds=60)
+
+
+def test_a_replica_moves_while_it_serves(start: Start, tmp_path: Path) -> None:
+    server = start("log.segment.bytes=1048576")
+    fill(server)
+    target, origin = other_of(server), place(server)
+    partition, before = partition_of(server), values(server)
+    assert move(server, tmp_path, target) is ErrorCode.NONE and place(server) == origin
+    run_until(server.loop, lambda: fill(server, 1) or place(server) == target, seconds=60)
+    assert partition_of(server) is partition and values(server)[: len(before)] == before
+    fill(server, 3)
+    assert copies(tmp_path) == [] and not list(tmp_path.glob(f"{origin}/t-0"))
+    whole = values(server)
+    assert [offset for offset, _ in whole] == list(range(len(whole)))
+    again = start()
+    assert place(again) == target and values(again) == whole and partition_of(again).high_watermark == len(whole)
+
+
+def test_by_requests_of_a_client(start: Start, tmp_path: Path) -> None:
+    server = start(SLOW)
+    fill(server)
+    target = other_of(server)
+
+    def alter(name: str, topic: str = "t") -> int:
+        wanted = AlterReplicaLogDir(path=f"{tmp_path}/{name}", topics=[AlterReplicaLogDirTopic(name=topic, partitions=[0])])
+        answer = with_client(server.loop, server, lambda client: client.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 2))
+        return int(answer.results[0].partitions[0].error_code)
+
+    def described() -> dict[str, list[tuple[bool, bool]]]:
+        """By directory: whether it is the future one, and whether it lacks something."""
+        answer = with_client(server.loop, server, lambda client: client.ask(DescribeLogDirsRequest(topics=None), 4))
+        return {
+            Path(found.log_dir).name: [(part.is_future_key, part.offset_lag > 0) for topic in found.topics for part in topic.partitions]
+            for found in answer.results
+        }
+
+    origin = place(server)
+    assert alter(origin) == 0 and copies(tmp_path) == [], "it is there already"
+    assert alter(target) == 0 and copies(tmp_path) == [target]
+    assert described() == {origin: [(False, False)], target: [(True, True)]}
+    assert alter(target) == 0 and copies(tmp_path) == [target], "the same again changes nothing"
+    assert alter("elsewhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert alter(target, "u") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(origin) == 0 and copies(tmp_path) == [], "naming its own directory ends the move"
+    assert described() == {origin: [(False, False)], target: []}
+    assert values(server)[-1][0] == 199
+
+
+def test_a_restart_in_the_middle_goes_on(start: Start, tmp_path: Path) -> None:
+    server = start(SLOW)
+    fill(server)
+    target, before = other_of(server), values(server)
+    move(server, tmp_path, target)
+    future = next(server.node.moves.under_way())
+    until(server, lambda: future.copy.log_end_offset > 0)
+    server = start(SLOW)
+    (future,) = server.node.moves.under_way()
+    assert 0 < future.copy.log_end_offset < 200 and copies(tmp_path) == [target]
+    server = start()
+    until(server, lambda: place(server) == target)
+    assert values(server) == before and copies(tmp_path) == []
+
+
+def test_the_throttle_holds(start: Start, tmp_path: Path) -> None:
+    """A bucket of a byte a second is overdrawn by one batch, and is not full again during this test."""
+    server = start(SLOW)
+    fill(server, 20, 10_000)
+    move(server, tmp_path, other_of(server))
+    future = next(server.node.moves.under_way())
+    until(server, lambda: future.copy.log_end_offset)
+    for _ in range(50):
+        server.loop.run_until_complete(asyncio.sleep(0))
+    assert future.copy.log_end_offset == 1
+
+
+def test_a_deleted_topic_takes_its_copy_along(start: Start, tmp_path: Path) -> None:
+    server = start(SLOW, "log.segment.delete.delay.ms=1000")
+    fill(server)
+    move(server, tmp_path, other_of(server))
+    assert copies(tmp_path) != []
+    deleted: list[object] = []
+    server.node.controller.delete_topics(["t"], deleted.append)
+    until(server, lambda: deleted and server.node.partitions.get(*KEY) is None)
+    assert copies(tmp_path) == [] and not any(server.node.moves.under_way())
+
+
+def test_a_copy_of_an_earlier_topic_is_not_gone_on_with(start: Start, tmp_path: Path) -> None:
+    server = start()
+    origin, target = place(server), other_of(server)
+    stop(server)
+    left = tmp_path / target / f"t-0.{'0' * 32}-future"
+    left.mkdir()
+    (left / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    server = start()
+    assert copies(tmp_path) == [] and place(server) == origin
+
+
+def test_a_damaged_copy_is_begun_anew(start: Start, tmp_path: Path) -> None:
+    server = start(SLOW)
+    fill(server)
+    target, before = other_of(server), values(server)
+    move(server, tmp_path, target)
+    future = next(server.node.moves.under_way())
+    until(server, lambda: future.copy.log_end_offset > 0)
+    stop(server)
+    Path(future.copy.active.path(".log")).write_bytes(b"")
+    server = start()
+    until(server, lambda: place(server) == target)
+    assert values(server) == before
+
+
+def test_the_destination_fails_and_heals(start: Start, tmp_path: Path) -> None:
+    server = start(SLOW)
+    fill(server)
+    target, before = other_of(server), values(server)
+    move(server, tmp_path, target)
+    future = next(server.node.moves.under_way())
+    until(server, lambda: future.copy.log_end_offset > 0)
+    FailingDisk.broken = f"{tmp_path}/{target}"
+    server.node._directory_failed(next(found for found in server.directories if found.path.endswith(f"/{target}")), "broken")
+    assert not any(server.node.moves.under_way()) and partition_of(server).is_online
+    assert move(server, tmp_path, target) is ErrorCode.KAFKA_STORAGE_ERROR
+    fill(server, 5)
+    FailingDisk.broken = ""
+    until(server, lambda: server.node.housekeeping.recheck_offline() or any(server.node.moves.under_way()))
+    assert values(server)[: len(before)] == before
+    server = start()
+    until(server, lambda: place(server) == target)
+    assert len(values(server)) == 205
+
+
+def test_the_logs_own_directory_fails_and_heals(start: Start, tmp_path: Path) -> None:
+    server = start(SLOW)
+    fill(server)
+    target, origin = other_of(server), place(server)
+    move(server, tmp_path, target)
+    future = next(server.node.moves.under_way())
+    until(server, lambda: future.copy.log_end_offset > 0)
+    first = partition_of(server)
+    server.node._directory_failed(server.node.partitions.directory_of(first), "broken")
+    assert place(server) == origin and not first.is_online
+    until(server, lambda: server.node.housekeeping.recheck_offline() or partition_of(server) is not first)
+    fill(server, 5)
+    server = start()
+    until(server, lambda: place(server) == target)
+    assert [offset for offset, _ in values(server)] == list(range(205))
+
+
+def test_a_replica_that_is_not_here_yet_is_made_where_it_is_wanted(start: Start, tmp_path: Path) -> None:
+    server = start()
+    for name in ("a", "b", "b", "a"):
+        topic = f"new-{len(server.node.partitions.of_topic('t'))}-{server.node.partitions.count()}"
+        assert server.node.moves.prefer(TopicPartition(topic, 0), f"{tmp_path}/{name}") is ErrorCode.REPLICA_NOT_AVAILABLE
+        server.node.create_topics([(topic, 1)])
+        made = server.node.partitions.get(topic, 0)
+        assert made is not None and Path(made.log.directory).parent.name == name
+    assert server.node.moves.prefer(KEY, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
+
+
+def test_a_log_without_room_for_its_copy_stays(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start()
+    fill(server)
+    monkeypatch.setattr(moves, "FREE_BYTES_MIN", 1 << 60)
+    assert move(server, tmp_path, other_of(server)) is ErrorCode.KAFKA_STORAGE_ERROR and copies(tmp_path) == []
+
+
+def test_a_log_is_not_compacted_while_it_moves(start: Start, tmp_path: Path) -> None:
+    server = start(SLOW)
+    fill(server)
+    partition, compaction = partition_of(server), server.node.housekeeping.compaction
+    assert compaction._is_here(partition)
+    move(server, tmp_path, other_of(server))
+    assert not compaction._is_here(partition)
+    move(server, tmp_path, place(server))
+    assert compaction._is_here(partition)
