@@ -174,6 +174,7 @@ class ClusterMetadata:
     def __init__(self, cluster_id: str = "") -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_LEADER
+        self.controller_epoch = -1
         self.brokers: dict[int, BrokerMetadata] = {}
         self.quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self.partition_count = 0

@@ -132,7 +132,7 @@ def read_properties(path: str) -> dict[str, str]:
         raise UsageError(f"cannot read {path}: {error}") from None
 
 
-def connect(args: argparse.Namespace, *, timeout_ms: int | None = None) -> Cluster:
+def connect(args: argparse.Namespace, *, timeout_ms: int | None = None, with_extensions: bool = False) -> Cluster:
     """Returns the cluster that the options name; sends nothing yet."""
     from ottla.client.blocking.cluster import Cluster
 
@@ -149,6 +149,7 @@ def connect(args: argparse.Namespace, *, timeout_ms: int | None = None) -> Clust
             client_id=properties.get("client.id", "ottla"),
             timeout_s=max(0.1, float(wait) / 1000),
             security=security,
+            with_extensions=with_extensions,
         )
     except ValueError as error:
         raise UsageError(str(error)) from None

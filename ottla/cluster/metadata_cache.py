@@ -88,7 +88,7 @@ class MetadataCache(ClusterMetadata):
 
     def update(self, message: UpdateMetadata) -> tuple[list[str], list[str]]:
         """Returns the names of topics that are new or changed, and of those that are gone."""
-        self.controller_id = message.controller_id
+        self.controller_id, self.controller_epoch = message.controller_id, message.controller_epoch
         self.brokers = {broker.broker_id: broker for broker in message.brokers}
         removed = [name for name, topic_id in message.removed if self._remove(name, topic_id)]
         self._note_deleted(topic_id for _, topic_id in message.removed)

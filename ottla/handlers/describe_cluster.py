@@ -1,7 +1,8 @@
 """DescribeCluster: the cluster's id, controller and brokers.
 
 Behaviour: the cluster's id, the controller and the brokers as the connection's listener reaches them. Every client may ask; the bits of
-authorized operations are 0 without the right to DESCRIBE the cluster.
+authorized operations are 0 without the right to DESCRIBE the cluster. With it, clients with our extensions get the controller's epoch and
+the changes of in-sync sets as well.
 
 Version notes: 1 asks for brokers or controllers (KIP-919); this broker has no listener for controllers, so they get
 MISMATCHED_ENDPOINT_TYPE. 2 may include fenced brokers (KIP-1073): there are none, a broker that is not live is not registered.
@@ -15,6 +16,8 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.authorized_operations import NOT_ASKED, cluster_operations
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.endpoints import live_brokers
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS, CONTROLLERS = 1, 2
@@ -28,7 +31,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest
             error_message="The request was sent to a broker." if is_known else f"Unsupported endpoint type {body.endpoint_type}.",
         )
     operations = cluster_operations(broker, request) if body.include_cluster_authorized_operations else NOT_ASKED
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         cluster_id=broker.metadata.cluster_id,
         controller_id=broker.metadata.controller_id,
         brokers=[
@@ -37,3 +40,8 @@ def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest
         ],
         cluster_authorized_operations=operations,
     )
+    if request.connection.has_extensions and is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
+        response.ottla_controller_epoch = broker.metadata.controller_epoch
+        response.ottla_isr_expansions = broker.isr_changes.expansions
+        response.ottla_isr_shrinks = broker.isr_changes.shrinks
+    return response

@@ -1,7 +1,8 @@
 """DescribeQuorum: the leader and the voters of the metadata quorum, and their offsets.
 
 Behaviour: the controller is the one voter of its quorum and leads it. The metadata is kept in a store and not in a log; its end is the
-epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well. Its upper half is the term.
+epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well. The leader's epoch is the
+controller's.
 Partitions other than 0 of `__cluster_metadata` do not exist.
 
 Version notes: 1 times of the voters (KIP-836). 2 messages, directories and the addresses of the voters (KIP-853):
@@ -28,7 +29,6 @@ from ottla.wire.messages.describe_quorum import (
 
 METADATA_TOPIC = "__cluster_metadata"
 ADDRESSES_SINCE = 2
-_TERM_SHIFT = 32  # an epoch of a registration counts terms of the store above, and writes below
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -70,7 +70,7 @@ def _described(broker: Broker, topic: str, index: int) -> DescribeQuorumResponse
         partition_index=0,
         error_message="",
         leader_id=leader_id,
-        leader_epoch=end >> _TERM_SHIFT,
+        leader_epoch=broker.metadata.controller_epoch,
         high_watermark=end,
         current_voters=[voter],
     )

@@ -258,6 +258,13 @@ class ForwardedRequests(Protocol):
         malformed one."""
 
 
+class IsrCounters(Protocol):
+    """How often in-sync sets have grown and shrunk at the request of this broker (`cluster/isr_changes.py`)."""
+
+    expansions: int
+    shrinks: int
+
+
 @dataclass(slots=True)
 class Broker:
     """Everything that handlers may use; filled once by `server/node.py`."""
@@ -290,5 +297,6 @@ class Broker:
     authorizer: Authorizer
     follower_sessions: FollowerSessions
     directory_moves: DirectoryMoves
+    isr_changes: IsrCounters
     lease: Lease | None = None
     """None where the session with the metadata store never ends: the embedded one."""

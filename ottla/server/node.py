@@ -272,6 +272,7 @@ class Node:
             authorizer=AllowClients(),
             follower_sessions=self.follower_sessions,
             directory_moves=self.moves,
+            isr_changes=self.isr_changes,
             lease=self.member.lease if self.member.lease.may_lapse else None,
         )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.security.acl import AclOperation
-from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.describe_cluster import UNKNOWN, DescribeClusterRequest
 from tests.handlers.admin_world import AdminWorld, DenyAll
 
 
@@ -17,6 +19,21 @@ def test_every_version(version: int) -> None:
     assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, world.cluster.metadata.cluster_id, 0)
     assert [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers] == [(0, "127.0.0.1", 9092)]
     assert answer.cluster_authorized_operations.bit_count() == 7, "all there are, without access control"
+
+
+@pytest.mark.parametrize("authorizer", [None, DenyAll()])
+def test_what_only_our_clients_with_the_right_to_describe_the_cluster_get(authorizer: DenyAll | None) -> None:
+    world = AdminWorld(authorizer=authorizer)
+    world.broker.isr_changes = SimpleNamespace(expansions=5, shrinks=7)
+
+    def found() -> tuple[int, int, int]:
+        answer = world.ask(DescribeClusterRequest())
+        return answer.ottla_controller_epoch, answer.ottla_isr_expansions, answer.ottla_isr_shrinks
+
+    assert found() == (UNKNOWN, UNKNOWN, UNKNOWN)
+    world.connection.has_extensions = True
+    expected = (world.cluster.loop.state.controller_epoch, 5, 7) if authorizer is None else (UNKNOWN, UNKNOWN, UNKNOWN)
+    assert found() == expected
 
 
 @pytest.mark.parametrize(("endpoint_type", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)])

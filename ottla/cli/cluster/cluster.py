@@ -5,34 +5,46 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster.logdirs import failed_directories
 from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
+from ottla.client.blocking import admin, replica_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
+from ottla.wire.messages.describe_cluster import UNKNOWN
 
 
 def _status(args: argparse.Namespace) -> int:
     output = output_of(args)
-    with connect(args) as cluster:
+    with connect(args, with_extensions=True) as cluster:
         partitions = _partitions(cluster)
         found = _overview(cluster, partitions)
-        found["brokers"] = [_broker_row(cluster, broker_id, partitions) for broker_id in sorted(cluster.brokers)]
+        views = {broker_id: _view_of(cluster, broker_id) for broker_id in sorted(cluster.brokers)}
+        found["controller_epoch"] = max((view["controller_epoch"] for view in views.values()), default=-1)
+        found["reassignments"] = _moves(cluster)
+        found["brokers"] = [_broker_row(cluster, broker_id, partitions) | views[broker_id] for broker_id in views]
         found["troubled_partitions"] = [_partition_row(topic, one) for topic, one in partitions if _is_troubled(one)]
+    for one in (found, *found["brokers"]):
+        one.update({key: None for key in UNSAID if one.get(key, 0) == UNKNOWN})
     if output.is_structured:
         output.show_object(found)
         return 0
-    for key in ("cluster_id", "controller", "topics", "partitions", "under_replicated", "offline"):
-        write(f"{key.replace('_', ' ')}: {found[key]}\n")
+    for key in ("cluster_id", "controller", "controller_epoch", "topics", "partitions", "under_replicated", "offline", "reassignments"):
+        value = found[key]
+        write(f"{key.replace('_', ' ')}: {'unknown' if value is None else len(value) if isinstance(value, list) else value}\n")
     output.show("brokers", found["brokers"], [(key.upper().replace("_", " "), key) for key in BROKER_COLUMNS])
+    if found["reassignments"]:
+        output.show("reassignments", found["reassignments"], [(key.upper(), key) for key in MOVE_COLUMNS])
     if found["troubled_partitions"]:
         output.show("troubled_partitions", found["troubled_partitions"], [(key.upper(), key) for key in PARTITION_COLUMNS])
     return 0
 
 
-BROKER_COLUMNS = ("id", "host", "port", "rack", "controller", "leaders", "replicas", "out_of_sync")
+UNSAID = ("controller_epoch", "isr_expansions", "isr_shrinks")
+BROKER_COLUMNS = ("id", "host", "port", "rack", "controller", "leaders", "replicas", "out_of_sync", "isr_expansions", "isr_shrinks")
+MOVE_COLUMNS = ("topic", "partition", "replicas", "adding", "removing")
 PARTITION_COLUMNS = ("topic", "partition", "leader", "epoch", "replicas", "isr")
 
 
@@ -49,6 +61,29 @@ def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> dic
         "replicas": len(hosted),
         "out_of_sync": sum(broker_id not in one.isr_nodes for one in hosted),
     }
+
+
+def _view_of(cluster: Cluster, broker_id: int) -> dict[str, int]:
+    """What only the broker itself knows: under which controller it is, and how often it has changed in-sync sets since it started. -1 where
+    it does not answer, or is not one of ours."""
+    try:
+        seen = admin.describe_cluster(cluster, broker_id)
+    except OttlaError:
+        return dict.fromkeys(UNSAID, UNKNOWN)
+    return {
+        "controller_epoch": seen.ottla_controller_epoch,
+        "isr_expansions": seen.ottla_isr_expansions,
+        "isr_shrinks": seen.ottla_isr_shrinks,
+    }
+
+
+def _moves(cluster: Cluster) -> list[dict[str, Any]] | None:
+    """The reassignments that are pending; None where they cannot be asked for."""
+    try:
+        moves = replica_admin.moves_under_way(cluster)
+    except OttlaError:
+        return None
+    return [{"topic": found.topic, "partition": found.partition, **move._asdict()} for found, move in sorted(moves.items())]
 
 
 def _is_troubled(partition: Any) -> bool:

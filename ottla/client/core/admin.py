@@ -332,11 +332,11 @@ def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str
     return list(answer.results)
 
 
-def describe_cluster(cluster: ClusterCore) -> Procedure[Any]:
-    """The cluster as the broker sees it (`cluster_id`, `controller_id`, `brokers`)."""
+def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Procedure[Any]:
+    """The cluster as a broker sees it (`cluster_id`, `controller_id`, `brokers`); with extensions also `ottla_*` of the message."""
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
-    connection = yield from cluster.any_link()
+    connection = yield from (cluster.any_link() if broker_id is None else cluster.link(broker_id))
     request = DescribeClusterRequest(include_fenced_brokers=connection.offers(DescribeClusterRequest.API_KEY, 2))
     answer = yield Ask(connection, request)
     check(answer.error_code, answer.error_message, "the cluster")

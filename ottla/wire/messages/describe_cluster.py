@@ -1,8 +1,15 @@
-"""DescribeCluster: the cluster's id, controller and brokers."""
+"""DescribeCluster: the cluster's id, controller and brokers.
+
+The fields `ottla_*` are our own tagged ones, for clients that have asked for extensions: the controller's epoch, and how often in-sync sets
+of partitions that the broker led have grown and shrunk since it started.
+"""
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16, i32, string
+from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16, i32, i64, string
+
+CONTROLLER_EPOCH_TAG, ISR_EXPANSIONS_TAG, ISR_SHRINKS_TAG = 20000, 20001, 20002
+UNKNOWN = -1
 
 
 class DescribeClusterRequest(Request):
@@ -28,3 +35,6 @@ class DescribeClusterResponse(Response):
     controller_id: int = i32(default=-1)
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = i32(default=-0x80000000)
+    ottla_controller_epoch: int = i32(tag=CONTROLLER_EPOCH_TAG, default=UNKNOWN, ignorable=True)
+    ottla_isr_expansions: int = i64(tag=ISR_EXPANSIONS_TAG, default=UNKNOWN, ignorable=True)
+    ottla_isr_shrinks: int = i64(tag=ISR_SHRINKS_TAG, default=UNKNOWN, ignorable=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ottla.testing.broker import Broker
+from ottla.wire.messages.describe_cluster import DescribeClusterResponse
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
 from tests.cli.conftest import Ottla
 from tests.client.fake_broker import FakeBroker
@@ -15,11 +16,24 @@ def test_status(ottla: Ottla, broker: Broker, topic: str) -> None:
     assert found["broker_count"] == 1
     assert found["topics"] >= 1
     assert found["brokers"][0]["controller"] is True
+    assert (found["brokers"][0]["isr_expansions"], found["brokers"][0]["isr_shrinks"], found["reassignments"]) == (0, 0, [])
+    assert found["controller_epoch"] >= 1
     text = ottla("cluster", "status").out
     assert f"cluster id: {found['cluster_id']}\n" in text
-    assert "ID  HOST" in text
+    assert "ID  HOST" in text and f"controller epoch: {found['controller_epoch']}\n" in text and "reassignments: 0\n" in text
     assert ottla("cluster", "cluster-id").out == f"Cluster ID: {found['cluster_id']}\n"
     assert ottla("cluster", "cluster-id", "-o", "plain").out == f"{found['cluster_id']}\n"
+
+
+def test_the_status_of_a_broker_that_is_not_ours(offline: Ottla) -> None:
+    """What it does not say is unknown, not zero."""
+
+    def metadata(_body: object, _version: int) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=server.port)], controller_id=1)
+
+    with FakeBroker({3: metadata, 60: lambda _body, _version: DescribeClusterResponse(cluster_id="x")}) as server:
+        found = json.loads(offline("cluster", "status", "-b", server.address, "-o", "json").out)
+    assert (found["controller_epoch"], found["reassignments"], found["brokers"][0]["isr_shrinks"]) == (None, None, None)
 
 
 def test_a_healthy_cluster_and_an_unhealthy_one(ottla: Ottla, offline: Ottla) -> None:
