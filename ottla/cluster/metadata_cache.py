@@ -9,7 +9,7 @@ see such a replica as offline and, if it leads, the partition without a leader, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import (
@@ -36,6 +36,8 @@ class MetadataCache(ClusterMetadata):
         self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
         self.is_of_cluster = False
         """Whether there may be topics that this broker has not been sent yet; False where its own controller is the only one."""
+        self.on_quotas: Callable[[], object] | None = None
+        """Called when quotas may have changed."""
         self._deleted: dict[bytes, None] = {}  # ids, the newest last
         self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
 
@@ -106,13 +108,17 @@ class MetadataCache(ClusterMetadata):
         if message.is_complete:
             self._configs, self.quotas = {}, {}
         topics: list[tuple[int, str]] = []
+        has_quotas = message.is_complete
         for change in message.changes:
             if not isinstance(change, ConfigPut):
                 self._put_quotas(change)
+                has_quotas = True
                 continue
             self._put_configs(change)
             if change.resource_type == CONFIG_TOPIC:
                 topics.append((CONFIG_TOPIC, change.name))
+        if has_quotas and self.on_quotas is not None:
+            self.on_quotas()
         return [key for key in {**before, **self._configs} if before.get(key) != self._configs.get(key)] + topics
 
     def _put(self, topic: TopicMetadata) -> bool:

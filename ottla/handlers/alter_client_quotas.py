@@ -5,7 +5,7 @@ default entity.
 
 Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
 
-Not done: quotas are stored and described, but not enforced. The answer cannot say so: sarama (Go) takes any message for an error.
+Not done: nothing.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Behaviour: each topic is checked and created by itself, all of them in one write
 leads the partitions. Topics named twice are refused. `validate_only` checks and creates nothing.
 
 Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
-they may be described. 7 answers with the topic id (KIP-516).
+they may be described. 6 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 7 answers with the topic id (KIP-516).
 
-Not done: `create.topic.policy.class.name`, which would run foreign code; mutation quotas (KIP-599).
+Not done: `create.topic.policy.class.name`, which would run foreign code.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.mutation_quota import EXCEEDED, EXCEEDED_TEXT, MutationQuota
 from ottla.requests.rights import is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.create_topics import (
@@ -24,6 +25,8 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+STRICT_QUOTA_SINCE = 6
 
 Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 """Settings in force, by those that were given."""
@@ -40,6 +43,10 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
             answers[topic.name] = _refused(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         else:
             _take(topic, answers, wanted)
+    quota = MutationQuota(broker, request, strict_since=STRICT_QUOTA_SINCE, is_validation=body.validate_only)
+    for name in [name for name, topic in wanted.items() if not quota.admits(name, _partition_count(broker, topic))]:
+        del wanted[name]
+        answers[name] = _refused(name, EXCEEDED, EXCEEDED_TEXT)
     pending = Pending()
 
     def created(results: list[TopicResult]) -> None:
@@ -47,7 +54,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
         for result in results:
             answers[result.name] = _answer(broker, request, result, body.validate_only, entries)
         order = dict.fromkeys(topic.name for topic in body.topics)
-        pending.complete(CreateTopicsResponse(topics=[answers[name] for name in order]))
+        pending.complete(CreateTopicsResponse(throttle_time_ms=quota.settle(results), topics=[answers[name] for name in order]))
 
     broker.controller.create_topics(list(wanted.values()), body.validate_only, created)
     return pending
@@ -69,6 +76,14 @@ def _take(topic: CreatableTopic, answers: dict[str, CreatableTopicResult], wante
             assignments=assignments or None,
             configs=configs,
         )
+
+
+def _partition_count(broker: Broker, topic: NewTopic) -> int:
+    """How many partitions are created; none of a topic that exists."""
+    if broker.metadata.topic(topic.name) is not None:
+        return 0
+    wanted = topic.num_partitions if topic.num_partitions > 0 else broker.config.num_partitions
+    return len(topic.assignments) if topic.assignments is not None else wanted
 
 
 def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:

@@ -3,10 +3,10 @@
 Behaviour: the topics are gone for every client as soon as the request is committed; the answer comes when their logs are closed and
 their names are free again. A topic that is named twice, or by name and id at once, is refused.
 
-Version notes: before 3 a broker that forbids deletion answers INVALID_REQUEST, from 3 on TOPIC_DELETION_DISABLED. 5 has messages. 6 topic
-ids (KIP-516).
+Version notes: before 3 a broker that forbids deletion answers INVALID_REQUEST, from 3 on TOPIC_DELETION_DISABLED. 5 has messages, and is
+refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 6 topic ids (KIP-516).
 
-Not done: mutation quotas (KIP-599).
+Not done: nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import TopicResult
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.mutation_quota import EXCEEDED, EXCEEDED_TEXT, MutationQuota
 from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+STRICT_QUOTA_SINCE = 5
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteTopicsRequest) -> Pending:
@@ -34,6 +37,10 @@ def handle(broker: Broker, request: RequestContext, body: DeleteTopicsRequest) -
             wanted[name] = answer
         else:
             wanted[name] = answer
+    quota = MutationQuota(broker, request, strict_since=STRICT_QUOTA_SINCE)
+    for name, answer in wanted.items():
+        if not answer.error_code and not quota.admits(name, _partition_count(broker, name)):
+            answer.error_code, answer.error_message = EXCEEDED, EXCEEDED_TEXT
     to_delete = [name for name, answer in wanted.items() if not answer.error_code]
     pending = Pending()
 
@@ -45,10 +52,15 @@ def handle(broker: Broker, request: RequestContext, body: DeleteTopicsRequest) -
             answer.error_code, answer.error_message = code, result.message
             if code is ErrorCode.NONE:
                 answer.topic_id = result.topic_id
-        pending.complete(DeleteTopicsResponse(responses=[*wanted.values(), *refused]))
+        pending.complete(DeleteTopicsResponse(throttle_time_ms=quota.settle(results), responses=[*wanted.values(), *refused]))
 
     broker.controller.delete_topics(to_delete, deleted)
     return pending
+
+
+def _partition_count(broker: Broker, name: str) -> int:
+    topic = broker.metadata.topic(name)
+    return len(topic.partitions) if topic is not None else 0
 
 
 def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -> DeletableTopicResult:

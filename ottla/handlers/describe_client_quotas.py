@@ -5,7 +5,7 @@ leaves out entities that have further parts.
 
 Version notes: KIP-546. 1 is flexible.
 
-Not done: quotas are stored and described, but not enforced.
+Not done: nothing.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from collections.abc import Generator, Sequence
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
-from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX, FetchPlan, Key, Wanted, wanted_of
+from ottla.replication.fetch_sessions import NO_SESSION, SESSION_PARTITIONS_MAX, FetchPlan, Key, Wanted, wanted_of
 from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.replica_selection import LEADER, RACK_AWARE, nearest_replica
 from ottla.requests import follower_fetches
@@ -109,8 +109,7 @@ class Fetch:
 
     def attempt(self) -> FetchResponse | None:
         """Reads every partition; None if the request should wait for more."""
-        body = self._body
-        left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
+        left = bytes_max = self._bytes_max()
         size = 0
         is_urgent = not self._plan.wanted
         reads = self._reads = []
@@ -129,12 +128,12 @@ class Fetch:
             elif read[5] is not None:
                 is_urgent = True
         self._has_records = size > 0
-        return self.answer() if is_urgent or size >= body.min_bytes else None
+        return self.answer() if is_urgent or size >= min(self._body.min_bytes, bytes_max) else None
 
     def attempt_in_steps(self) -> Generator[None, None, bool]:
         """The same in steps; returns whether there is an answer."""
         wanted, partitions, self._reads = self._plan.wanted, self._partitions, []
-        left = min(self._body.max_bytes, self._broker.config.fetch_max_bytes)
+        left = self._bytes_max()
         size, is_urgent, reads = 0, False, self._reads
         reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
         for number, (entry, partition) in enumerate(zip(wanted, partitions, strict=True), 1):
@@ -149,6 +148,12 @@ class Fetch:
                 yield
         self._has_records = size > 0
         return is_urgent or size >= self._body.min_bytes
+
+    def _bytes_max(self) -> int:
+        bytes_max = min(self._body.max_bytes, self._broker.config.fetch_max_bytes)
+        if self._broker.quotas is not None:
+            return min(bytes_max, self._broker.quotas.fetch_bytes_max(self._request.connection.principal, self._request.client_id))
+        return bytes_max
 
     def wait_for_a_move(self) -> Pending:
         """Answers, in steps, when the first of the partitions moves or the time is over."""
@@ -180,6 +185,9 @@ class Fetch:
     def answer(self) -> FetchResponse:
         """The answer of the last attempt; in a session, only what differs from the answers before."""
         if self._has_records:
+            throttle_ms = self._throttle_ms() if self._broker.quotas is not None else 0
+            if throttle_ms:
+                return self._throttled(throttle_ms)
             self._count_bytes()
         session = self._plan.session
         if session is None:
@@ -197,6 +205,19 @@ class Fetch:
             if read.slice is not None:
                 session.move_to_end(wanted.key())
         return make_response(session_id=session.session_id, responses=self._by_topic(answered))
+
+    def _throttle_ms(self) -> int:
+        quotas, request = self._broker.quotas, self._request
+        size = sum([read.slice.length for read in self._reads if type(read) is PartitionRead and read.slice is not None])
+        return quotas.charge_fetch(request.connection.principal, request.client_id, size) if quotas is not None else 0
+
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        """The empty answer to a client that is over its quota (KIP-219); a session that this request would have opened is not."""
+        session = self._plan.session
+        if session is not None and not self._plan.is_incremental:
+            self._broker.fetch_sessions.drop(session)
+            session = None
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.session_id if session is not None else NO_SESSION)
 
     def _count_bytes(self) -> None:
         for partition, read in zip(self._partitions, self._reads, strict=True):

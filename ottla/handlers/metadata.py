@@ -4,12 +4,12 @@ Behaviour: the brokers as the connection's listener reaches them, the controller
 asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. If one topic has an id, names and
 topics without ids are ignored, as in Kafka; versions without ids refuse a request that has one, or lacks a name. A missing topic is created
 when the client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete
-when the call returns. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
+when the call returns, and it is charged to the client's quota of changes. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
 
 Version notes: 1 controller id, internal flag, null for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320).
 8-10 authorized operations of the cluster (KIP-430). 10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
 
-Not done: throttling.
+Not done: nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ottla.controller.topic_names import why_invalid
 from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations, cluster_operations
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
+from ottla.requests.mutation_quota import NEVER, MutationQuota
 from ottla.requests.rights import describable_topics, is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.metadata import (
@@ -57,12 +58,17 @@ def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> Me
     to_create = _creatable(broker, request, body, missing, answers)
     if not to_create:
         return _response(broker, request, body, answers.values())
+    quota = MutationQuota(broker, request, strict_since=NEVER)
+    for topic in to_create:
+        quota.admits(topic.name, broker.config.num_partitions)
     pending = Pending()
 
     def created(results: list[TopicResult]) -> None:
         for result in results:
             answers[result.name] = _after_creation(broker, request, body, result)
-        pending.complete(_response(broker, request, body, answers.values()))
+        response = _response(broker, request, body, answers.values())
+        response.throttle_time_ms = quota.settle(results)
+        pending.complete(response)
 
     broker.controller_route.create_topics(to_create, False, created)
     return pending

@@ -372,6 +372,11 @@ class Answer:
             result.acknowledge_error_code = code
             self._name_leader(result, place, code, leaders)
         response = ShareFetchResponse(responses=by_topic(results))
+        quotas, request = self._broker.quotas, self._request
+        if quotas is not None and self.fetch.got:
+            # The records are sent all the same: they are locked for this member, and no other member could have them.
+            size = sum(got.records.length for got in self.fetch.got.values())
+            response.throttle_time_ms = quotas.charge_fetch(request.connection.principal, request.client_id, size, is_sent=True)
         response.acquisition_lock_timeout_ms = self._broker.share_partitions.terms_of(self._body.group_id or "").lock_duration_ms
         if leaders:
             response.node_endpoints = [

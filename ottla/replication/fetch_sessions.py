@@ -159,6 +159,11 @@ class FetchSessions:
         self._make_room()
         return session
 
+    def drop(self, session: FetchSession) -> None:
+        """Closes a session that has not been evicted meanwhile."""
+        if self._sessions.get(session.session_id) is session:
+            self._remove(session.session_id)
+
     def _remove(self, session_id: int) -> None:
         self._partition_count -= len(self._sessions.pop(session_id).wanted)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.replication.stage_space import StageSpace
     from ottla.security.cluster_identity import ClusterIdentity, Peer
+    from ottla.security.quotas.clients import ClientQuotas
     from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
     from ottla.sharing.sessions import ShareSessions
@@ -298,5 +299,7 @@ class Broker:
     follower_sessions: FollowerSessions
     directory_moves: DirectoryMoves
     isr_changes: IsrCounters
+    quotas: ClientQuotas | None = None
+    """None while no client has a quota."""
     lease: Lease | None = None
     """None where the session with the metadata store never ends: the embedded one."""

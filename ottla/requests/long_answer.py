@@ -29,7 +29,8 @@ class LongAnswer:
     def __init__(self, route: Encoder, items: Items) -> None:
         self._route = route
         self._items = items
-        self._shell: Any = None
+        self.shell: Any = None
+        """What stands beside the elements, once an answer has come."""
         self._run_of: list[int] = []  # by number of a piece: the first piece of the element that it is about
         self._missing: dict[int, int] = {}  # by run: the pieces whose answers are not there yet
         self._is_open = False
@@ -56,10 +57,10 @@ class LongAnswer:
             name = self._items.response
             elements = getattr(response, name) or []
             setattr(response, name, [])
-            if self._shell is None:
-                self._shell = response
+            if self.shell is None:
+                self.shell = response
             else:
-                join_rest(self._shell, response)
+                join_rest(self.shell, response)
             self._waiting.setdefault(run, {})[number] = elements
         is_whole = not self._missing[run] and not (self._is_open and run == self._run_of[-1])
         if is_whole and run in self._waiting:
@@ -78,7 +79,7 @@ class LongAnswer:
 
     def frame(self, correlation_id: int) -> list[Any]:
         """The whole frame; empty if no answer is wanted."""
-        if self._shell is None:
+        if self.shell is None:
             return []
         written = [piece for run in sorted(self._written) for piece in self._written[run]]
-        return self._route.spliced_frame(self._shell, self._count, written, correlation_id)
+        return self._route.spliced_frame(self.shell, self._count, written, correlation_id)

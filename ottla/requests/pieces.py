@@ -162,10 +162,12 @@ def _join(into: list[Any], elements: Any, items: Items, known: dict[Hashable, An
 
 
 def join_rest(first: Any, other: Any) -> None:
-    """What stands beside the elements: the first error counts, and the addresses of leaders are those of either."""
+    """What stands beside the elements: the first error counts, the longest throttle time, and the leaders' addresses of both."""
     for field in first.__fields__:
         if field.name == "error_code" and not first.error_code:
             first.error_code = other.error_code
+        elif field.name == "throttle_time_ms":
+            first.throttle_time_ms = max(first.throttle_time_ms, other.throttle_time_ms)
         elif field.name == "node_endpoints":
             first.node_endpoints += [found for found in other.node_endpoints if found not in first.node_endpoints]
 

@@ -66,9 +66,7 @@ class Owner(Protocol):
     """`server/listener.py`: is notified when a connection ends, and why."""
 
     def on_closed(self, connection: Connection) -> None: ...
-
     def on_storage_error(self, error: StorageError) -> None: ...
-
     def on_broken_invariant(self, error: AssertionError) -> None: ...
 
 
@@ -103,7 +101,7 @@ class Connection:
         self._is_executing = False
         self._is_choked = False
         self.heavy_requests = 0  # how many of the last ones were heavy
-        self.is_held = False  # a request is executed in turns, or others go first: nothing further may be executed yet
+        self.is_held = self.is_muted = False  # nothing further may be executed yet: others go first; the client is throttled
         self._failed_correlation_id: int | None = None
         self._on_idle: Callable[[Connection], None] | None = None
         self.is_closed = False
@@ -184,6 +182,11 @@ class Connection:
             self._drop_large(self._large)
         self.unchoke()
 
+    def mute(self) -> None:
+        """Reads and executes nothing further while `is_muted`: the client is throttled. `unchoke` goes on."""
+        self.is_muted = True
+        self._choke(self._take_held())
+
     def resume(self) -> None:
         """Lets this connection go on: others have had their turn."""
         self.is_held = False
@@ -224,7 +227,7 @@ class Connection:
         if self._on_idle is not None:
             self._look_whether_idle()
             return
-        if self.is_held or self._is_over_bounds():
+        if self.is_held or self.is_muted or self._is_over_bounds():
             return
         if self._is_refused():
             self._close_when_answered()
@@ -336,7 +339,7 @@ class Connection:
             self._drop_large(large)
         if not self.info.is_authenticated and self._must_stop(b""):
             return
-        if self._is_over_bounds() and not self._has_made_room():
+        if self.is_muted or (self._is_over_bounds() and not self._has_made_room()):
             self._choke(b"")
 
     def _drop_large(self, large: LargeFrame) -> None:
@@ -391,7 +394,7 @@ class Connection:
                 self._note_failed(view, at + 4)
                 raise
             at += 4 + size
-            if must_yield and (self.is_held or at < end):
+            if must_yield and (self.is_held or self.is_muted or at < end):
                 self._yield(bytes(view[at:end]))
                 return
         if at < end and not self.is_closed:
@@ -400,7 +403,7 @@ class Connection:
     def _yield(self, held: bytes) -> None:
         """Executes what is left when the request that goes in turns is done, or when others have had their turn."""
         self._choke(held)
-        if not self.is_held:
+        if not self.is_held and not self.is_muted:
             self.is_held = True
             self._executor.resume_later(self)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.requests.apis import ServedApi
@@ -28,6 +28,9 @@ from ottla.server.waiters import Waiters
 from ottla.wire.decoding import ManyObjects
 from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, read_request_header
 from ottla.wire.primitives import read_skipped_tags
+
+if TYPE_CHECKING:
+    from ottla.server.quotas.throttling import Throttling
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
@@ -53,6 +56,11 @@ class Dispatcher:
         self._turn_end_ns = 0
         self.is_crowded = False
         """Whether a heavy request was executed in this turn of the loop."""
+        self._throttling: Throttling | None = None
+
+    def limit(self, throttling: Throttling | None) -> None:
+        """Charges requests to the quotas of their clients from now on; None while no client has one."""
+        self._throttling = self.long_requests.throttling = throttling
 
     def before_batch(self) -> None:
         self._waiters.begin_batch()
@@ -91,6 +99,10 @@ class Dispatcher:
         if route.is_amplified and has_many_items(body, route.items):
             return self._begin_long(connection, route, request, correlation_id, frame, at, body)
         response = route.handle(self._broker, request, body)
+        if self._throttling is not None:
+            spent_ns = self._now_ns() - self._last_ns
+            if self._throttling.charge(connection, route, request, response, size, spent_ns):
+                self._turn_end_ns = 0
         buckets = route.immediate
         if type(response) is Pending:
             buckets = self._answer_later(connection, route, correlation_id, response, size)
@@ -137,6 +149,7 @@ class Dispatcher:
         started_ns, size = self._last_ns, len(frame)
         slot = connection.hold(size * route.parked_factor)
         long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
+        long.frame_bytes = size
         if body is None:
             long.decode_in_steps(connection.kept(frame), at, is_large=size > SHARED_BYTES)
         self.long_requests.begin(long, body)
@@ -145,7 +158,7 @@ class Dispatcher:
         route.deferred[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
         self._weigh(connection, elapsed_ns)
-        return connection.is_held or now_ns > self._turn_end_ns
+        return connection.is_held or connection.is_muted or now_ns > self._turn_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
         """Answers once the response is there; returns the buckets in which the request's own work is counted."""
@@ -160,6 +173,8 @@ class Dispatcher:
             now_ns = self._now_ns()
             route.parked_nanoseconds += now_ns - parked_ns
             route.waited[(now_ns - started_ns).bit_length()] += 1
+            if self._throttling is not None:
+                self._throttling.note(connection, route, response)
             connection.fill(slot, route.encode(response, correlation_id))
 
         pending.then(answer)
@@ -199,9 +214,13 @@ class Dispatcher:
         route = self.routes.get(key << 16 | version) or self._route(key, version)
         body, end = route.decode(frame, at)
         route.check_end(end, len(frame))
-        response = route.handle(self._broker, RequestContext(version, client_id, client), body)
+        context, started_ns = RequestContext(version, client_id, client), self._now_ns()
+        response = route.handle(self._broker, context, body)
+        spent_ns = self._now_ns() - started_ns
 
         def answer(found: Any) -> None:
+            if self._throttling is not None:
+                self._throttling.charge_forwarded(route, context, found, spent_ns)
             done(bytes(route.write(found, correlation_id)[FRAME_SIZE_BYTES:]))
 
         if isinstance(response, Pending):

@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
@@ -23,6 +24,9 @@ from ottla.security.authentication import Authentication, Mechanisms
 from ottla.server.connection import Connection, Executor
 from ottla.server.held_memory import ConnectionLimits, HeldMemory
 from ottla.server.receive_buffer import ReceiveBuffers
+
+if TYPE_CHECKING:
+    from ottla.server.quotas.connection_gate import ConnectionGate
 
 log = logging.getLogger("ottla.network")
 
@@ -61,6 +65,8 @@ class Listeners:
         self._bound: list[tuple[Endpoint, Listener]] = []
         self._per_host: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
+        self.gate: ConnectionGate | None = None
+        """None while no rate of connections is set."""
         self.on_arrival: Callable[[str, str, str], None] | None = None
         """Called for each connection: listener, the address at which it arrived, the client's host (`server/arrivals.py`)."""
 
@@ -74,12 +80,14 @@ class Listeners:
 
     def start(self) -> None:
         for endpoint, listener in self._bound:
-            listener.accept(lambda channel, name=endpoint.name: self._admit(name, channel))  # type: ignore[misc]
+            listener.accept(lambda channel, name=endpoint.name: self._accepted(name, channel))  # type: ignore[misc]
 
     def stop_accepting(self) -> None:
         for _endpoint, listener in self._bound:
             listener.close()
         self._bound.clear()
+        if self.gate is not None:
+            self.gate.close()
 
     def pause_all(self) -> None:
         """Reads no further requests; those that are under way may finish."""
@@ -151,7 +159,14 @@ class Listeners:
             del self._per_host[host]
         self._share_memory()
 
-    def _admit(self, listener: str, channel: Channel) -> None:
+    def _accepted(self, listener: str, channel: Channel) -> None:
+        if self.gate is not None:
+            self.gate.pass_through(listener, channel)
+        else:
+            self.admit(listener, channel)
+
+    def admit(self, listener: str, channel: Channel) -> None:
+        """Opens a new connection, or closes it where there are too many."""
         host = channel.peer_host
         connections_max = min(self._config.max_connections, self._connections_max)
         if len(self.connections) >= connections_max or self._per_host.get(host, 0) >= self._host_max(host):

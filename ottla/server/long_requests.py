@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, Part, Timers
@@ -28,6 +28,9 @@ from ottla.server.connection import Connection
 from ottla.server.held_memory import Slot
 from ottla.server.route import Route
 from ottla.wire.framing import load
+
+if TYPE_CHECKING:
+    from ottla.server.quotas.throttling import Throttling
 
 PIECE_MS = 10
 FIRST_PIECE_NS = 5_000_000
@@ -47,6 +50,8 @@ class LongRequests:
         self.now_ns = clock.nanoseconds
         self._large = Lane(LARGE_AT_ONCE_MAX)
         self._small = Lane(SMALL_AT_ONCE_MAX)
+        self.throttling: Throttling | None = None
+        """None while no client has a quota."""
 
     def begin(self, request: LongRequest, body: Any) -> None:
         """Executes the first piece of a request, or all of it; `body` counts where it is not decoded in steps."""
@@ -114,7 +119,9 @@ class LongRequest:
         self._is_suspended = False
         self._is_executed = False
         self.is_over = False
-        self._began_ns = owner.now_ns()
+        self._began_ns = self._step_began_ns = owner.now_ns()
+        self._spent_ns = 0
+        self.frame_bytes = 0
         self.body: Any = None
         self.is_large = False
         self.lane: Lane | None = None
@@ -128,7 +135,16 @@ class LongRequest:
 
     def begin(self) -> Iterator[None]:
         """The steps up to the answer, or up to where others must be waited for."""
-        yield from self._to_the_end(self._begin())
+        steps = self._to_the_end(self._begin())
+        yield from steps if self._owner.throttling is None else self._timed(steps)
+
+    def _timed(self, steps: Iterator[None]) -> Iterator[None]:
+        """The same steps; adds up the time that they take."""
+        self._step_began_ns = self._owner.now_ns()
+        for _ in steps:
+            self._spent_ns += self._owner.now_ns() - self._step_began_ns
+            yield
+            self._step_began_ns = self._owner.now_ns()
 
     def _begin(self) -> Generator[None, None, None]:
         if self._frame is not None:
@@ -148,6 +164,9 @@ class LongRequest:
     def _let_connection_go_on(self) -> None:
         self._frame = None
         self._is_executed = True
+        if self._owner.throttling is not None:
+            spent_ns = self._spent_ns + self._owner.now_ns() - self._step_began_ns
+            self._owner.throttling.charge(self.connection, self._route, self._context, None, self.frame_bytes, spent_ns)
         self.connection.release()
 
     # A request that cannot be cut
@@ -172,6 +191,7 @@ class LongRequest:
         route = self._route
         if isinstance(response, Generator):  # an answer that is made in steps
             response = yield from response
+        self._note_throttling(response)
         if response is None or route.encode_parts is not None:
             self._respond(route.encode(response, self._correlation_id))
             return
@@ -206,7 +226,7 @@ class LongRequest:
         if self._outstanding:
             self._leave_lane()
         else:
-            self._respond(answer.frame(self._correlation_id))
+            self._respond_with(answer)
 
     def _executed(self, piece: Any, items: Items, answer: LongAnswer) -> Any:
         route = self._route
@@ -229,9 +249,17 @@ class LongRequest:
             self._is_suspended = False
             yield from self._execute_pieces(answer, items)
         elif self._is_executed and not self._outstanding:
-            self._respond(answer.frame(self._correlation_id))
+            self._respond_with(answer)
 
     # The end
+
+    def _note_throttling(self, response: Any) -> None:
+        if self._owner.throttling is not None:
+            self._owner.throttling.note(self.connection, self._route, response)
+
+    def _respond_with(self, answer: LongAnswer) -> None:
+        self._note_throttling(answer.shell)
+        self._respond(answer.frame(self._correlation_id))
 
     def _respond(self, frame: list[Part]) -> None:
         if self.is_over:

@@ -1,7 +1,7 @@
 """The table of metrics. Each family once: name, kind, help text. Dashboards, alert rules and documentation are checked against it.
 
 Names are those that published Grafana boards and alert rules for Kafka ask for: kafka_exporter's, and those that the JMX exporter makes of
-Kafka's own metrics. What a single broker has no part for (queues between threads, followers, ZooKeeper, quotas) is exported with the value
+Kafka's own metrics. What a single broker has no part for (queues between threads, followers, ZooKeeper) is exported with the value
 that says so, because a board with a hole looks like a broken broker.
 
 Rates are counters that end in `_total`. `ALIASES` are the other two dialects in use; they are exported on request.
@@ -103,9 +103,18 @@ FAMILIES: dict[str, Family] = {
             "Share of time, 0 to 1, in which no request was worked on.",
         ),
         Family("kafka_server_socket_server_metrics_connection_count", GAUGE, "Open connections of clients."),
-        Family("kafka_server_produce_throttle_time", GAUGE, "Throttling of producers; no client is throttled by this version."),
-        Family("kafka_server_fetch_throttle_time", GAUGE, "Throttling of consumers; no client is throttled by this version."),
-        Family("kafka_server_request_throttle_time", GAUGE, "Throttling by request time; no client is throttled by this version."),
+        # Quotas: of users and client ids that have one
+        Family("kafka_server_produce_throttle_time", GAUGE, "Average throttle time of producers over their byte rate, in milliseconds."),
+        Family("kafka_server_fetch_throttle_time", GAUGE, "Average throttle time of consumers over their byte rate, in milliseconds."),
+        Family("kafka_server_request_throttle_time", GAUGE, "Average throttle time of clients over their request time, in milliseconds."),
+        Family(
+            "kafka_server_controllermutation_throttle_time", GAUGE,
+            "Average throttle time of clients that create and delete too many partitions, in milliseconds.",
+        ),
+        Family("kafka_server_produce_byte_rate", GAUGE, "Bytes a second of produce requests."),
+        Family("kafka_server_fetch_byte_rate", GAUGE, "Bytes a second of records fetched."),
+        Family("kafka_server_request_request_time", GAUGE, "Share of the broker's time, in percent."),
+        Family("kafka_server_controllermutation_mutation_rate", GAUGE, "Partitions a second created and deleted."),
         # Coordinators and session
         Family(GROUPS, GAUGE, "Groups coordinated here, share groups not counted."),
         Family(f"{GROUPS}stable", GAUGE, "Groups in state Stable."),

@@ -30,6 +30,7 @@ from ottla.server.metric_page import Page, labels_text
 from ottla.server.metric_process import LoopLag, ProcessMetrics
 from ottla.server.metric_requests import QUANTILES, RequestMetrics
 from ottla.server.metric_topics import TopicMetrics
+from ottla.server.quotas.metrics import collect_quotas
 
 SESSION_COUNTERS = {
     "disconnects": (SessionEvent.SUSPENDED,),
@@ -128,8 +129,7 @@ class Metrics:
         page.put("kafka_controller_controllerstats_uncleanleaderelections_total", 0)
         offline = sum(not directory.is_online for directory in broker.partitions.log_directories())
         page.put("kafka_log_logmanager_offlinelogdirectorycount", offline)
-        for kind in ("produce", "fetch", "request"):
-            page.put(f"kafka_server_{kind}_throttle_time", 0, labels_text(user="", client_id=""))
+        collect_quotas(page, broker.quotas, broker.clock.monotonic_ms())
         for name, events in SESSION_COUNTERS.items():
             page.put(f"{SESSION}{name}_total", sum(self._session_events[event] for event in events))
 

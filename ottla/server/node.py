@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
+from ottla.base.settings.setting import INT_MAX
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.cluster_secret import ClusterSecret
 from ottla.cluster.control_inbox import ControlInbox
@@ -77,6 +79,9 @@ from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators
 
+if TYPE_CHECKING:
+    from ottla.server.quotas.enforcement import Quotas
+
 log = logging.getLogger("ottla")
 
 CONNECTIONS_MAX = 1 << 30
@@ -134,6 +139,9 @@ class Node:
             replicas=self.replicas, listeners=self.listeners, flusher=self.flusher,
         )  # fmt: skip
         config.on_change(lambda _names: self._reconfigure())
+        self.quotas: Quotas | None = None
+        self.metadata.on_quotas = self._on_quotas
+        self._on_quotas()
 
     # The parts
 
@@ -417,6 +425,18 @@ class Node:
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
         self.share_state_hosts.configure(share_state_settings(self.config))
+        self._on_quotas()
+
+    def _on_quotas(self) -> None:
+        """Quotas, or settings beside them, may have changed."""
+        quotas = self.metadata.quotas
+        if self.quotas is None:
+            if not quotas and self.config.max_connection_creation_rate == INT_MAX:
+                return
+            from ottla.server.quotas.enforcement import Quotas  # a broker without quotas starts without
+
+            self.quotas = Quotas(self.broker, self.dispatcher, self.listeners)
+        self.quotas.update(quotas)
 
     def _broker_epoch(self) -> int:
         return self.member.broker_epoch()

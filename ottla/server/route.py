@@ -42,6 +42,7 @@ class Route:
         self.write = write_response(response_class, version)
         self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None
         self.has_request_tags = is_flexible(key, version)
+        self.has_throttle_time = any(field.name == "throttle_time_ms" for field in response_class.__fields__)
         self.items = items_of(key, version)
         self.is_amplified = self.items is not None and self.items.is_amplified
         is_small_work = self.items is None or api.parked_factor == 1

@@ -51,6 +51,7 @@ class AdminWorld:
             control=ControlInbox(self.cluster.member.receiver),
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),
+            quotas=None,
         )
 
     def ask(self, body: Any, version: int | None = None) -> Any:

@@ -69,6 +69,7 @@ class World:
             fetch_sessions=FetchSessions(SeededRandom(1), 10),
             follower_sessions=FollowerSessions(),
             authorizer=AllowClients(),
+            quotas=None,
             stages=self.stage_space(BrokerConfig()),
             lease=None,
         )

@@ -14,6 +14,8 @@ from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX
 from ottla.replication.progress import FollowerFetch
 from ottla.requests.context import Pending
 from ottla.security.acl import AclOperation
+from ottla.security.quotas.clients import ClientQuotas
+from ottla.security.quotas.rates import Windows
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
 from ottla.wire.records import read_records
 from tests.fakes.authorizer import StrictAuthorizer
@@ -356,3 +358,88 @@ def test_kip_392_a_follower_answers_up_to_the_watermark_that_it_knows(racks: Wor
     partition.become_follower(leader_id=-1, leader_epoch=3, partition_epoch=3, replicas=(0, 1, 2, 3), isr=(0, 1, 2))
     (result,) = results(handle(racks.broker, request(12), body({0: 0})))
     assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no leader, no promise"
+
+
+# Quotas
+
+
+def limited(world: World, rate: float) -> ClientQuotas:
+    """Gives the client a quota of bytes a second, measured over eleven seconds."""
+    quotas = world.broker.quotas = ClientQuotas(world.clock.monotonic_ms, Windows(11, 1000), Windows(11, 1000))
+    quotas.update({(("client-id", "test"),): {"consumer_byte_rate": rate}})
+    return quotas
+
+
+def throttled(answer: object) -> int:
+    """The throttle time of an answer that has nothing else."""
+    assert isinstance(answer, FetchResponse)
+    assert answer.responses == [] and answer.error_code == 0
+    return answer.throttle_time_ms
+
+
+def test_a_consumer_over_its_quota_gets_an_empty_answer_and_its_records_later() -> None:
+    world = World()
+    append(world, 0, BIG)
+    limited(world, 150)
+    first = handle(world.broker, request(12), body({0: 0}))
+    assert isinstance(first, FetchResponse) and first.throttle_time_ms == 0 and len(results(first)) == 1
+    assert 3000 < throttled(handle(world.broker, request(12), body({0: 0}))) < 11_000
+    assert world.partitions[0].traffic.bytes_out < 2000, "what is not sent is not counted"
+    world.clock.advance(11_000)
+    (later,) = results(handle(world.broker, request(12), body({0: 0})))
+    assert values(later) == [BIG]
+
+
+def test_a_fetch_is_no_larger_than_the_windows() -> None:
+    world = World()
+    for _ in range(10):
+        append(world, 0, BIG)
+    limited(world, 250)
+    (result,) = results(handle(world.broker, request(12), body({0: 0}, min_bytes=10_000)))
+    assert len(values(result)) == 2, "2,500 bytes, and no wait for the 10,000 that would never come"
+
+
+def test_a_session_goes_on_after_an_empty_answer() -> None:
+    world = World()
+    append(world, 0, BIG)
+    first = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
+    assert isinstance(first, FetchResponse)
+    quotas = limited(world, 1)
+    assert throttled(handle(world.broker, request(12), body({}, session=(first.session_id, 1)))) > 0
+    quotas.update({})
+    second = handle(world.broker, request(12), body({}, session=(first.session_id, 2)))
+    assert isinstance(second, FetchResponse) and second.session_id == first.session_id
+    (result,) = results(second)
+    assert values(result) == [BIG]
+
+
+def test_a_throttled_fetch_opens_no_session() -> None:
+    world = World()
+    append(world, 0, BIG)
+    limited(world, 1)
+    answer = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
+    assert isinstance(answer, FetchResponse)
+    assert throttled(answer) > 0 and answer.session_id == 0
+    assert len(world.broker.fetch_sessions) == 0
+
+
+def test_a_fetch_that_waited_is_throttled_when_it_is_answered() -> None:
+    world = World()
+    limited(world, 1)
+    pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500))
+    assert isinstance(pending, Pending)
+    append(world, 0, BIG)
+    world.timers.run_due()
+    assert throttled(pending.response) > 0
+
+
+def test_other_clients_and_empty_answers_are_not_throttled() -> None:
+    world = World()
+    append(world, 0, BIG)
+    quotas = limited(world, 1)
+    quotas.charge_fetch("User:ANONYMOUS", "test", 5000, is_sent=True)
+    answer = handle(world.broker, request(12), body({1: 0}))
+    assert isinstance(answer, FetchResponse) and answer.throttle_time_ms == 0
+    quotas.update({(("client-id", "another"),): {"consumer_byte_rate": 1}})
+    (result,) = results(handle(world.broker, request(12), body({0: 0})))
+    assert values(result) == [BIG]

@@ -37,6 +37,7 @@ class Coordinator:
         topic = SimpleNamespace(name="in", partitions=[0], topic_id=bytes(16))
         self.broker: Any = SimpleNamespace(
             authorizer=AllowClients(),
+            quotas=None,
             metadata=SimpleNamespace(topic=lambda _name: topic, partition=lambda _topic, index: index),
             groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=self, run=self._run)),
             partitions=SimpleNamespace(get=lambda _topic, _index: SimpleNamespace(log=self.log, leader=self)),

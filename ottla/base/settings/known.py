@@ -24,7 +24,7 @@ controller.performance.always.log.threshold.ms controller.performance.sample.per
 controller.quorum.auto.join.enable controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
 controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
 controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+controller.socket.timeout.ms
 cordoned.log.dirs
 create.topic.policy.class.name
 delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
@@ -49,7 +49,6 @@ internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes intern
 kafka.csv.metrics.dir kafka.metrics.polling.interval.secs kafka.metrics.reporters
 log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.dir.failure.timeout.ms log.initial.task.delay.ms
 log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
-max.connection.creation.rate
 metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metric.reporters

@@ -69,6 +69,9 @@ class NetworkSettings:
     max_connections_per_ip_overrides = string(
         "max.connections.per.ip.overrides", "", "Exceptions to max.connections.per.ip, host:number separated by commas.", update=WIDE
     )
+    max_connection_creation_rate = integer(
+        "max.connection.creation.rate", INT_MAX, "Connections a second that are accepted; more wait.", valid=at_least(1), update=WIDE
+    )
     connections_max_idle_ms = long("connections.max.idle.ms", 600000, "A connection without a request for this long is closed.")
     queued_max_request_bytes = long(
         "queued.max.request.bytes", -1, "Bytes of requests held in memory before reading stops; -1 is no limit of its own."
@@ -86,6 +89,12 @@ class NetworkSettings:
     )
     quota_window_num = integer("quota.window.num", 11, "Samples kept to measure a quota.", valid=at_least(1))
     quota_window_size_seconds = integer("quota.window.size.seconds", 1, "Length of one sample of a quota.", valid=at_least(1))
+    controller_quota_window_num = integer(
+        "controller.quota.window.num", 11, "Samples for which changes of the cluster may be saved up.", valid=at_least(1)
+    )
+    controller_quota_window_size_seconds = integer(
+        "controller.quota.window.size.seconds", 1, "Length of one sample of changes of the cluster.", valid=at_least(1)
+    )
 
     ottla_cluster_id = maybe_string(
         "ottla.cluster.id", "Cluster id of a new data directory; not set: a random one. CLUSTER_ID sets it too."

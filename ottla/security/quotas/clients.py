@@ -1,0 +1,146 @@
+"""Quotas of users and client ids: what their requests are charged with, and how long they are throttled for it.
+
+Four kinds are measured: bytes of produce requests, bytes of fetched records, time of requests, and changes of the cluster. Every charge
+returns the milliseconds for which the client has to wait, 0 while it is within its quota. Who answers, and who stops reading from the
+client, is the server's business (`server/quotas/throttling.py`).
+
+Nothing is measured of clients without a quota. Memory is bounded: of `METERS_MAX` shares the one that was not used for the longest is
+forgotten, and so is each that has not been used for an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ottla.base.cluster_metadata import QuotaEntity
+from ottla.security.principal import split_principal
+from ottla.security.quotas.limits import CLIENT_KINDS, FETCH, MUTATION, PRODUCE, REQUEST, Limit, Limits, Share
+from ottla.security.quotas.meter import Meter
+from ottla.security.quotas.mutations import Mutations
+from ottla.security.quotas.rates import THROTTLE_MS_MAX, Windows
+
+METERS_MAX = 10_000
+IDLE_MS_MAX = 3_600_000
+USED_MS = 1000
+"""Whether a meter was used is noted once in so many milliseconds."""
+BYTES_MAX = (1 << 31) - 1
+PERCENT_OF_NANOSECONDS = 100 / 1e9
+
+Client = tuple[str, str | None]
+"""Principal and client id of a request."""
+
+
+class ClientQuotas:
+    """The quotas of users and client ids on this broker."""
+
+    def __init__(self, now_ms: Callable[[], int], windows: Windows, mutation_windows: Windows) -> None:
+        self._now_ms = now_ms
+        self._windows = windows
+        self._mutation_windows = mutation_windows
+        self._limits = Limits({})
+        self._found: dict[str, dict[Client, Limit | None]] = {kind: {} for kind in CLIENT_KINDS}
+        self._meters: dict[Share, Meter] = {}  # the one that was not used for the longest first
+        self.is_set = False
+        """Whether there is any quota of a user or client id."""
+
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Puts other quotas into force; what has been measured counts on."""
+        self._limits = Limits(quotas)
+        for found in self._found.values():
+            found.clear()
+        self.is_set = any(map(self._limits.is_set, CLIENT_KINDS))
+        if not self.is_set:
+            self._meters.clear()
+
+    # Charges
+
+    def charge_produce(self, principal: str, client_id: str | None, size: int) -> int:
+        """Charges a produce request of `size` bytes."""
+        return self._charge(PRODUCE, principal, client_id, size)
+
+    def charge_fetch(self, principal: str, client_id: str | None, size: int, *, is_sent: bool = False) -> int:
+        """Charges `size` bytes of records; where the client is throttled only if they are sent all the same."""
+        found = self._meter(FETCH, principal, client_id)
+        if found is None:
+            return 0
+        meter, now_ms = found, self._now_ms()
+        meter.rate.record(size, now_ms)
+        throttle_ms = meter.rate.throttle_ms(meter.limit, now_ms)
+        if throttle_ms:
+            meter.note_throttle(throttle_ms, now_ms)
+            if not is_sent:
+                meter.rate.record(-size, now_ms)
+        return throttle_ms
+
+    def charge_time(self, principal: str, client_id: str | None, nanoseconds: int) -> int:
+        """Charges the time that a request took; it throttles for one window at most."""
+        percent = nanoseconds * PERCENT_OF_NANOSECONDS
+        return self._charge(REQUEST, principal, client_id, percent, self._windows.size_ms)
+
+    def _charge(self, kind: str, principal: str, client_id: str | None, amount: float, throttle_ms_max: int = THROTTLE_MS_MAX) -> int:
+        meter = self._meter(kind, principal, client_id)
+        if meter is None:
+            return 0
+        now_ms = self._now_ms()
+        meter.rate.record(amount, now_ms)
+        throttle_ms = min(meter.rate.throttle_ms(meter.limit, now_ms), throttle_ms_max)
+        if throttle_ms:
+            meter.note_throttle(throttle_ms, now_ms)
+        return throttle_ms
+
+    def fetch_bytes_max(self, principal: str, client_id: str | None) -> int:
+        """The most bytes that one fetch may read: with more the client would be throttled however long it has waited."""
+        limit = self._find(FETCH, principal, client_id)
+        if limit is None:
+            return BYTES_MAX
+        windows = self._windows
+        return int(min(limit.rate * max(windows.count - 1, 1) * windows.size_ms / 1000, BYTES_MAX))
+
+    def mutations(self, principal: str, client_id: str | None, *, is_strict: bool) -> Mutations:
+        """What the client may change of the cluster by one request. `is_strict`: its version knows THROTTLING_QUOTA_EXCEEDED."""
+        return Mutations(self._meter(MUTATION, principal, client_id), self._now_ms, is_strict=is_strict)
+
+    # Metrics
+
+    def meters(self) -> Iterator[tuple[Share, Meter]]:
+        """All that is measured."""
+        self._forget_idle(self._now_ms())
+        return iter(list(self._meters.items()))
+
+    # Finding
+
+    def _find(self, kind: str, principal: str, client_id: str | None) -> Limit | None:
+        known = self._found[kind]
+        client = (principal, client_id)
+        try:
+            return known[client]
+        except KeyError:
+            pass
+        if len(known) >= METERS_MAX:
+            del known[next(iter(known))]
+        found = known[client] = self._limits.find(kind, split_principal(principal)[1], client_id or "")
+        return found
+
+    def _meter(self, kind: str, principal: str, client_id: str | None) -> Meter | None:
+        limit = self._find(kind, principal, client_id)
+        if limit is None:
+            return None
+        share, now_ms = limit.share, self._now_ms()
+        meter = self._meters.get(share)
+        if meter is None:
+            self._forget_idle(now_ms)
+            if len(self._meters) >= METERS_MAX:
+                del self._meters[next(iter(self._meters))]
+            windows = self._mutation_windows if kind == MUTATION else self._windows
+            meter = self._meters[share] = Meter(windows, now_ms, has_bucket=kind == MUTATION)
+        elif now_ms - meter.used_ms >= USED_MS:
+            del self._meters[share]
+            self._meters[share] = meter
+            meter.used_ms = now_ms
+        meter.limit = limit.rate
+        return meter
+
+    def _forget_idle(self, now_ms: int) -> None:
+        meters = self._meters
+        while meters and now_ms - next(iter(meters.values())).used_ms >= IDLE_MS_MAX:
+            del meters[next(iter(meters))]

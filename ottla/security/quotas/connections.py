@@ -1,0 +1,109 @@
+"""Rates at which connections may be opened: to this broker, to one of its listeners, and from one address (KIP-612).
+
+A connection over the broker's or its listener's rate is not refused: it waits, and so do those behind it, for one window at most. One over
+the rate of its address is closed, after a delay, so that clients that try again at once do not keep the broker busy; it does not count for
+the broker and the listener. The listener of the brokers has its own rate only: clients cannot keep brokers from each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from ottla.base.cluster_metadata import QuotaEntity
+from ottla.security.quotas.limits import CONNECTION
+from ottla.security.quotas.rates import WindowedRate, Windows
+
+HOSTS_MAX = 10_000
+UNLIMITED = (1 << 31) - 1
+
+
+class Delay(NamedTuple):
+    """For how long a new connection waits, and whether it is closed then."""
+
+    ms: int
+    is_refused: bool = False
+
+
+AT_ONCE = Delay(0)
+
+
+class ConnectionRates:
+    """The connections that have been opened lately. The rates are in connections a second."""
+
+    def __init__(self, now_ms: Callable[[], int], windows: Windows) -> None:
+        self._now_ms = now_ms
+        self._windows = windows
+        self._broker_rate = UNLIMITED
+        self._listener_rates: Mapping[str, int] = {}
+        self._protected_listener = ""
+        self._host_rates: dict[str | None, float] = {}
+        self._broker = WindowedRate(windows)
+        self._listeners: dict[str, WindowedRate] = {}
+        self._hosts: dict[str, WindowedRate] = {}  # the one that was not used for the longest first
+        self.is_set = False
+        """Whether there is any such rate."""
+
+    def update(
+        self,
+        *,
+        broker_rate: int,
+        listener_rates: Mapping[str, int],
+        protected_listener: str,
+        quotas: Mapping[QuotaEntity, Mapping[str, float]],
+    ) -> None:
+        """Puts other rates into force. `protected_listener`: that of the brokers, where clients have another one."""
+        self._broker_rate, self._listener_rates, self._protected_listener = broker_rate, listener_rates, protected_listener
+        self._host_rates = {
+            None if name is None else address(name): values[CONNECTION]
+            for ((kind, name), *_), values in quotas.items()
+            if kind == "ip" and values.get(CONNECTION, 0) > 0
+        }
+        self.is_set = broker_rate < UNLIMITED or bool(listener_rates) or bool(self._host_rates)
+        if not self._host_rates:
+            self._hosts.clear()
+
+    def note(self, listener: str, host: str) -> Delay:
+        """Counts a connection that has been opened."""
+        now_ms = self._now_ms()
+        refused_ms = self._note_host(host, now_ms) if self._host_rates else 0
+        if refused_ms:
+            return Delay(refused_ms, is_refused=True)
+        throttle_ms = 0
+        if self._broker_rate < UNLIMITED and listener != self._protected_listener:
+            throttle_ms = self._note(self._broker, self._broker_rate, now_ms)
+        rate = self._listener_rates.get(listener)
+        if rate is not None:
+            of_listener = self._listeners.setdefault(listener, WindowedRate(self._windows))
+            throttle_ms = max(throttle_ms, self._note(of_listener, rate, now_ms))
+        return Delay(throttle_ms) if throttle_ms else AT_ONCE
+
+    def _note(self, measured: WindowedRate, rate: float, now_ms: int) -> int:
+        measured.record(1, now_ms)
+        return min(measured.throttle_ms(rate, now_ms), self._windows.size_ms)
+
+    def _note_host(self, host: str, now_ms: int) -> int:
+        rate = self._host_rates.get(host)
+        if rate is None:
+            rate = self._host_rates.get(None)
+        if rate is None:
+            return 0
+        measured = self._hosts.pop(host, None)
+        if measured is None:
+            measured = WindowedRate(self._windows)
+            if len(self._hosts) >= HOSTS_MAX:
+                del self._hosts[next(iter(self._hosts))]
+        self._hosts[host] = measured
+        throttle_ms = self._note(measured, rate, now_ms)
+        if throttle_ms:
+            measured.record(-1, now_ms)
+        return throttle_ms
+
+
+def address(name: str) -> str:
+    """An address as sockets write it."""
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        return name

@@ -1,0 +1,81 @@
+"""Holds back new connections that come faster than the rates that are set (`security/quotas/connections.py`).
+
+A listener's connections pass one after the other: one that has to wait holds up those behind it. One that is refused is closed after its
+delay and holds up no other. Nothing is read from a connection that waits, and only `WAITING_MAX` wait: any further one is closed at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ottla.base.ports import Channel, TimerHandle, Timers
+from ottla.security.quotas.connections import ConnectionRates
+
+WAITING_MAX = 1024
+
+Admit = Callable[[str, Channel], object]
+
+
+class ConnectionGate:
+    """The new connections of one broker. `admit` takes those that may be opened, with the name of their listener."""
+
+    def __init__(self, rates: ConnectionRates, timers: Timers, admit: Admit) -> None:
+        self._rates = rates
+        self._timers = timers
+        self._admit = admit
+        self._waiting: dict[str, deque[Channel]] = {}  # by listener; the first of each is admitted next
+        self._refused: dict[Channel, TimerHandle] = {}
+        self._turns: dict[str, TimerHandle] = {}  # by listener: when its first may pass
+
+    @property
+    def held_count(self) -> int:
+        return len(self._refused) + sum(map(len, self._waiting.values()))
+
+    def pass_through(self, listener: str, channel: Channel) -> None:
+        """Admits the connection now or later, or closes it."""
+        if listener in self._turns:
+            self._wait(listener, channel)
+            return
+        delay = self._rates.note(listener, channel.peer_host)
+        if delay.is_refused:
+            self._refuse(channel, delay.ms)
+        elif delay.ms:
+            self._wait(listener, channel)
+            self._turns[listener] = self._timers.call_later(delay.ms, lambda: self._next(listener))
+        else:
+            self._admit(listener, channel)
+
+    def close(self) -> None:
+        """Closes all connections that are held back."""
+        for timer in [*self._turns.values(), *self._refused.values()]:
+            timer.cancel()
+        for channel in [*self._refused, *(channel for waiting in self._waiting.values() for channel in waiting)]:
+            channel.close()
+        self._waiting, self._refused, self._turns = {}, {}, {}
+
+    def _wait(self, listener: str, channel: Channel) -> None:
+        if self.held_count >= WAITING_MAX:
+            channel.close()
+        else:
+            self._waiting.setdefault(listener, deque()).append(channel)
+
+    def _refuse(self, channel: Channel, delay_ms: int) -> None:
+        if self.held_count >= WAITING_MAX:
+            channel.close()
+            return
+
+        def close() -> None:
+            del self._refused[channel]
+            channel.close()
+
+        self._refused[channel] = self._timers.call_later(delay_ms, close)
+
+    def _next(self, listener: str) -> None:
+        """Admits the one that has waited, and those behind it up to the next that must wait."""
+        del self._turns[listener]
+        waiting = self._waiting.pop(listener, None)
+        if waiting:
+            self._admit(listener, waiting.popleft())
+        for channel in waiting or ():
+            self.pass_through(listener, channel)

@@ -1,0 +1,50 @@
+"""The quotas of one broker: puts those in the cluster's metadata, and those of the settings, into force.
+
+Imported when the first quota is set. While there is none for clients, `Dispatcher.throttling` and `Broker.quotas` are None, so that a
+request costs one comparison; likewise `Listeners.gate` for connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.base.cluster_metadata import QuotaEntity
+from ottla.requests.context import Broker
+from ottla.security.quotas.clients import ClientQuotas
+from ottla.security.quotas.connections import ConnectionRates
+from ottla.security.quotas.rates import Windows
+from ottla.server.dispatch import Dispatcher
+from ottla.server.listener import Listeners
+from ottla.server.quotas.connection_gate import ConnectionGate
+from ottla.server.quotas.throttling import Throttling
+
+
+class Quotas:
+    """Clients' quotas and connection rates, and what asks them."""
+
+    def __init__(self, broker: Broker, dispatcher: Dispatcher, listeners: Listeners) -> None:
+        config, clock = broker.config, broker.clock
+        windows = Windows(config.quota_window_num, 1000 * config.quota_window_size_seconds)
+        mutation_windows = Windows(config.controller_quota_window_num, 1000 * config.controller_quota_window_size_seconds)
+        self._broker = broker
+        self._dispatcher = dispatcher
+        self._listeners = listeners
+        self.clients = ClientQuotas(clock.monotonic_ms, windows, mutation_windows)
+        self.connections = ConnectionRates(clock.monotonic_ms, windows)
+        self.gate = ConnectionGate(self.connections, broker.timers, listeners.admit)
+        self.throttling = Throttling(self.clients, clock, broker.timers)
+
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Puts these quotas, and the rates of the settings, into force."""
+        config = self._broker.config
+        self.clients.update(quotas)
+        self.throttling.release_all()
+        self._broker.quotas = self.clients if self.clients.is_set else None
+        self._dispatcher.limit(self.throttling if self.clients.is_set else None)
+        self.connections.update(
+            broker_rate=config.max_connection_creation_rate,
+            listener_rates={},
+            protected_listener=config.inter_broker_listener if len(config.endpoints) > 1 else "",
+            quotas=quotas,
+        )
+        self._listeners.gate = self.gate if self.connections.is_set else None

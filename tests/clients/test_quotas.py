@@ -1,0 +1,162 @@
+"""Quotas against stock clients: a producer, a consumer and an administrator are held to their rates, others are not.
+
+A client that sends whenever it may uses up its windows in bursts, with a long pause behind each. The rate is taken from the end of one such
+pause to the end of a later one, so that it does not depend on where in a burst the measurement begins. A busy machine may only make clients
+slower.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, TopicPartition
+
+from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.clients.conftest import SETTINGS
+
+RECORD = b"x" * 10_000
+PRODUCE_RATE, FETCH_RATE = 200_000, 400_000
+PAUSE_SECONDS = 0.9
+PAUSES = 3
+ATTEMPTS = 3
+SECONDS_MAX = 120
+WINDOWS = ("quota.window.num=2", "controller.quota.window.num=2", "max.connections.per.ip=1000")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), (*SETTINGS, *WINDOWS)).start()
+    set_quota(process, "--client", "slow", "--add-config", f"producer_byte_rate={PRODUCE_RATE},consumer_byte_rate={FETCH_RATE}")
+    set_quota(process, "--user", "ANONYMOUS", "--client", "admin", "--add-config", "controller_mutation_rate=2")
+    yield process
+    process.stop()
+
+
+def set_quota(broker: BrokerProcess, *words: str) -> None:
+    command = [sys.executable, "-m", "ottla.cli.main", "config", "alter", *words, "-b", broker.address]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True, timeout=SECONDS_MAX)
+
+
+class Rate:
+    """Bytes that have come at times, measured between two pauses."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._after_pauses: list[tuple[float, int]] = []
+        self._bytes = 0
+
+    def begin(self) -> None:
+        self._after_pauses = []
+
+    def note(self, size: int) -> None:
+        now = time.monotonic()
+        if self._last and now - self._last > PAUSE_SECONDS:
+            self._after_pauses.append((now, self._bytes))
+        self._last = now
+        self._bytes += size
+
+    @property
+    def is_known(self) -> bool:
+        return len(self._after_pauses) >= PAUSES
+
+    def value(self) -> float:
+        (began, first), (ended, last) = self._after_pauses[0], self._after_pauses[-1]
+        return (last - first) / (ended - began)
+
+
+def measure(step: Callable[[], object], rate: Rate, limit: float) -> float:
+    """The rate; measured again where it is over the limit, since a stall of the machine may look like a pause."""
+    deadline = time.monotonic() + SECONDS_MAX
+    for _ in range(ATTEMPTS):
+        rate.begin()
+        while not rate.is_known:
+            assert time.monotonic() < deadline, "the client is not throttled"
+            step()
+        if rate.value() < 1.1 * limit:
+            break
+    return rate.value()
+
+
+def test_a_producer_that_ignores_throttling_is_held_to_its_rate_and_another_is_not(broker: BrokerProcess) -> None:
+    rate, throttles, other_throttles, delivered = Rate(), [], [], []
+    settings = {"bootstrap.servers": broker.address, "batch.num.messages": 1, "linger.ms": 0}
+    slow = Producer({**settings, "client.id": "slow", "throttle_cb": throttles.append})
+    other = Producer({**settings, "client.id": "other", "throttle_cb": other_throttles.append})
+    in_flight = 0
+
+    def acknowledged(error: object, _message: object) -> None:
+        nonlocal in_flight
+        assert error is None
+        in_flight -= 1
+        rate.note(len(RECORD))
+
+    def step() -> None:
+        nonlocal in_flight
+        while in_flight < 20:
+            slow.produce("slow", RECORD, on_delivery=acknowledged)
+            in_flight += 1
+        if len(delivered) < 100:
+            other.produce("other", RECORD, on_delivery=lambda _error, message: delivered.append(message))
+        other.poll(0)
+        slow.poll(0.01)
+
+    measured = measure(step, rate, PRODUCE_RATE)
+    assert 0.6 * PRODUCE_RATE < measured < 1.1 * PRODUCE_RATE
+    assert throttles, "answers say how long to wait"
+    assert other.flush(SECONDS_MAX) == 0
+    assert not other_throttles
+    slow.purge()
+    slow.flush(0)
+
+
+def test_a_consumer_is_held_to_its_rate(broker: BrokerProcess) -> None:
+    producer = Producer({"bootstrap.servers": broker.address, "client.id": "filler", "batch.num.messages": 1})
+    for _ in range(400):
+        producer.produce("full", RECORD)
+    assert producer.flush(SECONDS_MAX) == 0
+    rate = Rate()
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.address, client_id="slow", auto_offset_reset="earliest", max_partition_fetch_bytes=10_000,
+        fetch_max_bytes=10_000, enable_auto_commit=False, max_poll_records=1,
+    )  # fmt: skip
+    consumer.assign([TopicPartition("full", 0)])
+
+    def step() -> None:
+        for records in consumer.poll(timeout_ms=1000).values():
+            for record in records:
+                rate.note(len(record.value))
+                if record.offset == 399:
+                    consumer.seek_to_beginning()
+
+    try:
+        assert 0.6 * FETCH_RATE < measure(step, rate, FETCH_RATE) < 1.1 * FETCH_RATE
+    finally:
+        consumer.close()
+
+
+def test_an_administrator_is_held_to_its_rate(broker: BrokerProcess) -> None:
+    """One that does not know the refusal: each request is done, and delays the next one."""
+    began, made = time.monotonic(), 0
+    with AdminClient({"bootstrap.servers": broker.address, "client.id": "admin"}) as admin:
+        while made < 14:
+            (done,) = admin.create_topics([NewTopic(f"made-{made}", 2, 1)], request_timeout=SECONDS_MAX).values()
+            try:
+                done.result()
+            except KafkaException as error:
+                assert error.args[0].name() == "THROTTLING_QUOTA_EXCEEDED"
+                continue
+            made += 2
+    # Four partitions were free, and the request that exceeds the quota is done before its client waits: eight in four seconds at least.
+    assert time.monotonic() - began > 0.9 * (14 - 4 - 2) / 2
+
+
+def test_log_of_the_broker_is_quiet(broker: BrokerProcess) -> None:
+    text = Path(broker.log_path).read_text(encoding="utf-8")
+    assert "not enforced" not in text and "Traceback" not in text

@@ -1,0 +1,112 @@
+"""Rates of new connections: of the broker, a listener, an address."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.cluster_metadata import QuotaEntity
+from ottla.security.quotas import connections
+from ottla.security.quotas.connections import AT_ONCE, HOSTS_MAX, UNLIMITED, ConnectionRates, Delay
+from ottla.security.quotas.rates import Windows
+from tests.fakes import ManualClock
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.rates = ConnectionRates(self.clock.monotonic_ms, Windows(11, 1000))
+
+    def set(
+        self, broker_rate: int = UNLIMITED, listeners: dict[str, int] | None = None, protected: str = "", **hosts: float | None
+    ) -> None:
+        quotas: dict[QuotaEntity, dict[str, float]] = {}
+        for name, rate in hosts.items():
+            quotas[(("ip", None if name == "default" else name),)] = {"connection_creation_rate": rate or 0}
+        self.rates.update(broker_rate=broker_rate, listener_rates=listeners or {}, protected_listener=protected, quotas=quotas)
+
+    def open(self, count: int, listener: str = "A", host: str = "h") -> Delay:
+        """The delay of the last of so many connections."""
+        delay = AT_ONCE
+        for _ in range(count):
+            delay = self.rates.note(listener, host)
+        return delay
+
+
+def test_nothing_is_set_at_first() -> None:
+    world = World()
+    world.set()
+    assert not world.rates.is_set
+    assert world.open(1000) == AT_ONCE
+
+
+def test_connections_over_the_brokers_rate_wait_for_a_window_at_most() -> None:
+    world = World()
+    world.set(10)
+    assert world.open(100) == AT_ONCE
+    assert world.open(1) == Delay(100)
+    assert world.open(100) == Delay(1000)
+
+
+def test_a_listener_has_a_rate_of_its_own() -> None:
+    world = World()
+    world.set(listeners={"A": 1})
+    assert world.open(11) == Delay(1000)
+    assert world.open(100, "B") == AT_ONCE
+
+
+def test_clients_cannot_hold_up_the_brokers() -> None:
+    world = World()
+    world.set(10, protected="INTERNAL")
+    assert world.open(500).ms > 0
+    assert world.open(500, "INTERNAL") == AT_ONCE
+
+
+def test_an_address_over_its_rate_is_refused_and_does_not_count_for_the_others() -> None:
+    world = World()
+    world.set(10, h=1)
+    assert world.open(10) == AT_ONCE
+    assert world.open(200) == Delay(1000, is_refused=True)
+    assert world.open(90, host="other") == AT_ONCE
+    world.clock.advance(11_000)
+    assert world.open(1) == AT_ONCE
+
+
+def test_refused_connections_do_not_lengthen_the_wait_of_an_address() -> None:
+    world = World()
+    world.set(h=1)
+    world.open(10)
+    world.open(10_000)
+    world.clock.advance(1000)
+    assert world.open(1).is_refused, "the windows are not over"
+    world.clock.advance(10_000)
+    assert world.open(1) == AT_ONCE
+
+
+def test_an_address_may_have_more_than_the_default() -> None:
+    world = World()
+    world.set(default=1, h=1000)
+    assert world.open(500) == AT_ONCE
+    assert world.open(20, host="other").is_refused
+
+
+def test_addresses_are_compared_in_one_form() -> None:
+    world = World()
+    world.rates.update(
+        broker_rate=UNLIMITED,
+        listener_rates={},
+        protected_listener="",
+        quotas={(("ip", "0:0:0:0:0:0:0:1"),): {"connection_creation_rate": 1}},
+    )
+    assert world.open(20, host="::1").is_refused
+
+
+def test_addresses_without_end_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HOSTS_MAX <= 10_000
+    monkeypatch.setattr(connections, "HOSTS_MAX", 10)
+    world = World()
+    world.set(default=1)
+    for number in range(100):
+        world.open(1, host=f"host-{number}")
+    assert len(world.rates._hosts) == 10
+    world.set()
+    assert len(world.rates._hosts) == 0
