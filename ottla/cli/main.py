@@ -97,6 +97,8 @@ def _run(argv: list[str]) -> int:
         return _report(argv, str(error), "USAGE", EXIT_USAGE)
     except Refused as error:
         return _report(argv, str(error), error.name, EXIT_REFUSED)
+    except NotReached as error:
+        return _report(argv, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
 
 
 def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
@@ -130,7 +132,10 @@ def _run_kafka_tool(argv: list[str]) -> int:
     if "--version" in arguments:
         sys.stdout.write(tools.version_line())
         return EXIT_DONE
-    made = tools.make(name, arguments)
+    resolved = tools.with_brokers(name, arguments)
+    if isinstance(resolved, list):
+        arguments = resolved
+    made = resolved if isinstance(resolved, Command) else tools.make(name, arguments)
     if isinstance(made, Command):
         return call(f"ottla {name}", made, arguments, {"is_shim": True})
     return run_command(made.argv, {"is_shim": True})

@@ -133,7 +133,7 @@ def _alter(args: argparse.Namespace) -> int:
     entities = entities_of(args)
     if not entities.is_named:
         raise UsageError("name the one to alter, or give --entity-default")
-    changes, deletions = _changes(args)
+    changes, deletions = changes_of(args)
     output = output_of(args)
     remark = None
     word, name = entities.parts[0]
@@ -158,7 +158,7 @@ def _alter(args: argparse.Namespace) -> int:
     return 0
 
 
-def _changes(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+def changes_of(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
     """The settings to set and the keys to reset."""
     if args.add_config and args.add_config_file:
         raise UsageError("either --add-config or --add-config-file")

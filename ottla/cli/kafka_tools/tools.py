@@ -104,9 +104,17 @@ Maker = Callable[[str, list[str]], Command | Translation]
 
 def make(name: str, arguments: list[str]) -> Command | Translation:
     """The command that runs a tool's line, or its translation to a line of ours."""
-    _refuse_zookeeper(name, arguments)
     maker: Maker = importlib.import_module(f"ottla.cli.kafka_tools.{TOOLS[name].module}").make
     return maker(name, arguments)
+
+
+def with_brokers(name: str, arguments: list[str]) -> Command | list[str]:
+    """The line with brokers in the place of `--zookeeper`; or the command that needs none."""
+    if not any(word.partition("=")[0] == "--zookeeper" for word in arguments):
+        return arguments
+    from ottla.cli.kafka_tools.zookeeper import resolve  # on use: it is rare
+
+    return resolve(name, arguments)
 
 
 def version_line() -> str:
@@ -139,11 +147,3 @@ def _refuse_unknown(name: str, known: list[str], noun: str) -> NoReturn:
     from ottla.client.blocking.cluster import nearest_hint
 
     raise UsageError(f"no {noun} {name!r} here{nearest_hint(name, known)}; see `ottla shims list`")
-
-
-def _refuse_zookeeper(name: str, arguments: Sequence[str]) -> None:
-    """Refuses `--zookeeper HOST/chroot`, the old way to find brokers (under /brokers/ids)."""
-    given = [word for word in arguments if word == "--zookeeper" or word.startswith("--zookeeper=")]
-    if given:
-        message = f"{name} --zookeeper needs the cluster's ZooKeeper, which this broker does without"
-        raise Refused(f"{message}; give --bootstrap-server HOST:PORT instead", ErrorCode.UNSUPPORTED_VERSION.name)

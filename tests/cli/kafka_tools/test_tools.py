@@ -46,15 +46,6 @@ def test_wrong_usage_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str], 
     assert seen.out == "" and message in seen.err and seen.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("tool", ["kafka-topics", "kafka-configs", "kafka-consumer-groups"])
-def test_zookeeper_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], tool: str) -> None:
-    assert main([tool, "--zookeeper", "localhost:2181/chroot", "--list"]) == 1
-    assert capsys.readouterr().err == (
-        f"error: {tool} --zookeeper needs the cluster's ZooKeeper, which this broker does without;"
-        " give --bootstrap-server HOST:PORT instead\n"
-    )
-
-
 @pytest.mark.parametrize("tool", [*NOT_OFFERED])
 def test_tools_that_are_not_offered_are_refused_in_one_line(capsys: pytest.CaptureFixture[str], tool: str) -> None:
     assert main([f"{tool}.sh", "--describe"]) == 1

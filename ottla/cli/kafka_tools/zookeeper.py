@@ -1,0 +1,181 @@
+"""`--zookeeper HOST:PORT/chroot` of Kafka's older tools: the brokers are found where they register, and the tool goes on with those.
+
+`kafka-configs` works on ZooKeeper itself where a broker cannot help, as it did until 3.9: SCRAM credentials, which brokers may need for
+their own start, and the settings of brokers that do not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import StorageError, StoreUnreachable
+from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.output import write, write_error
+
+if TYPE_CHECKING:
+    from ottla.adapters.zookeeper_tools import ZooKeeperTools
+
+OPTION = "--zookeeper"
+SERVERS = "--bootstrap-server"
+CONFIG_FILES = ("--command-config", "--consumer.config", "--producer.config", "--consumer-config", "--producer-config")
+
+
+def resolve(tool: str, arguments: Sequence[str]) -> list[str] | Command:
+    """The line with brokers in the place of `--zookeeper`; or the command that does without brokers."""
+    connect, rest = take_option(OPTION, arguments)
+    if connect is None:
+        return rest
+    if take_option(SERVERS, rest)[0] is not None:
+        raise UsageError(f"Only one of {SERVERS} or {OPTION} can be specified")
+    if tool == "kafka-configs" and "--alter" in rest and "--help" not in rest:
+        command = _alter_in_zookeeper(connect, rest)
+        if command is not None:
+            return command
+    return [*rest, SERVERS, _addresses(tool, connect, _protocol(rest))]
+
+
+def take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The option's value, None if it is not there, and the other arguments."""
+    found, rest = None, list[str]()
+    words = iter(arguments)
+    for word in words:
+        if word == name:
+            found = next(words, "")
+        elif word.startswith(f"{name}="):
+            found = word.partition("=")[2]
+        else:
+            rest.append(word)
+    if found == "":
+        raise UsageError(f"{name} needs HOST:PORT")
+    return found, rest
+
+
+def _protocol(arguments: Sequence[str]) -> str:
+    """The security protocol that the tool will use."""
+    from ottla.cli.options import read_properties
+
+    for option in CONFIG_FILES:
+        path = take_option(option, arguments)[0]
+        if path is not None:
+            return read_properties(path).get("security.protocol", "PLAINTEXT").upper()
+    return "PLAINTEXT"
+
+
+def _opened(connect: str) -> ZooKeeperTools:
+    try:
+        from ottla.adapters.zookeeper_tools import ZooKeeperTools
+
+        return ZooKeeperTools(connect)
+    except StoreUnreachable as error:
+        raise NotReached(str(error)) from None
+    except StorageError as error:
+        raise Refused(str(error)) from None
+
+
+def _addresses(tool: str, connect: str, protocol: str) -> str:
+    """host:port,... of the registered brokers' listeners of this protocol."""
+    try:
+        with _opened(connect) as zookeeper:
+            brokers = zookeeper.brokers()
+    except StorageError as error:
+        raise Refused(str(error)) from None
+    if not brokers:
+        raise NotReached(f"no broker is registered in ZooKeeper at {connect}, and {tool} needs one; is it the right chroot?")
+    found = [addresses[protocol] for _, addresses in sorted(brokers.items()) if protocol in addresses]
+    if not found:
+        there = ", ".join(sorted({name for addresses in brokers.values() for name in addresses}))
+        raise NotReached(f"no broker in ZooKeeper at {connect} has a listener for {protocol}, only for {there}; see --command-config")
+    write_error(f"note: {OPTION} is deprecated; the brokers registered there are {SERVERS} {','.join(found)}\n")
+    return ",".join(found)
+
+
+# Without brokers
+
+
+def _alter_in_zookeeper(connect: str, arguments: Sequence[str]) -> Command | None:
+    """The command for what is written to ZooKeeper itself; None where a broker is asked."""
+    types = [word.rstrip("s") for word in _values("--entity-type", arguments)] + [
+        word for word in ("user", "broker") if any(take_option(f"--{word}{end}", arguments)[0] for end in ("", "-defaults"))
+    ]
+    if types == ["user"] and "SCRAM-" in " ".join(arguments):
+        return Command("SCRAM credentials in ZooKeeper.", _arguments, partial(_alter_user, connect), has_connection=False, has_output=False)
+    if types == ["broker"]:
+        names = _values("--entity-name", arguments)
+        with _opened(connect) as zookeeper:
+            running = zookeeper.brokers()
+        is_running = any(int(name) in running for name in names if name.isdigit()) if names else bool(running)
+        if not is_running:
+            run = partial(_alter_broker, connect)
+            return Command("Settings of brokers in ZooKeeper.", _arguments, run, has_connection=False, has_output=False)
+    return None
+
+
+def _values(option: str, arguments: Sequence[str]) -> list[str]:
+    rest, found = list(arguments), list[str]()
+    while option in rest or any(word.startswith(f"{option}=") for word in rest):
+        position = next(number for number, word in enumerate(rest) if word == option or word.startswith(f"{option}="))
+        value, _ = take_option(option, rest[position : position + 2])
+        found.append(value or "")
+        del rest[position : position + (1 if "=" in rest[position] else 2)]
+    return found
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    from ottla.cli.cluster.config import COMMANDS
+
+    COMMANDS["alter"].add_arguments(parser)
+    parser.add_argument(OPTION, help=argparse.SUPPRESS)
+    parser.add_argument("--alter", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--force", action="store_true", help=argparse.SUPPRESS)
+
+
+def _alter_user(connect: str, args: argparse.Namespace) -> int:
+    from ottla.cli.cluster.config import changes_of
+    from ottla.cli.cluster.config_entities import entities_of
+    from ottla.cli.cluster.config_quotas import parse_credential
+    from ottla.client.blocking.scram_admin import MECHANISMS
+
+    user = entities_of(args).parts[0][1]
+    changes, deletions = changes_of(args)
+    others = [key for key in (*changes, *deletions) if key not in MECHANISMS]
+    if others or not user:
+        raise UsageError(f"with {OPTION} only SCRAM credentials of a named user can be altered{f', not {others[0]}' if others else ''}")
+    passwords = {mechanism: parse_credential(mechanism, text) for mechanism, text in changes.items()}
+    _write(connect, lambda zookeeper: zookeeper.alter_credentials(user, passwords, deletions))
+    write(f"Completed updating config for entity: user-principal '{user}'.\n")
+    return 0
+
+
+def _alter_broker(connect: str, args: argparse.Namespace) -> int:
+    from ottla.base.config import BROKER_SETTINGS
+    from ottla.cli.cluster.config import changes_of
+    from ottla.cli.cluster.config_entities import entities_of
+
+    entities = entities_of(args)
+    if not entities.is_named:
+        raise UsageError("name the broker to alter, or give --entity-default")
+    name = entities.parts[0][1] or ""
+    changes, deletions = changes_of(args)
+    for key, value in changes.items():
+        setting = BROKER_SETTINGS.get(key)
+        if setting is None:
+            raise UsageError(f"no setting {key!r} that a broker could take over; ask one that runs")
+        try:
+            setting.parse(value)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+    _write(connect, lambda zookeeper: zookeeper.alter_broker_configs(name, changes, deletions))
+    write(f"Completed updating config for {f'broker: {name}' if name else 'default config for brokers in the cluster'}.\n")
+    return 0
+
+
+def _write(connect: str, do: Callable[[ZooKeeperTools], None]) -> None:
+    with _opened(connect) as zookeeper:
+        try:
+            do(zookeeper)
+        except StorageError as error:
+            raise Refused(str(error)) from None
+    write_error(f"note: {OPTION} is deprecated; this was written to ZooKeeper at {connect}\n")
