@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
+from ottla.base.settings.access import AccessSettings, why_contradictory
 from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.gathering import ConfigError, Given, Notice, gather
@@ -75,7 +76,7 @@ class Synonym(NamedTuple):
 
 class _AllSettings(
     NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
-    StagingSettings, ZooKeeperSettings,
+    StagingSettings, ZooKeeperSettings, AccessSettings,
 ):  # fmt: skip
     """The broker's settings in one class."""
 
@@ -395,6 +396,15 @@ class BrokerConfig(_AllSettings):
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
         self._check_share_groups()
+        self._check_access()
+
+    def _check_access(self) -> None:
+        named = frozenset(name for name, given in self._given.items() if given.text.strip())
+        reason = why_contradictory(
+            authorizer=self.authorizer_class_name, named=named, allows_without_rules=self.allow_everyone_if_no_acl_found
+        )
+        if reason:
+            raise ConfigError(reason)
 
     def _check_cluster(self) -> None:
         if self.is_single_broker:

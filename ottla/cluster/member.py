@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata
 from ottla.base.config import BrokerConfig
@@ -25,6 +26,9 @@ from ottla.cluster.registration import Registrar, Registration
 from ottla.cluster.session import NO_EPOCH, BrokerSession
 from ottla.controller import znodes
 from ottla.controller.local_controller import LocalController
+
+if TYPE_CHECKING:
+    from ottla.cluster.acl_rules import AclRules, RuleTable
 
 log = logging.getLogger("ottla.cluster")
 
@@ -51,8 +55,10 @@ class ClusterMember:
         replicas: ReplicaListener,
         later: Callable[[Callable[[], object]], object],
         remote: BrokerMessenger | None = None,
+        acl_table: RuleTable | None = None,
     ) -> None:
-        """`later` calls a function in a turn of the loop of its own."""
+        """`later` calls a function in a turn of the loop of its own; `acl_table`: where access rules are in force, None where there are
+        none."""
         self.metadata = metadata
         self.session: BrokerSession | None = None
         self._store = store
@@ -71,10 +77,16 @@ class ClusterMember:
             on_roles_taken=self._roles_taken,
         )  # fmt: skip
         self._config_watch = ConfigWatch(store, self._retries, timers, self.receiver.take_configs, self._removal_of)
+        self.acl_rules = None if acl_table is None else self._make_acl_rules(acl_table, timers)
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
         )  # fmt: skip
+
+    def _make_acl_rules(self, table: RuleTable, timers: Timers) -> AclRules:
+        from ottla.cluster.acl_rules import AclRules  # on use: a broker without an authorizer has none
+
+        return AclRules(self._store, self._retries, timers, table, is_alone=self._config.is_single_broker)
 
     def start(
         self, registration: Registration, *, on_registered: Callable[[], object], refused: Callable[[str], object]
@@ -131,8 +143,13 @@ class ClusterMember:
         self.metadata.cluster_id = self.session.cluster_id
         self._death_mark.watch(self.session.broker_epoch)
         on_registered, self._on_registered = self._on_registered, None
-        if on_registered is not None:
-            on_registered()
+        if self.acl_rules is None:
+            if on_registered is not None:
+                on_registered()
+        elif on_registered is not None:
+            self.acl_rules.start(on_registered)  # no client is served before it is known what it may do
+        else:
+            self.acl_rules.restart()
         if not self._config.is_single_broker:
             self._config_watch.start()
         self.controller.stand_for_election()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_allowed, is_broker
+from ottla.requests.rights import is_allowed, may_be_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -98,7 +98,7 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
     partitions = partitions_of(transaction.topics)
     identity = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     transactional_id = transaction.transactional_id
-    is_trusted = is_broker(broker, request)
+    is_trusted = may_be_broker(broker, request)
     if not is_trusted and not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return done(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not transactional_id:

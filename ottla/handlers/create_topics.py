@@ -16,7 +16,7 @@ from ottla.controller.api import NewTopic, TopicResult
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.mutation_quota import EXCEEDED, EXCEEDED_TEXT, MutationQuota
-from ottla.requests.rights import is_allowed, may_create
+from ottla.requests.rights import may_create, permits
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -95,7 +95,7 @@ def _answer(
 ) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE:
         return _refused(result.name, result.error, result.message)
-    if is_allowed(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
+    if permits(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
         answer = _described(broker, result, entries)
     else:
         hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED

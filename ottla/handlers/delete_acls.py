@@ -1,20 +1,70 @@
 """DeleteAcls: remove access rules.
 
-Behaviour: for a principal that may ALTER the cluster SECURITY_DISABLED for each filter, as any Kafka broker without an authorizer answers.
+Behaviour: for a principal that may ALTER the cluster. Each filter is answered with the rules that it means; they are removed, here before
+the answer leaves and on other brokers as soon as the metadata store has notified them. Every broker writes rules itself; none forwards the
+request. A rule that several filters mean is in the answer to each of them. Without an authorizer SECURITY_DISABLED for each filter.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 
-Not done: access rules.
+Not done: nothing.
 """
 
 from __future__ import annotations
 
-from ottla.requests.acls import acl_refusal
-from ottla.requests.context import Broker, RequestContext
+from collections.abc import Mapping
+
+from ottla.base.acls import Binding, Pattern, Rule
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cluster.acl_rules import RuleChange
+from ottla.requests.acls import filter_of, rules_for
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation
-from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 
-def handle(broker: Broker, request: RequestContext, body: DeleteAclsRequest) -> DeleteAclsResponse:
-    code, message = acl_refusal(broker, request, AclOperation.ALTER)
-    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(error_code=code, error_message=message) for _ in body.filters])
+def handle(broker: Broker, request: RequestContext, body: DeleteAclsRequest) -> DeleteAclsResponse | Pending:
+    try:
+        rules = rules_for(broker, request, AclOperation.ALTER)
+    except ApiError as refusal:
+        return DeleteAclsResponse(filter_results=[_refused(refusal) for _ in body.filters])
+    found: list[list[Binding] | ApiError] = []
+    unwanted: dict[Pattern, list[Rule]] = {}
+    for each in body.filters:
+        try:
+            bindings = rules.bindings(filter_of(each))
+        except ApiError as refusal:
+            found.append(refusal)
+            continue
+        found.append(bindings)
+        for pattern, rule in bindings:
+            unwanted.setdefault(pattern, []).append(rule)
+    pending = Pending()
+
+    def changed(failed: Mapping[Pattern, ErrorCode]) -> None:
+        results = [_refused(each) if isinstance(each, ApiError) else _removed(each, failed) for each in found]
+        pending.complete(DeleteAclsResponse(filter_results=results))
+
+    rules.change({pattern: RuleChange(removed=frozenset(removed)) for pattern, removed in unwanted.items()}, changed)
+    return pending
+
+
+def _refused(refusal: ApiError) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=refusal.code, error_message=refusal.message)
+
+
+def _removed(bindings: list[Binding], failed: Mapping[Pattern, ErrorCode]) -> DeleteAclsFilterResult:
+    removed = [
+        DeleteAclsMatchingAcl(
+            error_code=failed.get(pattern, ErrorCode.NONE),
+            error_message=None,
+            resource_type=pattern.resource_type,
+            resource_name=pattern.name,
+            pattern_type=pattern.pattern_type,
+            principal=rule.principal,
+            host=rule.host,
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        for pattern, rule in bindings
+    ]
+    return DeleteAclsFilterResult(error_message=None, matching_acls=removed)

@@ -1,21 +1,39 @@
 """DescribeAcls: access rules that match a filter.
 
-Behaviour: for a principal that may DESCRIBE the cluster SECURITY_DISABLED, as any Kafka broker without an authorizer answers: there are no
-access rules to describe.
+Behaviour: for a principal that may DESCRIBE the cluster, the rules in force on this broker, by pattern. Without an authorizer
+SECURITY_DISABLED, as any Kafka broker without one answers: there are no access rules to describe.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 
-Not done: access rules.
+Not done: nothing.
 """
 
 from __future__ import annotations
 
-from ottla.requests.acls import acl_refusal
+from ottla.base.acls import Pattern, Rule
+from ottla.base.errors import ApiError
+from ottla.requests.acls import filter_of, rules_for
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation
-from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.wire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeAclsRequest) -> DescribeAclsResponse:
-    code, message = acl_refusal(broker, request, AclOperation.DESCRIBE)
-    return DescribeAclsResponse(error_code=code, error_message=message)
+    try:
+        bindings = rules_for(broker, request, AclOperation.DESCRIBE).bindings(filter_of(body))
+    except ApiError as refusal:
+        return DescribeAclsResponse(error_code=refusal.code, error_message=refusal.message)
+    by_pattern: dict[Pattern, list[AclDescription]] = {}
+    for pattern, rule in bindings:
+        by_pattern.setdefault(pattern, []).append(_described(rule))
+    resources = [
+        DescribeAclsResource(
+            resource_type=pattern.resource_type, resource_name=pattern.name, pattern_type=pattern.pattern_type, acls=descriptions
+        )
+        for pattern, descriptions in by_pattern.items()
+    ]
+    return DescribeAclsResponse(resources=resources)
+
+
+def _described(rule: Rule) -> AclDescription:
+    return AclDescription(principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_allowed
+from ottla.requests.rights import is_allowed, permits
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.wire.messages.describe_transactions import (
@@ -69,7 +69,7 @@ def fill_in(broker: Broker, request: RequestContext, state: TransactionState, fo
     state.producer_epoch = found.producer_epoch
     topics: dict[str, TopicData] = {}
     for name, index in sorted(found.partitions):
-        if name not in topics and not is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        if name not in topics and not permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             continue
         topics.setdefault(name, TopicData(topic=name)).partitions.append(index)
     state.topics = list(topics.values())

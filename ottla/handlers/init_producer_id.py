@@ -15,7 +15,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_allowed, is_allowed_on_cluster
+from ottla.requests.rights import is_allowed, permits_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.metadata import ProducerIdAndEpoch
@@ -74,7 +74,7 @@ def refusal(broker: Broker, request: RequestContext, body: InitProducerIdRequest
 
 def may_write_idempotently(broker: Broker, request: RequestContext) -> bool:
     """The right to write to any topic implies the one to a producer id (KIP-679)."""
-    return is_allowed_on_cluster(broker, request, AclOperation.IDEMPOTENT_WRITE) or broker.authorizer.is_allowed_on_any(
+    return permits_on_cluster(broker, request, AclOperation.IDEMPOTENT_WRITE) or broker.authorizer.is_allowed_on_any(
         request.connection, AclOperation.WRITE, ResourceType.TOPIC
     )
 

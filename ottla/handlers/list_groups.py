@@ -20,7 +20,7 @@ from ottla.groups.commands import ListGroups
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering
-from ottla.requests.rights import is_allowed, is_allowed_on_cluster
+from ottla.requests.rights import permits, permits_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -33,7 +33,7 @@ def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> 
     if not hosts:
         return ListGroupsResponse()
     pending, answer = Pending(), ListGroupsResponse()
-    sees_all = is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE)
+    sees_all = permits_on_cluster(broker, request, AclOperation.DESCRIBE)
     gathering = Gathering(len(hosts), lambda: pending.complete(answer))
 
     def add(part: GroupList) -> None:
@@ -62,4 +62,4 @@ def _shown(group: groups.ListedGroup) -> ListedGroup:
 
 
 def _may_describe(broker: Broker, request: RequestContext, group_id: str) -> bool:
-    return is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+    return permits(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)

@@ -21,7 +21,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.replication.reads import LATEST
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_broker, require
+from ottla.requests.rights import may_be_broker, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.storage.time_search import BatchTimes, FindTime, SearchPaused, TimeBudget, TimeSearch
 from ottla.wire.messages.list_offsets import (
@@ -51,7 +51,7 @@ class LookUps:
         self._broker = broker
         self._request = request
         self._isolation = body.isolation_level
-        self._is_of_follower = body.replica_id >= 0 and is_broker(broker, request)
+        self._is_of_follower = body.replica_id >= 0 and may_be_broker(broker, request)
         self._budget = TimeBudget()
         self._unfinished = 0
         self._is_abandoned = False

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_allowed
+from ottla.requests.rights import permits
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.queries import ListFilter
@@ -62,7 +62,7 @@ def visible(broker: Broker, request: RequestContext, found: list[TransactionMeta
         )
         for metadata in found
         if metadata.state is not DEAD
-        and is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id)
+        and permits(broker, request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id)
     ]
 
 

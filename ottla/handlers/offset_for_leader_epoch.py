@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.rights import is_allowed, is_broker
+from ottla.requests.rights import is_allowed, may_be_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -24,7 +24,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 
 
 def handle(broker: Broker, request: RequestContext, body: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    is_trusted = is_broker(broker, request)
+    is_trusted = may_be_broker(broker, request)
     results = []
     for topic in body.topics:
         if is_trusted or is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_allowed_on_cluster, is_broker
+from ottla.requests.rights import is_allowed_on_cluster, may_be_broker
 from ottla.security.acl import AclOperation
 from ottla.transactions.markers import Marker
 from ottla.wire.messages.write_txn_markers import (
@@ -52,7 +52,7 @@ def handle(broker: Broker, request: RequestContext, body: WriteTxnMarkersRequest
 
 
 def may_write(broker: Broker, request: RequestContext) -> bool:
-    return is_broker(broker, request) or is_allowed_on_cluster(broker, request, AclOperation.ALTER)
+    return may_be_broker(broker, request) or is_allowed_on_cluster(broker, request, AclOperation.ALTER)
 
 
 def lay_out(

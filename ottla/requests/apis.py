@@ -117,8 +117,8 @@ TABLE: dict[int, ServedApi] = {
         _line("TxnOffsetCommit", WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
         # segmentio's kafka-go leaves one byte behind a DescribeAcls request.
         _line("DescribeAcls", DESCRIBE_CLUSTER, may_have_stray_bytes=True),
-        _line("CreateAcls", ALTER_CLUSTER, is_forwarded=True),
-        _line("DeleteAcls", ALTER_CLUSTER, is_forwarded=True),
+        _line("CreateAcls", ALTER_CLUSTER),
+        _line("DeleteAcls", ALTER_CLUSTER),
         _line("DescribeConfigs", *DESCRIBE_CONFIGS),
         _line("AlterConfigs", *ALTER_CONFIGS, is_forwarded=True),
         _line("AlterReplicaLogDirs", ALTER_CLUSTER),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.rights import is_allowed_on_cluster
+from ottla.requests.rights import permits_on_cluster
 from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 
 NOT_ASKED = -0x80000000
@@ -45,12 +45,12 @@ def authorized_operations(broker: Broker, request: RequestContext, resource_type
     """
     if broker.authorizer.allows_clients_everything(request.connection):
         return sum(1 << operation for operation in SUPPORTED[resource_type])
-    is_allowed = broker.authorizer.is_allowed
-    return sum(1 << operation for operation in SUPPORTED[resource_type] if is_allowed(request.connection, operation, resource_type, name))
+    permits = broker.authorizer.permits
+    return sum(1 << operation for operation in SUPPORTED[resource_type] if permits(request.connection, operation, resource_type, name))
 
 
 def cluster_operations(broker: Broker, request: RequestContext) -> int:
     """The same for the cluster; no bit for a principal that may not describe it."""
-    if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
+    if not permits_on_cluster(broker, request, AclOperation.DESCRIBE):
         return 0
     return authorized_operations(broker, request, ResourceType.CLUSTER, CLUSTER_NAME)

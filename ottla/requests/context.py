@@ -9,7 +9,7 @@ Every request passes one authorisation point, `Authorizer.is_allowed`, with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,14 +17,17 @@ from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, Timers
 from ottla.base.types import TopicPartition
+from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication, Exchange
 from ottla.security.authorizer import Authorizer
 from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
+    from ottla.base.acls import AclFilter, Binding, Pattern
     from ottla.base.cluster_metadata import ClusterMetadata
     from ottla.base.config import BrokerConfig
     from ottla.base.share_state import Persister
+    from ottla.cluster.acl_rules import Done, RuleChange
     from ottla.controller.api import Controller
     from ottla.machine.host import MachineHost
     from ottla.replication.fetch_sessions import FetchSessions
@@ -251,6 +254,16 @@ class ControlRequests(Protocol):
         """Carries out LeaderAndIsr, StopReplica or UpdateMetadata in their newest versions; `done` gets the answer's code."""
 
 
+class AccessRules(Protocol):
+    """The access rules of the cluster (`cluster/acl_rules.py`)."""
+
+    def bindings(self, wanted: AclFilter) -> list[Binding]:
+        """The rules in force that the filter means, by pattern."""
+
+    def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
+        """Calls `done` when the changes are stored and in force here, with the patterns of which they are not."""
+
+
 class ForwardedRequests(Protocol):
     """Executes requests of clients that another broker has forwarded (`server/dispatch.py`)."""
 
@@ -299,7 +312,10 @@ class Broker:
     follower_sessions: FollowerSessions
     directory_moves: DirectoryMoves
     isr_changes: IsrCounters
+    audit: AuditLog
     quotas: ClientQuotas | None = None
     """None while no client has a quota."""
+    acl_rules: AccessRules | None = None
+    """None without an authorizer that has rules."""
     lease: Lease | None = None
     """None where the session with the metadata store never ends: the embedded one."""

@@ -14,7 +14,7 @@ from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEp
 from ottla.requests.authorized_operations import authorized_operations
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
-from ottla.requests.rights import is_allowed, require
+from ottla.requests.rights import permits, require
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def shown_topics(message: Callable[..., Any], topics: Sequence[AssignedTopic]) -
 
 def _may_see(broker: Broker, request: RequestContext, group: DescribedEpochGroup) -> bool:
     topics = dict.fromkeys(topic for member in group.members for topic in _topics_of(member))
-    return all(is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
+    return all(permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
 
 
 def _topics_of(member: DescribedEpochMember) -> Iterator[str]:

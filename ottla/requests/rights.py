@@ -14,6 +14,12 @@ def is_allowed(broker: Broker, request: RequestContext, operation: AclOperation,
     return broker.authorizer.is_allowed(request.connection, operation, resource_type, name)
 
 
+def permits(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    """The same where no request fails by the answer, so that it is no matter for the audit log: what may be shown, or the first of two
+    rights that will do."""
+    return broker.authorizer.permits(request.connection, operation, resource_type, name)
+
+
 def is_allowed_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> bool:
     return broker.authorizer.is_allowed(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -22,7 +28,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
     """Which topics the principal may describe, where it did not name them; None if all."""
     if broker.authorizer.allows_clients_everything(request.connection):
         return None
-    return lambda topic: is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+    return lambda topic: permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:
@@ -30,9 +36,18 @@ def is_broker(broker: Broker, request: RequestContext) -> bool:
     return is_allowed_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
 
 
+def permits_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> bool:
+    return broker.authorizer.permits(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def may_be_broker(broker: Broker, request: RequestContext) -> bool:
+    """The same where another right will do as well."""
+    return permits_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
+
+
 def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
     """Whether the principal may create a topic: by a right on the cluster or on the topic."""
-    return is_allowed_on_cluster(broker, request, AclOperation.CREATE) or is_allowed(
+    return permits_on_cluster(broker, request, AclOperation.CREATE) or is_allowed(
         broker, request, AclOperation.CREATE, ResourceType.TOPIC, topic
     )
 

@@ -11,7 +11,11 @@ from ottla.security.principal import Requester
 class Authorizer(Protocol):
     """Decides what the principal of a connection may do."""
 
-    def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool: ...
+    def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether a request that needs this may go on; a refusal is written to the audit log."""
+
+    def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """The same decision where no request fails by it: what of a list may be shown, the first of two rights that will do."""
 
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of this type, existing or not, on which this is allowed."""
@@ -25,6 +29,8 @@ class AllowClients:
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return operation is not AclOperation.CLUSTER_ACTION or requester.is_inter_broker
+
+    permits = is_allowed
 
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.is_allowed(requester, operation, resource_type, "")

@@ -20,6 +20,7 @@ from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
+from ottla.base.settings.access import parse_super_users
 from ottla.base.settings.setting import INT_MAX
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.cluster_secret import ClusterSecret
@@ -45,6 +46,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import Broker, ConnectionInfo
 from ottla.requests.forwarding import Forwarder
+from ottla.security.audit import AuditLog
 from ottla.security.authorizer import AllowClients
 from ottla.security.cluster_identity import ClusterIdentity
 from ottla.server.closing import CleanStop
@@ -80,6 +82,7 @@ from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators
 
 if TYPE_CHECKING:
+    from ottla.security.acl_authorizer import AclAuthorizer
     from ottla.server.quotas.enforcement import Quotas
 
 log = logging.getLogger("ottla")
@@ -124,6 +127,8 @@ class Node:
             ports.random, ClusterSecret(ports.store, ports.random).read, broker_id=config.this_broker_id,
             broker_epoch=self._broker_epoch, cluster_id=lambda: self.metadata.cluster_id, epoch_of=self._epoch_of,
         )  # fmt: skip
+        self.audit = AuditLog(ports.clock, logs_granted=config.ottla_audit_granted)
+        self.acl_authorizer = self._make_acl_authorizer()
         self.peers = ports.peers if ports.peers is not None else self._make_peers()
         self.peers.start(self._locate)
         self.stages = StageSpace(config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files)
@@ -155,6 +160,15 @@ class Node:
             timeout_ms=lambda: config.request_timeout_ms,
             identity=self.identity,
         )
+
+    def _make_acl_authorizer(self) -> AclAuthorizer | None:
+        config = self.config
+        if not config.authorizer_class_name:
+            return None
+        from ottla.security.acl_authorizer import AclAuthorizer  # on use: most brokers that people try have none
+
+        super_users = parse_super_users(config.super_users)
+        return AclAuthorizer(self.audit, super_users=super_users, allows_without_rules=config.allow_everyone_if_no_acl_found)
 
     def _make_coordinators(self) -> None:
         config, clock, timers = self.config, self.ports.clock, self.ports.timers
@@ -214,7 +228,7 @@ class Node:
         self.member = ClusterMember(
             store=ports.store, config=config, clock=ports.clock, timers=ports.timers, random=ports.random, metadata=self.metadata,
             replicas=self.replicas, later=self.replicas.turns.call_next,
-            remote=PeerMessenger(self.peers, ports.timers, self._is_current),
+            remote=PeerMessenger(self.peers, ports.timers, self._is_current), acl_table=self.acl_authorizer,
         )  # fmt: skip
         self.controller = self.member.controller
         self.route = ControllerRoute(
@@ -277,7 +291,9 @@ class Node:
             inspections=self.inspections,
             fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots),
             stages=self.stages,
-            authorizer=AllowClients(),
+            authorizer=AllowClients() if self.acl_authorizer is None else self.acl_authorizer,
+            audit=self.audit,
+            acl_rules=self.member.acl_rules,
             follower_sessions=self.follower_sessions,
             directory_moves=self.moves,
             isr_changes=self.isr_changes,

@@ -192,7 +192,7 @@ def test_a_bad_stored_value_costs_a_line_and_not_the_broker() -> None:
         ("process.roles", False, "known to Kafka"),
         ("inter.broker.protocol.version", False, "known to Kafka"),
         ("listener.name.external.ssl.keystore.location", False, "known to Kafka"),
-        ("authorizer.class.name", True, "NOT restricted"),
+        ("sasl.jaas.config", True, "NOT restricted"),
     ],
 )
 def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: str) -> None:

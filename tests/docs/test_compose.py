@@ -97,7 +97,7 @@ def test_a_compose_file_for_an_image_of_kafka_starts_us(image: str, tmp_path: Pa
 
 def test_settings_that_are_not_understood_are_reported_and_do_not_stop_the_start(tmp_path: Path) -> None:
     values = {
-        "KAFKA_NUM_PARTITONS": "3", "KAFKA_NUM_NETWORK_THREADS": "3", "KAFKA_SUPER_USERS": "User:admin", "KAFKA_HEAP_OPTS": "-Xmx1G",
+        "KAFKA_NUM_PARTITONS": "3", "KAFKA_NUM_NETWORK_THREADS": "3", "KAFKA_CLIENT_USERS": "bob", "KAFKA_HEAP_OPTS": "-Xmx1G",
         "KAFKA_JMX_PORT": "9101", "KAFKA_BOOTSTRAP_SERVERS": "elsewhere:9092",
     }  # fmt: skip
     with started(tmp_path, values, "--port", "0") as broker:
@@ -105,8 +105,8 @@ def test_settings_that_are_not_understood_are_reported_and_do_not_stop_the_start
     lines = [line.split(": ", 1)[1] for line in broker.log.splitlines() if "environment: " in line]
     assert sorted(lines) == [
         "environment: KAFKA_HEAP_OPTS, KAFKA_JMX_PORT are for a JVM or an image's scripts and have no effect here",
+        "environment: client.users is not served by this version: access is NOT restricted by it",
         "environment: num.network.threads is known to Kafka and has no effect here",
-        "environment: super.users is not served by this version: access is NOT restricted by it",
         "environment: unknown setting num.partitons; did you mean num.partitions?",
     ]
 
@@ -117,6 +117,7 @@ def test_settings_that_are_not_understood_are_reported_and_do_not_stop_the_start
         ({"KAFKA_NUM_PARTITIONS": "x"}, "error: Invalid value x for configuration num.partitions: Not a number of type INT (environment)"),
         ({"KAFKA_LISTENERS": "PLAINTEXT:9092"}, "error: Invalid value PLAINTEXT:9092 for configuration listeners: Expected NAME://host:port"),
         ({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181"}, "error: broker.id: with zookeeper.connect each broker needs a number of its own"),
+        ({"KAFKA_SUPER_USERS": "User:admin"}, "error: super.users: there is no authorizer, so everyone may do everything; set "),
         ({"KAFKA_LISTENERS": "PLAINTEXT://nowhere.invalid:9092"}, "error: cannot listen on nowhere.invalid:9092: "),
     ],
 )  # fmt: skip

@@ -22,6 +22,8 @@ class StrictAuthorizer:
         # By type as well: an operation and a resource type of the same number are equal.
         return not any(type(part) is type(denied) and part == denied for part in parts for denied in self.denied)
 
+    permits = is_allowed
+
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.is_allowed(requester, operation, resource_type, ANY_NAME)
 

@@ -29,6 +29,8 @@ class DenyAll:
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return (operation, name) in self.allowed
 
+    permits = is_allowed
+
     def is_allowed_on_any(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType) -> bool:
         return any(operation is allowed for allowed, _ in self.allowed)
 
@@ -52,6 +54,7 @@ class AdminWorld:
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),
             quotas=None,
+            acl_rules=None,
         )
 
     def ask(self, body: Any, version: int | None = None) -> Any:

@@ -66,6 +66,8 @@ class BrokerWorld:
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return (operation, resource_type) not in self.denied and name != "secret"
 
+    permits = is_allowed
+
     def is_allowed_on_any(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType) -> bool:
         return (operation, resource_type) not in self.denied
 

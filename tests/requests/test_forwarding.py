@@ -24,8 +24,8 @@ from tests.cluster.nodes import Nodes
 
 OTHER = 2
 FORWARDED_BY_KAFKA = {
-    "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments", "CreateAcls", "CreatePartitions", "CreateTopics", "DeleteAcls",
-    "DeleteTopics", "ElectLeaders", "IncrementalAlterConfigs", "ListPartitionReassignments", "UpdateFeatures",
+    "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments", "CreatePartitions", "CreateTopics", "DeleteTopics",
+    "ElectLeaders", "IncrementalAlterConfigs", "ListPartitionReassignments", "UpdateFeatures",
 }  # fmt: skip
 
 
@@ -47,6 +47,8 @@ class RecordingAuthorizer:
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         self.asked.append((requester.principal, requester.host, requester.is_inter_broker))
         return operation is not self.denied and (operation is not AclOperation.CLUSTER_ACTION or requester.is_inter_broker)
+
+    permits = is_allowed
 
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.is_allowed(requester, operation, resource_type, "")

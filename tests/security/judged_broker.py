@@ -29,6 +29,8 @@ class JudgedAuthorizer:
         denied = json.loads(self._denied.read_text())
         return denied != "all" and [operation.name, resource_type.name] not in denied
 
+    permits = is_allowed
+
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.is_allowed(requester, operation, resource_type, ANY_NAME)
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 advertised.host.name advertised.port
-allow.everyone.if.no.acl.found
 alter.config.policy.class.name alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-authorizer.class.name
 auto.include.jmx.reporter
 background.threads
 broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
@@ -99,7 +97,6 @@ ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl
 ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
 ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation
 ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
-super.users
 telemetry.max.bytes
 unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
@@ -112,7 +109,7 @@ KNOWN_TO_KAFKA = frozenset(_NAMES.split())
 
 PREFIXES = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.jmx.", "listener.name.", "confluent.")
 
-GUARDS = frozenset({"authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found", "sasl.jaas.config"})
+GUARDS = frozenset({"sasl.jaas.config"})
 """Settings that restrict access: ignoring one leaves the broker open, so its notice is a warning that says so."""
 
 GUARDS_OF_IMAGES = frozenset(

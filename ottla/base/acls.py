@@ -1,0 +1,123 @@
+"""Access rules (ACLs) as values: resources, operations, and who is allowed or denied what. Requests, the authorizer and the metadata store
+share them.
+
+A rule belongs to a pattern: one resource by its literal name, every resource whose name begins with a prefix, or, by the literal name `*`,
+every resource of the type. Enumerations have Kafka's numbers; `java_name` is how Kafka's tools and ZooKeeper nodes write them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+CLUSTER_NAME = "kafka-cluster"
+"""The one name of a resource of type CLUSTER."""
+
+WILDCARD = "*"
+"""As a literal name: every resource of the type; as a host: every host."""
+
+ANY_PRINCIPAL = "User:*"
+ANY, MATCH = 1, 2
+"""In filters: any value; any pattern that holds for a resource of this name."""
+
+
+class ResourceType(IntEnum):
+    """Kafka's resource types of access control."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclOperation(IntEnum):
+    """Kafka's operations of access control; the number is the bit in an "authorized operations" field."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    DENY = 2
+    ALLOW = 3
+
+
+class PatternType(IntEnum):
+    LITERAL = 3
+    PREFIXED = 4
+
+
+def java_name(value: IntEnum) -> str:
+    """`TransactionalId`, `DescribeConfigs`, `Allow`."""
+    return "".join(word.capitalize() for word in value.name.split("_"))
+
+
+class Pattern(NamedTuple):
+    """The resources that a rule is about."""
+
+    resource_type: ResourceType
+    name: str
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+class Rule(NamedTuple):
+    """Who is allowed or denied an operation, and from which host."""
+
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: Permission
+
+
+class Binding(NamedTuple):
+    """A rule where it holds."""
+
+    pattern: Pattern
+    rule: Rule
+
+
+class AclFilter(NamedTuple):
+    """Which rules a request means: numbers may be `ANY`, texts None for any; the pattern type may be `MATCH`."""
+
+    resource_type: int = ANY
+    name: str | None = None
+    pattern_type: int = ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission: int = ANY
+
+    def holds_for(self, pattern: Pattern) -> bool:
+        if self.resource_type not in (ANY, pattern.resource_type):
+            return False
+        if self.pattern_type not in (ANY, MATCH, pattern.pattern_type):
+            return False
+        if self.name is None or self.name == pattern.name:
+            return True
+        if self.pattern_type != MATCH:
+            return False
+        if pattern.pattern_type is PatternType.PREFIXED:
+            return self.name.startswith(pattern.name)
+        return pattern.name == WILDCARD
+
+    def takes(self, rule: Rule) -> bool:
+        return (
+            self.principal in (None, rule.principal)
+            and self.host in (None, rule.host)
+            and self.operation in (ANY, rule.operation)
+            and self.permission in (ANY, rule.permission)
+        )

@@ -1,0 +1,73 @@
+"""Settings of access control: whether there is any, and who is above it."""
+
+from __future__ import annotations
+
+from ottla.base.settings.setting import SettingError, boolean, string
+
+AUTHORIZERS = ("acl", "kafka.security.authorizer.AclAuthorizer", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+"""Names of the one authorizer: ours, and those of Kafka's whose semantics it has."""
+
+
+class _Authorizer:
+    """None, or one of the names of ours; a broker that does not serve what is asked for must not run open."""
+
+    description = f"[{', '.join(('empty', *AUTHORIZERS))}]"
+
+    def __call__(self, value: str) -> str:
+        if value in ("", *AUTHORIZERS):
+            return ""
+        return f"This broker has one authorizer: {' or '.join(AUTHORIZERS)}"
+
+
+class _Principals:
+    """`User:name;User:name`."""
+
+    description = "User:name;User:name;..."
+
+    def __call__(self, value: str) -> str:
+        try:
+            parse_super_users(value)
+        except SettingError as error:
+            return str(error)
+        return ""
+
+
+class AccessSettings:
+    """Who may do what."""
+
+    authorizer_class_name = string(
+        "authorizer.class.name",
+        "",
+        "acl: access rules (ACLs) say who may do what. Empty: clients may do everything.",
+        valid=_Authorizer(),
+    )
+    super_users = string("super.users", "", "Principals who may do everything, separated by semicolons.", valid=_Principals())
+    allow_everyone_if_no_acl_found = boolean(
+        "allow.everyone.if.no.acl.found", False, "Whether a resource that no access rule names is open to all."
+    )
+    ottla_audit_granted = boolean(
+        "ottla.audit.granted", False, "Whether the audit log has a line for what is allowed as well; refusals it always has."
+    )
+
+
+def parse_super_users(text: str) -> list[str]:
+    """The principals, in order. Raises `SettingError` with one sentence."""
+    principals = [part.strip() for part in text.split(";") if part.strip()]
+    for principal in principals:
+        kind, _, name = principal.partition(":")
+        if kind != "User" or not name:
+            raise SettingError(f"Expected User:name but found {principal}")
+        if name == "*":
+            raise SettingError("User:* as a super user would open everything to everyone")
+    return principals
+
+
+def why_contradictory(*, authorizer: str, named: frozenset[str], allows_without_rules: bool) -> str:
+    """Why a start is refused: what restricts access is set, and nothing would heed it. `named`: the settings that are given."""
+    if authorizer:
+        return ""
+    if "super.users" in named:
+        return "super.users: there is no authorizer, so everyone may do everything; set authorizer.class.name=acl"
+    if "allow.everyone.if.no.acl.found" in named and not allows_without_rules:
+        return "allow.everyone.if.no.acl.found: there is no authorizer, so everyone may do everything; set authorizer.class.name=acl"
+    return ""

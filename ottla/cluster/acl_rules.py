@@ -1,0 +1,354 @@
+"""The access rules in the metadata store: read when the broker starts, written pattern by pattern, watched for other brokers' changes.
+
+A write is conditional on the version of the node that it was decided on, and decided again where another writer came first; so no rule is
+lost when two brokers change the same pattern. What was written is in force on this broker before the answer; other brokers learn of it by
+the node that the same write adds, and read the pattern anew. After a lost watch everything is read again; meanwhile the rules that were
+known last are in force. A node that cannot be understood is not passed over: its resources would count as having no rules. Nothing is
+allowed on them until it is mended, so it is read as a rule that denies everything.
+
+Left out: who may change rules, and which rules make sense (`requests/acls.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclFilter, AclOperation, Binding, Pattern, Permission, Rule
+from ottla.base.errors import ErrorCode
+from ottla.base.immutable import immutable
+from ottla.base.ports import (
+    MULTI_BYTES_MAX,
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    Outcome,
+    Set,
+    StoreNode,
+    StoreResult,
+    Timers,
+    WatchEvent,
+    operation_bytes,
+)
+from ottla.base.store_retries import TRANSIENT, StoreRetries
+from ottla.controller import acl_nodes
+from ottla.controller.loading import read_nodes, read_paths
+from ottla.controller.znodes import NodeError
+
+log = logging.getLogger("ottla.cluster")
+
+ATTEMPTS_MAX = 20
+"""A change is decided so many times at most, as other writers may come first each time."""
+CHANGES_MAX = 10_000
+"""So many changes may wait."""
+PATTERNS_PER_WRITE = 500
+RULES_BYTES_MAX = MULTI_BYTES_MAX // 2
+"""The largest node of rules: some thousands of them."""
+PURGE_MS = 15 * 60 * 1000
+
+DENY_ALL = Rule(ANY_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY)
+
+CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE, StoreResult.NOT_EMPTY)
+"""Another writer came first."""
+
+
+class RuleTable(Protocol):
+    """Where rules are put into force (`security/acl_authorizer.py`)."""
+
+    def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None: ...
+
+    def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None: ...
+
+    def bindings(self, wanted: AclFilter) -> list[Binding]: ...
+
+
+@immutable
+class RuleChange:
+    """Rules to add to and to remove from a pattern."""
+
+    added: frozenset[Rule] = frozenset()
+    removed: frozenset[Rule] = frozenset()
+
+
+Done = Callable[[Mapping[Pattern, ErrorCode]], object]
+"""The patterns whose change failed, with why; the others are in force."""
+
+
+class AclRules:
+    """Keeps a table of rules as the store has them, and changes them there."""
+
+    def __init__(self, store: MetadataStore, retries: StoreRetries, timers: Timers, table: RuleTable, *, is_alone: bool) -> None:
+        """`is_alone`: no other broker writes or has to learn of a change."""
+        self._store = store
+        self._retries = retries
+        self._timers = timers
+        self._table = table
+        self._is_alone = is_alone
+        self._generation = 0
+        self._seen: dict[str, frozenset[str]] = {}
+        self._on_loaded: Callable[[], object] | None = None
+        self._waiting: deque[_Writing] = deque()
+
+    def start(self, on_loaded: Callable[[], object]) -> None:
+        """Reads all rules, watches from then on, and calls `on_loaded` once they are in force."""
+        self._on_loaded = on_loaded
+        self._begin()
+
+    def restart(self) -> None:
+        """Reads and watches anew in a new session of the store: watches and retries of the old one are gone."""
+        self._begin()
+        if self._waiting and self._waiting[0].is_parked:
+            self._waiting[0].run()
+
+    def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
+        """Carries out the changes, one request after another."""
+        if len(self._waiting) >= CHANGES_MAX:
+            done(dict.fromkeys(changes, ErrorCode.REQUEST_TIMED_OUT))
+            return
+        writing = _Writing(self._store, self._retries, self._table, changes, self._is_alone, lambda failed: self._end(failed, done))
+        self._waiting.append(writing)
+        if len(self._waiting) == 1:
+            self._waiting[0].run()
+
+    def bindings(self, wanted: AclFilter) -> list[Binding]:
+        """The rules in force that the filter means, by pattern."""
+        return self._table.bindings(wanted)
+
+    def _end(self, failed: Mapping[Pattern, ErrorCode], done: Done) -> None:
+        self._waiting.popleft()
+        if self._waiting:
+            self._waiting[0].run()
+        done(failed)
+
+    # Reading
+
+    def _begin(self) -> None:
+        self._generation += 1
+        self._seen = {}
+        read_paths(self._store, acl_nodes.BASE_PATHS, self._guarded(self._make_folders))
+
+    def _make_folders(self, result: StoreResult, found: Mapping[str, StoreNode]) -> None:
+        """Makes the folders that are missing, before the first rule is written; another broker may be doing the same."""
+        missing = [path for path in acl_nodes.BASE_PATHS if path not in found]
+        if result is not StoreResult.OK:
+            self._begin_again(result)
+        elif missing:
+            self._store.multi([Create(path) for path in missing], self._guarded(self._made_folders))
+        else:
+            self._read_all()
+
+    def _made_folders(self, outcome: Outcome) -> None:
+        if outcome.result is StoreResult.OK:
+            self._read_all()
+        else:
+            self._begin_again(outcome.result)
+
+    def _read_all(self) -> None:
+        for folder in () if self._is_alone else acl_nodes.CHANGES.values():
+            self._look(folder)
+        read_nodes(self._store, list(acl_nodes.FOLDERS.values()), self._guarded(self._on_everything))
+
+    def _on_everything(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
+        if result is not StoreResult.OK:
+            self._begin_again(result)
+            return
+        rules: dict[Pattern, list[Rule]] = {}
+        for path, node in sorted(nodes.items()):
+            try:
+                pattern = acl_nodes.pattern_at(path)
+            except NodeError as error:
+                log.warning("%s in the metadata store is passed over: %s", path, error)
+                continue
+            if pattern is not None:
+                rules[pattern] = _understood(path, node.data)
+        self._table.replace(rules)
+        on_loaded, self._on_loaded = self._on_loaded, None
+        if on_loaded is not None:
+            on_loaded()
+
+    def _begin_again(self, result: StoreResult) -> None:
+        """Everything anew, in this session or the next one."""
+        self._generation += 1
+        generation = self._generation
+        log.warning("access rules: %s; reading all of them again", result.name)
+        self._retries.again(lambda: self._begin() if generation == self._generation else None)
+
+    # Watching
+
+    def _look(self, folder: str) -> None:
+        def changed(event: WatchEvent) -> None:
+            if event is WatchEvent.LOST:
+                self._begin_again(StoreResult.CONNECTION_LOST)
+            else:
+                self._look(folder)
+
+        def listed(result: StoreResult, names: list[str]) -> None:
+            if result is StoreResult.OK:
+                self._on_names(folder, names)
+            else:
+                self._begin_again(result)
+
+        self._store.children(folder, self._guarded(listed), watch=self._guarded(changed))
+
+    def _on_names(self, folder: str, names: Sequence[str]) -> None:
+        known, self._seen[folder] = self._seen.get(folder), frozenset(names)
+        new = [f"{folder}/{name}" for name in names if known is None or name not in known]
+        if new:
+            self._timers.call_later(PURGE_MS, lambda: self._purge(new))
+        if known is not None and new:  # what was there before the first look is read with everything
+            read_paths(self._store, new, self._guarded(self._on_changes))
+
+    def _on_changes(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
+        if result is not StoreResult.OK:
+            self._begin_again(result)
+            return
+        patterns: dict[str, Pattern] = {}
+        for path, node in sorted(nodes.items()):
+            try:
+                pattern = acl_nodes.read_change(path, node.data)
+            except NodeError as error:
+                log.warning("%s in the metadata store is passed over: %s", path, error)
+                continue
+            patterns[acl_nodes.rules_path(pattern)] = pattern
+
+        def read(result: StoreResult, found: Mapping[str, StoreNode]) -> None:
+            if result is not StoreResult.OK:
+                self._begin_again(result)
+                return
+            for path, pattern in patterns.items():
+                node = found.get(path)
+                self._table.put(pattern, [] if node is None else _understood(path, node.data))
+
+        read_paths(self._store, list(patterns), self._guarded(read))
+
+    def _purge(self, paths: Sequence[str]) -> None:
+        """Removes changes that every broker with a connection has seen; all brokers try."""
+        for path in paths:
+            self._store.multi([Delete(path)], lambda _outcome: None)
+
+    def _guarded(self, take: Callable[..., object]) -> Callable[..., None]:
+        """What belongs to an earlier reading of everything is ignored."""
+        generation = self._generation
+
+        def taken(*arguments: object) -> None:
+            if generation == self._generation:
+                take(*arguments)
+
+        return taken
+
+
+class _Writing:
+    """One request's changes on their way: read, decided and written, some patterns at a time, until none is left."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        retries: StoreRetries,
+        table: RuleTable,
+        changes: Mapping[Pattern, RuleChange],
+        is_alone: bool,
+        done: Done,
+    ) -> None:
+        self._store = store
+        self._retries = retries
+        self._table = table
+        self._left = dict(changes)
+        self._is_alone = is_alone
+        self._done = done
+        self._failed: dict[Pattern, ErrorCode] = {}
+        self._attempts = 0
+        self.is_parked = False
+        """Whether it waits to be tried again; a new session forgets what does."""
+
+    def run(self) -> None:
+        self.is_parked = False
+        if not self._left:
+            self._done(self._failed)
+            return
+        some = dict(list(self._left.items())[:PATTERNS_PER_WRITE])
+        paths = {acl_nodes.rules_path(pattern): pattern for pattern in some}
+        read_paths(self._store, list(paths), lambda result, nodes: self._on_read(paths, result, nodes))
+
+    def _on_read(self, paths: Mapping[str, Pattern], result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
+        if result is not StoreResult.OK:
+            self._try_again(result)
+            return
+        operations: list[Operation] = []
+        decided: dict[Pattern, frozenset[Rule]] = {}
+        size = 0
+        for path, pattern in paths.items():
+            try:
+                rules, of_pattern = self._decide(path, pattern, nodes.get(path))
+            except NodeError as error:
+                log.error("%s in the metadata store cannot be changed: %s", path, error)
+                self._fail(pattern, ErrorCode.UNKNOWN_SERVER_ERROR)
+                continue
+            if len(acl_nodes.rules_bytes(rules)) > RULES_BYTES_MAX:
+                self._fail(pattern, ErrorCode.POLICY_VIOLATION)
+                continue
+            size += sum(map(operation_bytes, of_pattern))
+            if decided and size > MULTI_BYTES_MAX:
+                break
+            operations += of_pattern
+            decided[pattern] = rules
+        if operations:
+            self._store.multi(operations, lambda outcome: self._on_written(decided, outcome))
+        else:
+            self._on_written(decided, Outcome(StoreResult.OK))
+
+    def _decide(self, path: str, pattern: Pattern, node: StoreNode | None) -> tuple[frozenset[Rule], list[Operation]]:
+        """The pattern's new rules, and the write that makes them so; none where nothing changes. Raises `NodeError`."""
+        change = self._left[pattern]
+        old = frozenset(acl_nodes.read_rules(node.data)) if node is not None else frozenset()
+        rules = (old - change.removed) | change.added
+        if rules == old and (node is None) == (not rules):
+            return rules, []
+        write: Operation
+        if node is None:
+            write = Create(path, acl_nodes.rules_bytes(rules))
+        elif rules:
+            write = Set(path, acl_nodes.rules_bytes(rules), node.version)
+        else:
+            write = Delete(path, node.version)
+        return rules, [write] if self._is_alone else [write, acl_nodes.change(pattern)]
+
+    def _on_written(self, decided: Mapping[Pattern, frozenset[Rule]], outcome: Outcome) -> None:
+        if outcome.result is not StoreResult.OK:
+            self._try_again(outcome.result)
+            return
+        for pattern, rules in decided.items():
+            self._table.put(pattern, rules)
+            del self._left[pattern]
+        self._attempts = 0
+        self.run()
+
+    def _try_again(self, result: StoreResult) -> None:
+        """Decides again from what the store has then; a write whose outcome is unknown is found there, or not."""
+        self._attempts += 1
+        if result in CHANGED and self._attempts < ATTEMPTS_MAX:
+            self.run()
+        elif result in TRANSIENT and self._attempts < ATTEMPTS_MAX and result is not StoreResult.DISK_FAILED:
+            self.is_parked = True
+            self._retries.again(self.run)
+        else:
+            code = ErrorCode.KAFKA_STORAGE_ERROR if result is StoreResult.DISK_FAILED else ErrorCode.REQUEST_TIMED_OUT
+            log.error("access rules could not be changed: %s", result.name)
+            for pattern in list(self._left):
+                self._fail(pattern, code)
+            self._done(self._failed)
+
+    def _fail(self, pattern: Pattern, code: ErrorCode) -> None:
+        self._failed[pattern] = code
+        self._left.pop(pattern, None)
+
+
+def _understood(path: str, data: bytes) -> list[Rule]:
+    """The rules of a node; one that denies everything where it cannot be read."""
+    try:
+        return acl_nodes.read_rules(data)
+    except NodeError as error:
+        log.error("%s in the metadata store is damaged, so everything is denied there: %s", path, error)
+        return [DENY_ALL]

@@ -1,0 +1,112 @@
+"""The authorizer over access rules, with the semantics of Kafka's.
+
+A denial beats what is allowed; what no rule allows is denied, but on a resource without any rule where
+`allow.everyone.if.no.acl.found` is set. Super users and brokers that have proved themselves may do everything. Until the rules have been
+read from the metadata store no other principal may do anything.
+
+Decisions are remembered until the next change of a rule, which forgets all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.base.acls import WILDCARD, AclFilter, AclOperation, Binding, Pattern, ResourceType, Rule
+from ottla.security.acl_index import DENIED_SHIFT, AclIndex, described, normal_host
+from ottla.security.audit import AuditLog
+from ottla.security.principal import Requester
+
+DECISIONS_MAX = 50_000
+"""So many decisions are remembered; then all are forgotten. Names of clients' choice are among them."""
+
+Question = tuple[str, str, int, str]
+"""Principal, host, operation and resource type, name; the number inverted where any resource will do."""
+
+
+class AclAuthorizer:
+    """Decides by rules; `replace` and `put` keep them as the metadata store has them."""
+
+    def __init__(self, audit: AuditLog, *, super_users: Iterable[str] = (), allows_without_rules: bool = False) -> None:
+        self._audit = audit
+        self._super_users = dict.fromkeys(super_users)
+        self._allows_without_rules = allows_without_rules
+        self._index = AclIndex()
+        self._is_loaded = False
+        self._decisions: dict[Question, bool] = {}
+
+    # `Authorizer`
+
+    def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        is_allowed = self.permits(requester, operation, resource_type, name)
+        if not is_allowed:
+            self._audit.refused(requester, operation, resource_type, name)
+        elif self._audit.logs_granted:
+            self._audit.granted(requester, operation, resource_type, name)
+        return is_allowed
+
+    def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        decision = self._decisions.get((requester.principal, requester.host, operation << 4 | resource_type, name))
+        if decision is None:
+            decision = self._may_do_everything(requester) or self._decide(requester, operation, resource_type, name)
+        return decision or requester.is_inter_broker
+
+    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
+        decision = self._decisions.get((requester.principal, requester.host, ~(operation << 4 | resource_type), ""))
+        if decision is None:
+            decision = self._may_do_everything(requester) or self._decide_on_any(requester, operation, resource_type)
+        if not (decision or requester.is_inter_broker):
+            self._audit.refused(requester, operation, resource_type, WILDCARD)
+            return False
+        return True
+
+    def allows_clients_everything(self, requester: Requester) -> bool:
+        return not self._audit.logs_granted and self._may_do_everything(requester)
+
+    # The rules
+
+    def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None:
+        """Makes these all rules that there are."""
+        self._index.replace(rules)
+        self._is_loaded = True
+        self._decisions.clear()
+
+    def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None:
+        """Makes these the rules of a pattern."""
+        self._index.put(pattern, rules)
+        self._decisions.clear()
+
+    def bindings(self, wanted: AclFilter) -> list[Binding]:
+        """The rules that the filter means, by pattern."""
+        found = ((pattern, rules) for pattern, rules in self._index.items() if wanted.holds_for(pattern))
+        return [Binding(pattern, rule) for pattern, rules in described(found) for rule in rules if wanted.takes(rule)]
+
+    # Deciding
+
+    def _may_do_everything(self, requester: Requester) -> bool:
+        return requester.is_inter_broker or requester.principal in self._super_users
+
+    def _decide(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        masks = self._index.masks(requester.principal, normal_host(requester.host), resource_type, name)
+        if not self._is_loaded or masks >> DENIED_SHIFT & 1 << operation:
+            decision = False
+        elif masks & 1 << operation:
+            decision = True
+        else:
+            decision = self._allows_without_rules and not self._index.has_rules(resource_type, name)
+        return self._remembered((requester.principal, requester.host, operation << 4 | resource_type, name), decision)
+
+    def _decide_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
+        principal, host = requester.principal, normal_host(requester.host)
+        if not self._is_loaded:
+            decision = False
+        elif self._allows_without_rules:
+            decision = not self._index.denies_all(principal, host, operation, resource_type)
+        else:
+            decision = self._index.allows_any(principal, host, operation, resource_type)
+        return self._remembered((principal, requester.host, ~(operation << 4 | resource_type), ""), decision)
+
+    def _remembered(self, question: Question, decision: bool) -> bool:
+        if len(self._decisions) >= DECISIONS_MAX:
+            self._decisions.clear()
+        self._decisions[question] = decision
+        return decision

@@ -1,0 +1,253 @@
+"""All access rules, arranged so that a decision costs the same with ten of them and with ten thousand.
+
+Rules are found by resource type, principal and pattern, in this order: of a principal, and of `User:*`, the rules of the literal name, of
+the literal `*` and of every prefix of the name. A principal's prefixes are sorted, and each knows the longest other one that it begins
+with; the longest prefix of a name is then the one that stands before the name in that order, or an ancestor of it.
+
+What hosts may do with a pattern is one integer: a bit for each operation that is allowed and, `DENIED_SHIFT` higher, for each that is
+denied. Operations that an allowed one implies have their bits as well (READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies
+DESCRIBE_CONFIGS); a denied one implies nothing. Principals and names are compared letter by letter: two Unicode forms of one name are two
+names. Addresses are compared as addresses, however they are written.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclOperation, Pattern, PatternType, Permission, ResourceType, Rule
+
+T = TypeVar("T")
+Hosts = dict[str, int]
+"""What each host, or every host (`*`), is allowed and denied."""
+
+DENIED_SHIFT = 32
+IMPLIED_BY = {
+    AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
+    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
+}
+
+
+def _allowed_bits(operation: AclOperation) -> int:
+    if operation is AclOperation.ALL:
+        return sum(1 << each for each in AclOperation)
+    return 1 << operation | sum(1 << implied for implied, by in IMPLIED_BY.items() if operation in by)
+
+
+_ALLOWED = {operation: _allowed_bits(operation) for operation in AclOperation}
+_DENIED = {operation: 1 << operation + DENIED_SHIFT for operation in AclOperation}
+_DENIED[AclOperation.ALL] = _ALLOWED[AclOperation.ALL] << DENIED_SHIFT
+
+
+def bits_of(rule: Rule) -> int:
+    return (_ALLOWED if rule.permission is Permission.ALLOW else _DENIED)[rule.operation]
+
+
+def normal_host(host: str) -> str:
+    """An IPv6 address in its one short form (Java writes `0:0:0:0:0:0:0:1`), an IPv4 address within one as itself; all else as it is."""
+    if ":" not in host:
+        return host
+    from ipaddress import IPv6Address  # on use: most addresses have no colon
+
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address)
+
+
+class _Prefixes:
+    """Prefixes of names, with the hosts of each."""
+
+    __slots__ = ("_hosts", "_is_stale", "_parents", "_sorted")
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, Hosts] = {}
+        self._sorted: list[str] = []
+        self._parents: dict[str, str | None] = {}
+        self._is_stale = False
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def put(self, prefix: str, hosts: Hosts | None) -> None:
+        if hosts is None:
+            self._is_stale |= self._hosts.pop(prefix, None) is not None
+        else:
+            self._is_stale |= prefix not in self._hosts
+            self._hosts[prefix] = hosts
+
+    def items(self) -> Iterable[tuple[str, Hosts]]:
+        return self._hosts.items()
+
+    def masks(self, name: str, host: str) -> int:
+        """What the prefixes of this name say of the host."""
+        if self._is_stale:
+            self._arrange()
+        at = bisect_right(self._sorted, name)
+        prefix = self._sorted[at - 1] if at else None
+        masks = 0
+        while prefix is not None:
+            if name.startswith(prefix):
+                masks |= masks_in(self._hosts[prefix], host)
+            prefix = self._parents[prefix]
+        return masks
+
+    def _arrange(self) -> None:
+        self._sorted = sorted(self._hosts)
+        self._parents = {}
+        ancestors: list[str] = []
+        for prefix in self._sorted:
+            while ancestors and not prefix.startswith(ancestors[-1]):
+                ancestors.pop()
+            self._parents[prefix] = ancestors[-1] if ancestors else None
+            ancestors.append(prefix)
+        self._is_stale = False
+
+
+class _Rules:
+    """The rules about one type of resource for one principal."""
+
+    __slots__ = ("literal", "prefixed")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, Hosts] = {}
+        self.prefixed = _Prefixes()
+
+    def put(self, pattern: Pattern, hosts: Hosts | None) -> None:
+        if pattern.pattern_type is PatternType.PREFIXED:
+            self.prefixed.put(pattern.name, hosts)
+        elif hosts is None:
+            self.literal.pop(pattern.name, None)
+        else:
+            self.literal[pattern.name] = hosts
+
+    def masks(self, name: str, host: str) -> int:
+        masks = 0
+        literal = self.literal
+        for hosts in (literal.get(name), literal.get(WILDCARD)):
+            if hosts is not None:
+                masks |= masks_in(hosts, host)
+        return masks | self.prefixed.masks(name, host) if self.prefixed else masks
+
+
+class AclIndex:
+    """All rules by pattern, and what follows from them."""
+
+    def __init__(self) -> None:
+        self._rules: dict[Pattern, frozenset[Rule]] = {}
+        self._of: dict[tuple[int, str], _Rules] = {}  # by type and principal
+        self._of_all: dict[int, _Rules] = {}  # by type, for any principal
+
+    def __len__(self) -> int:
+        """How many patterns have rules."""
+        return len(self._rules)
+
+    def items(self) -> Iterable[tuple[Pattern, frozenset[Rule]]]:
+        return self._rules.items()
+
+    def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None:
+        """Makes these the rules of the pattern; none of them forgets it."""
+        new = frozenset(rules)
+        kind = int(pattern.resource_type)
+        gone = dict.fromkeys(rule.principal for rule in sorted(self._rules.get(pattern, ())))
+        by_principal: dict[str, Hosts] = {}
+        for rule in sorted(new):
+            hosts = by_principal.setdefault(rule.principal, {})
+            host = normal_host(rule.host)
+            hosts[host] = hosts.get(host, 0) | bits_of(rule)
+        for principal in {**gone, **dict.fromkeys(by_principal)}:
+            _put(self._of, (kind, principal), pattern, by_principal.get(principal))
+        _put(self._of_all, kind, pattern, {WILDCARD: 1} if new else None)
+        if new:
+            self._rules[pattern] = new
+        else:
+            self._rules.pop(pattern, None)
+
+    def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None:
+        """Makes these all rules that there are."""
+        self._rules, self._of, self._of_all = {}, {}, {}
+        for pattern, of_pattern in rules.items():
+            self.put(pattern, of_pattern)
+
+    def masks(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
+        """What all rules together allow and deny a principal from a host (in its normal form) on a resource."""
+        kind = int(resource_type)
+        masks = 0
+        own, of_any = self._of.get((kind, principal)), self._of.get((kind, ANY_PRINCIPAL))
+        if own is not None:
+            masks = own.masks(name, host)
+        if of_any is not None:
+            masks |= of_any.masks(name, host)
+        return masks
+
+    def has_rules(self, resource_type: ResourceType, name: str) -> bool:
+        """Whether any rule is about the resource, for any principal."""
+        rules = self._of_all.get(int(resource_type))
+        return rules is not None and rules.masks(name, WILDCARD) != 0
+
+    def denies_all(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether the operation is denied on every resource of the type."""
+        masks = 0
+        for who in (principal, ANY_PRINCIPAL):
+            rules = self._of.get((int(resource_type), who))
+            masks |= 0 if rules is None else masks_in(rules.literal.get(WILDCARD, {}), host)
+        return bool(masks >> DENIED_SHIFT & 1 << operation)
+
+    def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether some resource, existing or not, remains on which the operation is allowed and not denied."""
+        kind, bit = int(resource_type), 1 << operation
+        if self.denies_all(principal, host, operation, resource_type):
+            return False
+        of_both = [rules for who in (principal, ANY_PRINCIPAL) if (rules := self._of.get((kind, who))) is not None]
+        for rules in of_both:
+            if any(
+                name == WILDCARD or not _denied_at(of_both, name, host) & bit
+                for name, hosts in rules.literal.items()
+                if masks_in(hosts, host) & bit
+            ) or any(
+                not _denied_within(of_both, prefix, host) & bit
+                for prefix, hosts in rules.prefixed.items()
+                if masks_in(hosts, host) & bit
+            ):
+                return True
+        return False
+
+
+def masks_in(hosts: Hosts, host: str) -> int:
+    return hosts.get(host, 0) | hosts.get(WILDCARD, 0)
+
+
+def _denied_within(of_both: list[_Rules], prefix: str, host: str) -> int:
+    """What is denied on all that begins with the prefix."""
+    masks = 0
+    for rules in of_both:
+        masks |= rules.prefixed.masks(prefix, host)
+    return masks >> DENIED_SHIFT
+
+
+def _denied_at(of_both: list[_Rules], name: str, host: str) -> int:
+    """What is denied on the one name."""
+    masks = 0
+    for rules in of_both:
+        masks |= rules.masks(name, host)
+    return masks >> DENIED_SHIFT
+
+
+def _put(index: dict[T, _Rules], key: T, pattern: Pattern, hosts: Hosts | None) -> None:
+    """Changes one entry; entries without rules are removed."""
+    rules = index.get(key)
+    if rules is None:
+        if hosts is None:
+            return
+        rules = index[key] = _Rules()
+    rules.put(pattern, hosts)
+    if not rules.literal and not rules.prefixed:
+        del index[key]
+
+
+def described(patterns: Iterable[tuple[Pattern, Iterable[Rule]]]) -> Iterator[tuple[Pattern, list[Rule]]]:
+    """Patterns and their rules in an order that does not depend on the order of a set."""
+    for pattern, rules in sorted(patterns, key=lambda item: item[0]):
+        yield pattern, sorted(rules)
