@@ -11,7 +11,7 @@
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
-#   make docs                    the documentation's site, in build/site
+#   make site                    the documentation's site, in build/site; make site-check looks at every page of it in Chromium
 #   make dist                    wheel and source distribution in dist/, checked, the wheel tried in an empty environment of each Python
 #   make clean                   removes what the targets above have made
 
@@ -26,7 +26,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite docs dist clean
+.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite docs site site-check dist clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -99,10 +99,20 @@ rewrite: $(STAMP)
 	@if [ -d tests/scenarios ]; then OTTLA_REWRITE=1 $(PYTEST) tests/scenarios; fi
 	@if [ -d tests/docs ]; then OTTLA_REWRITE=1 $(PYTEST) tests/docs; fi
 
-docs: $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/docs.txt
-	@$(BIN)/mkdocs build --quiet
+# An environment of its own: the site's theme and its API pages need what nothing else does.
+build/site-env/.ready: requirements/docs.txt
+	@rm -rf build/site-env && $(PYTHON) -m venv build/site-env
+	@echo "make: installing requirements/docs.txt into build/site-env" >&2
+	@build/site-env/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/docs.txt
+	@touch $@
+
+site docs: build/site-env/.ready
+	@NO_MKDOCS_2_WARNING=1 build/site-env/bin/mkdocs build --quiet
 	@echo "make: the site is in build/site, its front page is build/site/index.html"
+
+# Not part of `make test`: it takes minutes, and a browser that CI would have to install (on Debian: apt install chromium).
+site-check: site
+	@$(PYTHON) -m tools.site.check
 
 # An environment of its own, so that what publishing needs is never what the tests find.
 build/dist-env/.ready: requirements/dist.txt
