@@ -13,7 +13,7 @@ import pytest
 
 from ottla.base.config import load
 from ottla.cli.broker.service import unit_text
-from tests.docs.pages import DOCS, Block, blocks_of, pages
+from tests.docs.pages import DOCS, ROOT, Block, blocks_of, pages
 from tests.docs.runner import PageFailed, PageRun, normal, transcript_of
 
 RUNNABLE = ("python", "sh", "console")
@@ -30,6 +30,10 @@ NEVER = {
     "kafka-clients": "Java's client is not a Python package",
 }
 """Blocks that need one of these are never run by this test."""
+
+
+COLUMNS_MAX = 88
+AS_THEY_ARE = ("json", "yaml", "ini")
 
 
 def is_run(block: Block) -> bool:
@@ -63,6 +67,17 @@ def test_what_is_not_run_says_what_it_needs() -> None:
                 assert block.attributes["needs"] in {*PROGRAMS, *NEVER}, where
     needed = {block.attributes["needs"] for page in pages() for block in blocks_of(page) if "needs" in block.attributes}
     assert set(NEVER) <= needed, "a reason that no block has"
+
+
+def test_code_fits_a_page() -> None:
+    """What programs print is as wide as it is, and the environments of images stand as they were written."""
+    too_wide = []
+    for page in (*DOCS.glob("**/*.md"), ROOT / "README.md"):
+        for block in blocks_of(page):
+            lines = [line for line in block.text.splitlines() if block.language != "console" or line.startswith("$ ")]
+            if block.language not in AS_THEY_ARE:
+                too_wide += [f"{page.name}: {line}" for line in lines if len(line) > COLUMNS_MAX]
+    assert too_wide == []
 
 
 def test_settings_on_the_pages_are_ones_that_the_broker_knows() -> None:

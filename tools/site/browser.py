@@ -45,8 +45,10 @@ class Browser:
             raise BrowserError("there is no Chromium on this machine (on Debian: apt install chromium)")
         self._profile = tempfile.TemporaryDirectory(prefix="ottla-browser-")
         to_browser, from_browser = os.pipe(), os.pipe()
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-                   "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank"]  # fmt: skip
+        options = [
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
+            "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank",
+        ]  # fmt: skip
         # Chromium reads commands from descriptor 3 and writes to descriptor 4.
         shell = ["bash", "-c", f'exec "$0" "$@" 3<&{to_browser[0]} 4>&{from_browser[1]}']
         self._process = subprocess.Popen(

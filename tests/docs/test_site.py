@@ -1,0 +1,31 @@
+"""What the documentation's site is made of; how it looks is checked in a browser by `make site-check`."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.pages import DOCS, ROOT
+from tools.site import check, hooks
+
+SETTINGS = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+def test_the_site_loads_nothing_from_elsewhere() -> None:
+    assets = re.findall(r"^ +- (assets/\S+)$", SETTINGS, re.MULTILINE)
+    assert {"assets/mermaid.tiny.js", "assets/iframe-worker.js", "assets/site.css"} == set(assets)
+    assert all((DOCS / asset).is_file() for asset in assets)
+    assert "://" not in SETTINGS
+    assert "font: false" in SETTINGS
+
+
+def test_only_pages_with_a_diagram_load_mermaid() -> None:
+    script = '<script src="../assets/mermaid.tiny.js"></script>'
+    assert hooks.on_post_page(f"<p>text</p>\n{script}\n<p>") == "<p>text</p>\n<p>"
+    drawn = f'<pre class="mermaid">flowchart</pre>{script}'
+    assert hooks.on_post_page(drawn) == drawn
+
+
+def test_every_fault_that_the_check_looks_for_is_planted() -> None:
+    """Found or not is seen in a browser: `blind_spots` is what `make site-check` begins with."""
+    assert all(word in check.PLANTED for word in ("2000px", "stateDiagram", "missing.png", "console.error", "fetch(", "undefinedName"))
+    assert len(check.FOUND_THERE) == 8
