@@ -26,7 +26,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite docs site site-check dist clean
+.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite site site-check dist clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -106,7 +106,7 @@ build/site-env/.ready: requirements/docs.txt
 	@build/site-env/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/docs.txt
 	@touch $@
 
-site docs: build/site-env/.ready
+site: build/site-env/.ready
 	@NO_MKDOCS_2_WARNING=1 build/site-env/bin/mkdocs build --quiet
 	@echo "make: the site is in build/site, its front page is build/site/index.html"
 
