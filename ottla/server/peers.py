@@ -7,19 +7,17 @@ NETWORK_EXCEPTION: it may have done what was asked. A connection to an address t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.ports import DEFAULT_LANE, Clock, Locate, Network, Timers
+from ottla.server.reachability import Reachability
 
 if TYPE_CHECKING:
     from ottla.client.core.sasl import SaslExchange
     from ottla.client.loop import LoopConnection
     from ottla.security.cluster_identity import ClusterIdentity
-
-log = logging.getLogger("ottla.peers")
 
 Answered = Callable[[Any, int], None]
 
@@ -46,6 +44,7 @@ class BrokerPeers:
         self._connections: dict[tuple[int, str], LoopConnection] = {}
         self._locate: Locate = lambda _broker_id: None
         self._is_closed = False
+        self._reachability = Reachability(clock)
         self._on_hang_up: Callable[[int], object] = lambda _broker_id: None
 
     def start(self, locate: Locate) -> None:
@@ -96,6 +95,7 @@ class BrokerPeers:
 
         def answered(response: Any, error: OttlaError | None) -> None:
             if error is None:
+                self._reachability.answered(broker_id)
                 done(response, ErrorCode.NONE)
             else:
                 self._refuse(broker_id, error, done)
@@ -120,5 +120,5 @@ class BrokerPeers:
     def _refuse(self, broker_id: int, error: OttlaError, done: Answered) -> None:
         from ottla.client.errors import KafkaError
 
-        log.info("broker %d: %s", broker_id, error)
+        self._reachability.failed(broker_id, str(error))
         done(None, error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION)
