@@ -172,7 +172,9 @@ class Node:
 
     def _make_coordinators(self) -> None:
         config, clock, timers = self.config, self.ports.clock, self.ports.timers
-        self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
+        self.share_states = ShareStateCoordinators(
+            lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC), self._is_lease_held
+        )
         leaders = MetadataLeaders(self.metadata)
         other_share_coordinators = OtherShareCoordinators(
             config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), PeerShareStates(self.peers)
@@ -437,6 +439,7 @@ class Node:
 
     def _reconfigure(self) -> None:
         """Dynamic settings have changed."""
+        self.fetchers.configure()
         self.replicas.configure_all()
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
@@ -453,6 +456,9 @@ class Node:
 
             self.quotas = Quotas(self.broker, self.dispatcher, self.listeners)
         self.quotas.update(quotas)
+
+    def _is_lease_held(self) -> bool:
+        return self.member.lease.is_held()
 
     def _broker_epoch(self) -> int:
         return self.member.broker_epoch()

@@ -46,8 +46,10 @@ Ensure = Callable[[str, Callable[[ErrorCode], None]], None]
 class ShareStateCoordinators:
     """The shards of this broker. `partition_count` is that of `__share_group_state`."""
 
-    def __init__(self, partition_count: Callable[[], int]) -> None:
+    def __init__(self, partition_count: Callable[[], int], is_lease_held: Callable[[], bool] = lambda: True) -> None:
+        """`is_lease_held`: whether this broker's session certainly lives. If not, a successor may have written newer states."""
         self._partition_count = partition_count
+        self._is_lease_held = is_lease_held
         self._hosts: dict[int, MachineHost] = {}
         self._writes_of_closed = 0
 
@@ -86,7 +88,9 @@ class ShareStateCoordinators:
     def run(self, command: Command, done: DoneResult) -> None:
         """Runs a command here; `done` is called exactly once."""
         host = self.find(command.key)
-        if host is not None:
+        if isinstance(command, ReadState | ReadSummary) and not self._is_lease_held():
+            done(Result(ErrorCode.NOT_COORDINATOR))
+        elif host is not None:
             run_on(host, command, done)
         else:
             done(Result(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))

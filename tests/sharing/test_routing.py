@@ -39,7 +39,8 @@ class Broker:
         self.timers = ManualTimers(self.clock)
         self.count = 2 if is_created else 0
         self.ensured: list[Callable[[ErrorCode], None]] = []
-        self.coordinators = ShareStateCoordinators(lambda: self.count)
+        self.is_lease_held = True
+        self.coordinators = ShareStateCoordinators(lambda: self.count, lambda: self.is_lease_held)
         others = remote or NO_OTHER_SHARE_COORDINATORS
         self.persister = SharePersister(self.coordinators, lambda topic, done: self.ensured.append(done), self.timers, others)
         self.logs = [MemoryLog(is_instant=is_instant) for _ in range(2)]
@@ -258,3 +259,17 @@ def test_a_permanent_refusal_is_answered_at_once() -> None:
     broker = running()
     broker.write(1)
     assert broker.answers == [ErrorCode.INVALID_REQUEST]
+
+
+def test_a_state_is_not_read_while_the_session_may_be_over() -> None:
+    """A successor may have newer ones; what is written needs the in-sync replicas and goes on."""
+    broker = running()
+    broker.initialize()
+    broker.is_lease_held = False
+    results: list[ErrorCode] = []
+    for command in (ReadState(KEY, 0), ReadSummary(KEY, 0), Write(KEY, ShareState(1, 0, 0, 0, ()))):
+        broker.coordinators.run(command, lambda result: results.append(result.code))
+    assert results == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR, ErrorCode.NONE]
+    broker.is_lease_held = True
+    broker.coordinators.run(ReadState(KEY, 0), lambda result: results.append(result.code))
+    assert results[-1] is ErrorCode.NONE
