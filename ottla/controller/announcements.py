@@ -3,6 +3,9 @@
 A broker that is new gets everything: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards
 each broker gets the changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs like all others. Messages
 share the immutable values of the state, they are not copied.
+
+Who waits for the answers need not wait for a broker that does not answer: it is suspended, or its host is gone, and is sent everything
+when it is back.
 """
 
 from __future__ import annotations
@@ -36,24 +39,34 @@ from ottla.base.control_messages import (
     UpdateMetadata,
 )
 from ottla.base.errors import ErrorCode
+from ottla.base.ports import Clock, Timers
 from ottla.controller.state import ClusterState
 
 Before = Mapping[str, TopicMetadata | None]
+
+SILENT_MS = 5_000
+"""A broker that has not answered for so long holds up nothing."""
 
 
 class Announcements:
     """The messages of one controller, and which of them are not answered yet."""
 
-    def __init__(self, messenger: BrokerMessenger) -> None:
+    def __init__(self, messenger: BrokerMessenger, clock: Clock, timers: Timers, own_id: int) -> None:
+        """`own_id` is the controller's own broker, which always answers."""
         self._messenger = messenger
+        self._clock = clock
+        self._timers = timers
+        self._own_id = own_id
         self._sent = 0
-        self._unanswered: dict[int, None] = {}
+        self._unanswered: dict[int, tuple[int, int]] = {}  # by number: the broker, and when it was sent
         self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
 
     def call_when_settled(self, function: Callable[[], object]) -> None:
-        """Calls `function` when all that was sent before has been answered, at once if it has."""
+        """Calls `function` when all that was sent before has been answered, or by all brokers that answer; at once if it has."""
         self._waiting.append((self._sent, function))
         self._run_settled()
+        if self._waiting:
+            self._timers.call_later(SILENT_MS, self._run_settled)
 
     def settings(self, state: ClusterState, broker: BrokerMetadata) -> None:
         self._send(state, broker, UpdateConfigs, changes=_all_settings(state), is_complete=True)
@@ -141,7 +154,7 @@ class Announcements:
     def _send(self, state: ClusterState, broker: BrokerMetadata, kind: Callable[..., ControlMessage], /, **content: object) -> None:
         self._sent += 1
         number = self._sent
-        self._unanswered[number] = None
+        self._unanswered[number] = broker.broker_id, self._clock.monotonic_ms()
         message = kind(
             controller_id=state.controller_id, controller_epoch=state.controller_epoch, broker_epoch=broker.epoch, **content
         )
@@ -153,8 +166,18 @@ class Announcements:
         self._run_settled()
 
     def _run_settled(self) -> None:
-        while self._waiting and all(number > self._waiting[0][0] for number in self._unanswered):
+        while self._waiting and self._is_settled(self._waiting[0][0]):
             self._waiting.popleft()[1]()
+
+    def _is_settled(self, sent: int) -> bool:
+        """Whether all messages up to this number are answered, save those to brokers whose oldest has been waiting for too long."""
+        since: dict[int, int] = {}
+        for number, (broker_id, sent_ms) in self._unanswered.items():
+            oldest_ms = since.setdefault(broker_id, sent_ms)
+            is_silent = broker_id != self._own_id and self._clock.monotonic_ms() - oldest_ms >= SILENT_MS
+            if number <= sent and not is_silent:
+                return False
+        return True
 
 
 def _is_of_topic(change: ConfigPut | QuotaPut) -> bool:

@@ -92,7 +92,7 @@ class LocalController:
         self._live: dict[int, BrokerMetadata] | None = None
         self._gone: dict[int, int] = {}  # brokers that are provably gone, with the epochs of their registrations
         self._is_announcing = False
-        self._announcements = Announcements(messenger)
+        self._announcements = Announcements(messenger, clock, timers, config.this_broker_id)
         self._brokers = BrokerWatch(store, retries, self._on_brokers)
         self._log_dirs = LogDirWatch(store, retries, self._on_log_dir_events)
         self._queue = CommandQueue(

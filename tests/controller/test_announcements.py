@@ -22,9 +22,10 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.control_messages import ControlMessage, LeaderAndIsr, StopReplica, UpdateConfigs, UpdateMetadata
 from ottla.base.errors import ErrorCode
-from ottla.controller.announcements import Announcements
+from ottla.controller.announcements import SILENT_MS, Announcements
 from ottla.controller.command_queue import topic_of
 from tests.controller.cluster import state_of
+from tests.fakes import ManualClock, ManualTimers
 
 
 def partition(index: int, *replicas: int, epoch: int = 0) -> PartitionMetadata:
@@ -42,7 +43,9 @@ class World:
         self.state = state_of(1, 2, 3)
         self.sent: list[tuple[int, Any]] = []
         self.open: list[Callable[[ErrorCode], object]] = []
-        self.announcements = Announcements(self)
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.announcements = Announcements(self, self.clock, self.timers, own_id=1)
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
         assert (message.controller_id, message.controller_epoch) == (self.state.controller_id, 7)
@@ -189,6 +192,33 @@ def test_what_is_sent_is_settled_when_each_broker_has_answered() -> None:
     assert settled == ["at once"]
     first[0](ErrorCode.STALE_BROKER_EPOCH)
     assert settled == ["at once", "first", "second"], "a refusal is an answer"
+
+
+def test_a_broker_that_does_not_answer_holds_up_nothing_for_long() -> None:
+    """The controller's own broker does, however long it opens logs."""
+    world, settled = World(), list[str]()
+    world.change(ConfigPut(CONFIG_BROKER, "", {}))
+    own, silent, third = world.open
+    world.announcements.call_when_settled(lambda: settled.append("first"))
+    third(ErrorCode.NONE)
+    world.timers.advance(SILENT_MS)
+    assert settled == []
+    own(ErrorCode.NONE)
+    assert settled == ["first"]
+    world.change(ConfigPut(CONFIG_BROKER, "", {"a": "b"}))
+    world.announcements.call_when_settled(lambda: settled.append("second"))
+    for done in (world.open[3], world.open[5]):
+        done(ErrorCode.NONE)
+    assert settled == ["first", "second"], "it was silent before"
+    silent(ErrorCode.NONE)
+    world.open[4](ErrorCode.NONE)
+    world.change(ConfigPut(CONFIG_BROKER, "", {"c": "d"}))
+    world.announcements.call_when_settled(lambda: settled.append("third"))
+    world.open[6](ErrorCode.NONE)
+    world.open[8](ErrorCode.NONE)
+    assert settled == ["first", "second"], "it answers again"
+    world.timers.advance(SILENT_MS)
+    assert settled == ["first", "second", "third"]
 
 
 def test_later_messages_do_not_hold_up_earlier_ones() -> None:
