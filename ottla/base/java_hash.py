@@ -18,11 +18,22 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (value * 31 + (high << 8 | low)) & _INT_MASK
+    return _to_int32(value)
+
+
+def _to_int32(value: int) -> int:
+    """What Java keeps of a number that does not fit: its lowest 32 bits, with their sign."""
+    value &= _INT_MASK
     return value - (1 << 32) if value & _INT_SIGN else value
+
+
+def java_abs(value: int) -> int:
+    """The value without its sign as a 32-bit number; the one number without a positive twin counts as 0, as in Kafka."""
+    number = _to_int32(value)
+    return 0 if number == -_INT_SIGN else abs(number)
 
 
 @lru_cache(maxsize=4096)
 def java_partition(text: str, partition_count: int) -> int:
-    """The partition of an internal topic that keeps `text`; the one hash without a positive twin counts as 0, as in Kafka."""
-    value = java_hash(text)
-    return 0 if value == -(1 << 31) else abs(value) % partition_count
+    """The partition of an internal topic that keeps `text`."""
+    return java_abs(java_hash(text)) % partition_count

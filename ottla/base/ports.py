@@ -242,7 +242,8 @@ Locate = Callable[[int], tuple[str, int] | None]
 
 
 DEFAULT_LANE, CONTROL_LANE, FETCH_LANE = "default", "control", "fetch"
-"""The connections to another broker: for most requests, for what passes between the controller and brokers, for followers' fetches."""
+"""The connections to another broker: for most requests, for what passes between the controller and brokers, for followers' fetches (of
+which there may be more: `fetch-1` and so on)."""
 
 
 class Peers(Protocol):

@@ -1,8 +1,9 @@
-"""Drives the fetchers of this broker: one `replication/fetcher.py` for each broker that leads what it follows, over `Peers`.
+"""Drives the fetchers of this broker: `num.replica.fetchers` of `replication/fetcher.py` for each broker that leads what it follows, each
+over a connection of its own.
 
-`ReplicaChanges` passes on which partition follows whom. What changes within one turn of the loop goes into one request. A fetcher rests
-after failures as it says itself; a timer wakes it. One connection a leader carries everything, whatever `num.replica.fetchers` says: one
-loop does all the work, and more connections would only cut it into smaller requests.
+`ReplicaChanges` passes on which partition follows whom; the partition's hash says which fetcher it belongs to, as in Kafka. What changes
+within one turn of the loop goes into one request. A fetcher rests after failures as it says itself; a timer wakes it. One loop does all
+the work, so one fetcher a leader is the fastest where the network is; more help where one connection cannot fill the line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
+from ottla.base.java_hash import java_abs, java_hash
 from ottla.base.ports import FETCH_LANE, Clock, Peers, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
@@ -21,6 +23,10 @@ from ottla.replication.throttle import Throttle
 if TYPE_CHECKING:
     from ottla.replication.fetcher import Fetcher, FetchLimits, Sent
     from ottla.replication.followed import Key
+
+
+Place = tuple[int, int]
+"""The leader, and the number of the fetcher that asks it."""
 
 
 class ReplicaFetchers:
@@ -33,8 +39,8 @@ class ReplicaFetchers:
         self._config = config
         self._broker_epoch = broker_epoch
         self._throttle = Throttle(lambda: config.follower_replication_throttled_rate)
-        self._driven: dict[int, _Driven] = {}
-        self._followed: dict[TopicPartition, tuple[_Driven, Key]] = {}
+        self._driven: dict[Place, _Driven] = {}
+        self._followed: dict[TopicPartition, tuple[_Driven, Key, Partition]] = {}
         self._is_closed = False
         self._bytes_in = 0  # from leaders that are followed no longer
 
@@ -51,12 +57,12 @@ class ReplicaFetchers:
     def follow(self, partition: Partition) -> None:
         """The partition follows `partition.leader_id` now; none if that is -1."""
         key = (partition.topic_id, partition.topic_partition.partition)
-        driven = None if self._is_closed or partition.leader_id < 0 else self._driven_for(partition.leader_id)
+        driven = None if self._is_closed or partition.leader_id < 0 else self._driven_for(self._place_of(partition))
         known = self._followed.pop(partition.topic_partition, None)
-        if known is not None and known != (driven, key):
-            self._stop(*known)
+        if known is not None and known[:2] != (driven, key):
+            self._stop(*known[:2])
         if driven is not None:
-            self._followed[partition.topic_partition] = driven, key
+            self._followed[partition.topic_partition] = driven, key, partition
             driven.fetcher.follow(partition)
             driven.schedule()
 
@@ -64,7 +70,17 @@ class ReplicaFetchers:
         """The partition follows no leader any more: it leads, or it was stopped, or its disk failed."""
         known = self._followed.pop(topic_partition, None)
         if known is not None:
-            self._stop(*known)
+            self._stop(*known[:2])
+
+    def configure(self) -> None:
+        """Settings have changed: partitions go to other fetchers where there are more or fewer now."""
+        for driven, _, partition in list(self._followed.values()):
+            if driven.place != self._place_of(partition) and partition.leader_id >= 0:
+                self.follow(partition)
+
+    def _place_of(self, partition: Partition) -> Place:
+        topic, number = partition.topic_partition
+        return partition.leader_id, fetcher_number(topic, number, self._config.num_replica_fetchers)
 
     def close(self) -> None:
         """Sends nothing more, and passes over what is still answered."""
@@ -78,14 +94,14 @@ class ReplicaFetchers:
         driven.fetcher.stop(key)
         driven.schedule()
 
-    def _driven_for(self, leader_id: int) -> _Driven:
+    def _driven_for(self, place: Place) -> _Driven:
         from ottla.replication.fetcher import Fetcher  # on use: a broker by itself follows no other
 
-        driven = self._driven.get(leader_id)
+        driven = self._driven.get(place)
         if driven is None:
-            driven = self._driven[leader_id] = _Driven(self._peers, self._clock, self._timers, self._ended)
+            driven = self._driven[place] = _Driven(place, self._peers, self._clock, self._timers, self._ended)
             driven.fetcher = Fetcher(
-                leader_id,
+                place[0],
                 broker_id=self._config.this_broker_id,
                 broker_epoch=self._broker_epoch,
                 limits=self._limits,
@@ -106,8 +122,13 @@ class ReplicaFetchers:
             backoff_ms=config.replica_fetch_backoff_ms,
         )
 
-    def _ended(self, leader_id: int) -> None:
-        self._bytes_in += self._driven.pop(leader_id).fetcher.bytes_in
+    def _ended(self, place: Place) -> None:
+        self._bytes_in += self._driven.pop(place).fetcher.bytes_in
+
+
+def fetcher_number(topic: str, partition: int, count: int) -> int:
+    """Which of a leader's fetchers a partition belongs to, as in Kafka."""
+    return 0 if count <= 1 else java_abs(31 * java_hash(topic) + partition) % count
 
 
 class _Driven:
@@ -115,7 +136,9 @@ class _Driven:
 
     fetcher: Fetcher
 
-    def __init__(self, peers: Peers, clock: Clock, timers: Timers, ended: Callable[[int], None]) -> None:
+    def __init__(self, place: Place, peers: Peers, clock: Clock, timers: Timers, ended: Callable[[Place], None]) -> None:
+        self.place = place
+        self._lane = f"{FETCH_LANE}-{place[1]}" if place[1] else FETCH_LANE
         self._peers = peers
         self._clock = clock
         self._timers = timers
@@ -141,10 +164,10 @@ class _Driven:
         self._cancel_timer()
         now_ms = self._clock.monotonic_ms()
         while (sent := self.fetcher.next_request(now_ms)) is not None:
-            self._peers.send(self.fetcher.leader_id, sent.body, partial(self._answered, sent), lane=FETCH_LANE)
+            self._peers.send(self.fetcher.leader_id, sent.body, partial(self._answered, sent), lane=self._lane)
         if self.fetcher.is_idle:
             self.close()
-            self._ended(self.fetcher.leader_id)
+            self._ended(self.place)
             return
         wake_at_ms = self.fetcher.wake_at_ms(now_ms)
         if wake_at_ms is not None:

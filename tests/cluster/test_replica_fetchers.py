@@ -6,6 +6,7 @@ import pytest
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC, ConfigPut
 from ottla.base.control_messages import ReplicaRole, StoppedReplica, UpdateConfigs
+from ottla.cluster.replica_fetchers import fetcher_number
 from tests.cluster.nodes import Nodes, content
 
 
@@ -215,3 +216,38 @@ def test_kip_73_a_throttled_replica_is_copied_slowly_until_it_is_in_sync(setting
         nodes.write("x" * 900)
         nodes.until(lambda: nodes.leader().high_watermark == nodes.leader().log.log_end_offset)
     assert nodes.timers.clock.monotonic_ms() - started_ms < 2_000, "in sync it is not held up"
+
+
+def lanes(nodes: Nodes, follower: int, leader: int) -> list[str]:
+    """The open connections by which one node fetches from another."""
+    found = nodes.nodes[follower].peers._connections.items()  # type: ignore[attr-defined]
+    return sorted(lane for (broker_id, lane), one in found if broker_id == leader and lane.startswith("fetch") and not one.is_closed)
+
+
+def test_partitions_are_spread_over_the_fetchers_of_a_leader_and_move_when_their_number_changes() -> None:
+    nodes = Nodes(2, "num.replica.fetchers=3")
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        nodes.create(name, [1, 2])
+    assert {fetcher_number(name, 0, 3) for name in names} == {0, 1, 2}
+
+    def write_to_all(value: str) -> None:
+        ends = {name: nodes.write(value, topic=name).last_offset + 1 for name in names}
+        nodes.until(lambda: all(nodes.leader(name).high_watermark == end for name, end in ends.items()))
+
+    write_to_all("a")
+    assert lanes(nodes, 2, 1) == ["fetch", "fetch-1", "fetch-2"]
+    for count in (1, 2):
+        nodes.nodes[2].config.set_dynamic({"num.replica.fetchers": str(count)}, {})
+        write_to_all("b")
+        driven = nodes.nodes[2].fetchers._driven
+        nodes.until(lambda: sorted(driven) == [(1, number) for number in range(count)])  # noqa: B023
+        write_to_all("c")
+    for name in names:
+        assert content(nodes.replica(2, name)) == content(nodes.leader(name))
+
+
+def test_a_partitions_fetcher_is_that_of_kafka() -> None:
+    """In Java "orders" has the hash -1008770331, and 31 times that is -1207109189 in 32 bits."""
+    assert [fetcher_number("orders", number, 4) for number in range(5)] == [1, 0, 3, 2, 1]
+    assert fetcher_number("orders", 7, 1) == 0

@@ -196,7 +196,11 @@ class ReplicationSettings:
     )
     replica_fetch_backoff_ms = integer("replica.fetch.backoff.ms", 1000, "A follower's pause after an error.", valid=at_least(0))
     num_replica_fetchers = integer(
-        "num.replica.fetchers", 1, "Connections by which a follower fetches from one leader.", valid=at_least(1), update=WIDE
+        "num.replica.fetchers",
+        1,
+        "Connections by which a follower fetches from one leader; partitions are spread over them by their hash.",
+        valid=at_least(1),
+        update=WIDE,
     )
     leader_replication_throttled_rate = long(
         "leader.replication.throttled.rate", LONG_MAX, "Bytes a second that throttled replicas are served.", valid=at_least(0), update=WIDE
