@@ -2,6 +2,9 @@
 
 While a move is under way the partition's replicas are the target first, then those to be removed, with `adding_replicas` and
 `removing_replicas` as Kafka shows them. A change of order alone needs no copying and is complete at once.
+
+When replicas go, the leader epoch rises. A broker that has not learned yet that its replica went, and is about to delete its log for that,
+then cannot fetch for a later move that brings the replica back: it fetches again, and may be in sync, only when it has learned of both.
 """
 
 from __future__ import annotations
@@ -50,7 +53,14 @@ def begun(partition: PartitionMetadata, target: Sequence[int], standing: Standin
         removing_replicas=tuple(replica for replica in origin if replica not in target),
         partition_epoch=partition.partition_epoch + 1,
     )
-    return finished(_without_former(moving, standing, in_sync_min), standing, in_sync_min)
+    return _fencing_former(partition, finished(_without_former(moving, standing, in_sync_min), standing, in_sync_min))
+
+
+def _fencing_former(before: PartitionMetadata, after: PartitionMetadata) -> PartitionMetadata:
+    """In a newer leader epoch if there are fewer replicas."""
+    if after.leader_epoch > before.leader_epoch or all(replica in after.replicas for replica in before.replicas):
+        return after
+    return replace(after, leader_epoch=before.leader_epoch + 1)
 
 
 def _without_former(partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata:
@@ -69,7 +79,9 @@ def finished(partition: PartitionMetadata, standing: Standing, in_sync_min: int)
     if not is_moving(partition) or any(replica not in partition.isr for replica in target):
         return partition
     narrowed = _narrowed(partition, target, standing, in_sync_min)
-    return partition if narrowed is None else replace(narrowed, replicas=target, adding_replicas=(), removing_replicas=())
+    if narrowed is None:
+        return partition
+    return _fencing_former(partition, replace(narrowed, replicas=target, adding_replicas=(), removing_replicas=()))
 
 
 def _narrowed(

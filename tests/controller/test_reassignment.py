@@ -38,7 +38,17 @@ def test_a_move_ends_when_all_of_the_target_are_in_sync(origin: list[int], targe
     ended = finished(replace(moving, isr=moving.replicas), BROKERS, 1)
     assert (is_moving(ended), ended.replicas) == (False, tuple(target))
     assert ended.leader in target
-    assert (ended.leader_epoch > 0) is (origin[0] not in target)
+    assert (ended.leader_epoch > 0) is not (set(origin) <= set(target)), "it rises exactly when replicas go"
+
+
+@given(REPLICAS, REPLICAS, REPLICAS)
+def test_what_is_no_replica_any_more_is_fenced_when_another_target_takes_the_place_of_the_first(
+    origin: list[int], first: list[int], second: list[int]
+) -> None:
+    start = PartitionMetadata(index=0, leader=origin[0], leader_epoch=0, replicas=tuple(origin), isr=tuple(origin))
+    moving = begun(start, first, BROKERS, 1)
+    moved = begun(moving, second, BROKERS, 1)
+    assert (moved.leader_epoch > moving.leader_epoch) is not (set(moving.replicas) <= set(moved.replicas))
 
 
 def test_a_move_does_not_end_without_a_leader_to_take_over() -> None:
