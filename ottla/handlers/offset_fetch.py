@@ -34,10 +34,16 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.schema import maker
 
 GROUP_ERRORS_SINCE = 2
 GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
+
+make_response = maker(OffsetFetchResponse)
+make_group = maker(OffsetFetchResponseGroup)
+make_topic = maker(OffsetFetchResponseTopics)
+make_partition = maker(OffsetFetchResponsePartitions)
 
 
 def handle(broker: Broker, request: RequestContext, body: OffsetFetchRequest) -> Any:
@@ -55,7 +61,7 @@ def handle(broker: Broker, request: RequestContext, body: OffsetFetchRequest) ->
         if missing:
             return
         if request.version >= GROUPS_SINCE:
-            pending.complete(OffsetFetchResponse(groups=found))
+            pending.complete(make_response(groups=found))
         else:
             pending.complete(_single(request.version, groups[0], found[0]))
 
@@ -83,7 +89,7 @@ def _fetch(
         topics = list(map(_topic, fetched.topics, fetched.offsets))
         if group.topics is None and (may_describe := describable_topics(broker, request)) is not None:
             topics = [topic for topic in topics if may_describe(topic.name)]
-        add(OffsetFetchResponseGroup(group_id=group.group_id, error_code=fetched.error, topics=topics + refused))
+        add(make_group(group_id=group.group_id, error_code=fetched.error, topics=topics + refused))
 
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
@@ -98,7 +104,7 @@ def _fetch(
 
 def _topic(topic: TopicPartitions, offsets: Sequence[FetchedOffset]) -> OffsetFetchResponseTopics:
     partitions = [
-        OffsetFetchResponsePartitions(
+        make_partition(
             partition_index=partition,
             committed_offset=found.offset,
             committed_leader_epoch=found.leader_epoch,
@@ -108,12 +114,12 @@ def _topic(topic: TopicPartitions, offsets: Sequence[FetchedOffset]) -> OffsetFe
         else missing_offset(partition, found or ErrorCode.NONE)
         for partition, found in zip(topic.partitions, offsets, strict=True)
     ]
-    return OffsetFetchResponseTopics(name=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+    return make_topic(name=topic.topic, topic_id=topic.topic_id, partitions=partitions)
 
 
 def missing_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
     """The answer for a partition without a committed offset, with an error if there is one."""
-    return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=-1, metadata="", error_code=code)
+    return make_partition(partition_index=partition, committed_offset=-1, metadata="", error_code=code)
 
 
 def _sort_out(
