@@ -135,7 +135,7 @@ def _subject(path: str, node: StoreNode) -> ConfigPut | QuotaPut | None:
     try:
         subject = znodes.setting_at(znodes.read_change(node.data))
     except znodes.NodeError as error:
-        log.warning("%s in the metadata store is damaged and passed over: %s", path, error)
+        log.warning("%s in the metadata store is damaged and skipped: %s", path, error)
         return None
     return None if isinstance(subject, ConfigPut) and subject.resource_type == CONFIG_TOPIC else subject
 
@@ -155,5 +155,5 @@ def _put(path: str, subject: ConfigPut | QuotaPut, node: StoreNode | None) -> Co
             return replace(subject, configs=znodes.read_config(node.data))
         return replace(subject, quotas=znodes.read_quotas(node.data))
     except znodes.NodeError as error:
-        log.warning("%s in the metadata store is damaged and passed over: %s", path, error)
+        log.warning("%s in the metadata store is damaged and skipped: %s", path, error)
         return subject

@@ -7,7 +7,7 @@ controller reach this broker by a call; `remote` carries those to others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata
@@ -17,10 +17,8 @@ from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
 from ottla.base.ports import Check, Clock, Delete, MetadataStore, Operation, Random, Timers
 from ottla.base.store_retries import StoreRetries
-from ottla.cluster.config_watch import ConfigWatch
+from ottla.base.types import TopicPartition
 from ottla.cluster.control import ControlReceiver
-from ottla.cluster.death_mark import DeathMark
-from ottla.cluster.failed_replicas import FailedReplicas
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registrar, Registration
 from ottla.cluster.session import NO_EPOCH, BrokerSession
@@ -29,6 +27,7 @@ from ottla.controller.local_controller import LocalController
 
 if TYPE_CHECKING:
     from ottla.cluster.acl_rules import AclRules, RuleTable
+    from ottla.cluster.member_watches import MemberWatches
 
 log = logging.getLogger("ottla.cluster")
 
@@ -68,15 +67,13 @@ class ClusterMember:
         self._remote = remote if remote is not None else NoOtherBrokers()
         self._retries = StoreRetries(store, timers)
         self.lease = Lease(store, clock, timers)
-        self.failed_replicas = FailedReplicas(store, self._retries, metadata, config.this_broker_id, self.broker_epoch)
-        self._death_mark = DeathMark(store, self._retries, config.this_broker_id, self._marked_dead)
         self._on_registered: Callable[[], object] | None = None
         self._on_ready: Callable[[], object] | None = None
         self.receiver = ControlReceiver(
             metadata=metadata, replicas=replicas, broker_epoch=self.broker_epoch, on_broker_configs=self._take_broker_configs,
             on_roles_taken=self._roles_taken,
         )  # fmt: skip
-        self._config_watch = ConfigWatch(store, self._retries, timers, self.receiver.take_configs, self._removal_of)
+        self._watches = None if config.is_single_broker else self._make_watches(timers)
         self.acl_rules = None if acl_table is None else self._make_acl_rules(acl_table, timers)
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
@@ -87,6 +84,14 @@ class ClusterMember:
         from ottla.cluster.acl_rules import AclRules  # on use: a broker without an authorizer has none
 
         return AclRules(self._store, self._retries, timers, table, is_alone=self._config.is_single_broker)
+
+    def _make_watches(self, timers: Timers) -> MemberWatches:
+        from ottla.cluster.member_watches import MemberWatches  # a broker that is alone starts without
+
+        return MemberWatches(
+            self._store, self._retries, timers, config=self._config, metadata=self.metadata, broker_epoch=self.broker_epoch,
+            on_settings=self.receiver.take_configs, removal_of=self._removal_of, on_marked_dead=self._marked_dead,
+        )  # fmt: skip
 
     def start(
         self, registration: Registration, *, on_registered: Callable[[], object], refused: Callable[[str], object]
@@ -115,7 +120,7 @@ class ClusterMember:
         """Unregisters, and gives up the controller's office in the same write; whatever comes of it, the session's end does the same."""
         assert self.session is not None, "a broker that has not started leaves"
         self.session.leave()
-        self._death_mark.stop()
+        self._stop_watches()
         operations = [*self.controller.stop(), Delete(znodes.broker_path(self._config.this_broker_id))]
         self._store.multi(operations, lambda _outcome: done())
 
@@ -141,7 +146,8 @@ class ClusterMember:
     def _registered(self) -> None:
         assert self.session is not None
         self.metadata.cluster_id = self.session.cluster_id
-        self._death_mark.watch(self.session.broker_epoch)
+        if self._watches is not None:
+            self._watches.watch_mark(self.session.broker_epoch)
         on_registered, self._on_registered = self._on_registered, None
         if self.acl_rules is None:
             if on_registered is not None:
@@ -150,9 +156,23 @@ class ClusterMember:
             self.acl_rules.start(on_registered)  # no client is served before it is known what it may do
         else:
             self.acl_rules.restart()
-        if not self._config.is_single_broker:
-            self._config_watch.start()
+        if self._watches is not None:
+            self._watches.watch_configs()
         self.controller.stand_for_election()
+
+    def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
+        """Reports to the controller that other replicas than before do not work; `reopened` do again."""
+        if self._watches is not None:
+            self._watches.report_replicas(reopened)
+
+    def review_reports(self) -> None:
+        """Reports anew to another controller than before, or under another registration."""
+        if self._watches is not None:
+            self._watches.review_reports(self.receiver.controller_epoch)
+
+    def _stop_watches(self) -> None:
+        if self._watches is not None:
+            self._watches.stop()
 
     def _removal_of(self, path: str) -> list[Operation]:
         """How the controller removes a node; empty on other brokers."""
@@ -161,8 +181,7 @@ class ClusterMember:
         return [Check(znodes.CONTROLLER_EPOCH, self.controller.state.controller_epoch_version), Delete(path)]
 
     def _expired(self) -> None:
-        self._death_mark.stop()
-        self._config_watch.stop()
+        self._stop_watches()
         self._replicas.on_session_expired()
 
     def _marked_dead(self) -> None:

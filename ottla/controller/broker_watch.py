@@ -79,4 +79,4 @@ def _add(found: dict[int, BrokerMetadata], broker_id: int, node: StoreNode) -> N
     try:
         found[broker_id] = znodes.read_broker(broker_id, node.data, node.czxid)
     except znodes.NodeError as error:
-        log.warning("%s in the metadata store is damaged and passed over: %s", znodes.broker_path(broker_id), error)
+        log.warning("%s in the metadata store is damaged and skipped: %s", znodes.broker_path(broker_id), error)

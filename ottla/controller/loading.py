@@ -106,7 +106,7 @@ class _Reader:
 
 
 def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]]:
-    """The state that the nodes describe, and a line for each node that was passed over."""
+    """The state that the nodes describe, and a line for each node that was skipped."""
     notes: list[str] = []
     state = ClusterState(cluster_id(nodes, notes))
     names = _names(nodes)
@@ -142,7 +142,7 @@ def _tried(notes: list[str], path: str, read: Callable[..., T], *arguments: Any)
     try:
         return read(*arguments)
     except znodes.NodeError as error:
-        notes.append(f"{path} in the metadata store is damaged and passed over: {error}")
+        notes.append(f"{path} in the metadata store is damaged and skipped: {error}")
         return None
 
 
@@ -152,7 +152,7 @@ def _brokers(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], not
         path = f"{znodes.BROKER_IDS}/{name}"
         node = nodes[path]
         if not name.isdigit():
-            notes.append(f"{path} in the metadata store is passed over: {name} is no broker id")
+            notes.append(f"{path} in the metadata store is skipped: {name} is no broker id")
             continue
         broker = _tried(notes, path, znodes.read_broker, int(name), node.data, node.czxid)
         if broker is not None:
@@ -211,7 +211,7 @@ def _missing_nodes(nodes: Mapping[str, StoreNode], state: ClusterState) -> dict[
 
 
 def settings_in(nodes: Mapping[str, StoreNode]) -> tuple[list[ConfigPut | QuotaPut], list[str]]:
-    """The settings of all resources but topics, and the quotas; and a line for each node that was passed over."""
+    """The settings of all resources but topics, and the quotas; and a line for each node that was skipped."""
     notes: list[str] = []
     return _configs(nodes, _names(nodes), lambda _name: False, notes), notes
 

@@ -132,5 +132,5 @@ def _event(name: str, node: StoreNode) -> LogDirEvent | None:
     try:
         return znodes.read_log_dir_event(node.data)
     except znodes.NodeError as error:
-        log.warning("%s/%s in the metadata store is damaged and passed over: %s", znodes.LOG_DIR_EVENTS, name, error)
+        log.warning("%s/%s in the metadata store is damaged and skipped: %s", znodes.LOG_DIR_EVENTS, name, error)
         return None

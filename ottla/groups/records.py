@@ -2,7 +2,7 @@
 
 A key is an int16 that says which kind, then the fields; a value is an int16 version, then the fields; no value is a tombstone. `read_key`
 and `read_value` answer None for what this coordinator does not know (streams groups, later versions, damaged bytes): such
-records are passed over, never an error, because a client could have written them.
+records are skipped, never an error, because a client could have written them.
 """
 
 from __future__ import annotations

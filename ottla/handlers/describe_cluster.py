@@ -42,6 +42,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest
     )
     if request.connection.has_extensions and is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         response.ottla_controller_epoch = broker.metadata.controller_epoch
-        response.ottla_isr_expansions = broker.isr_changes.expansions
-        response.ottla_isr_shrinks = broker.isr_changes.shrinks
+        counters = broker.isr_changes
+        response.ottla_isr_expansions = counters.expansions if counters is not None else 0
+        response.ottla_isr_shrinks = counters.shrinks if counters is not None else 0
     return response

@@ -2,7 +2,7 @@
 
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
 read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
-A stored batch that cannot be read is passed over, with a line in the log. Unknown special timestamps and those a version does not know are
+A stored batch that cannot be read is skipped, with a line in the log. Unknown special timestamps and those a version does not know are
 refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1. To a follower latest is the log end. A look-up that must read
 many records goes on in a worker process, and the answer waits for it.
 

@@ -13,22 +13,23 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.cluster_identity import MECHANISM
+from ottla.security.cluster_identity import MECHANISM, ClusterIdentity
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    if body.mechanism == MECHANISM and request.connection.listener == broker.config.inter_broker_listener:
-        return _begin_proof(broker, request)
+    identity = broker.cluster_identity
+    if identity is not None and body.mechanism == MECHANISM and request.connection.listener == broker.config.inter_broker_listener:
+        return _begin_proof(identity, request)
     authentication = request.connection.authentication
     if authentication is None or request.connection.is_authenticated:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     return SaslHandshakeResponse(error_code=authentication.choose(body.mechanism), mechanisms=list(authentication.mechanisms))
 
 
-def _begin_proof(broker: Broker, request: RequestContext) -> SaslHandshakeResponse:
+def _begin_proof(identity: ClusterIdentity, request: RequestContext) -> SaslHandshakeResponse:
     connection = request.connection
     if connection.is_inter_broker or connection.peer_exchange is not None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-    connection.peer_exchange = broker.cluster_identity.accepting(connection.proved_broker)
+    connection.peer_exchange = identity.accepting(connection.proved_broker)
     return SaslHandshakeResponse(mechanisms=[MECHANISM])

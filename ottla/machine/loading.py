@@ -4,7 +4,7 @@
 `apply_marker` calls; a batch inside a transaction of a client is marked as such, and counts only when its marker follows.
 
 Invariants: offsets only go up; a batch that compaction has emptied still moves the offset; a batch that cannot be read or is of another
-kind (an unknown control record) is passed over.
+kind (an unknown control record) is skipped.
 Left out: where the bytes come from, and what a record means (a machine skips records that it cannot read).
 """
 
@@ -25,7 +25,7 @@ from ottla.wire.records import (
 )
 
 ReadBytes = Callable[[int], Buffer | None]
-"""Whole batches from the one that holds this offset on (a partial last one is passed over), None at the end of the log."""
+"""Whole batches from the one that holds this offset on (a partial last one is skipped), None at the end of the log."""
 
 
 class BatchPiece:

@@ -315,7 +315,7 @@ class Fetcher:
     # Answers
 
     def on_answer(self, sent: Sent, response: FetchResponse | ListOffsetsResponse, now_ms: int) -> None:
-        """Answers come in the order of the requests; what came of another session is passed over."""
+        """Answers come in the order of the requests; an answer of an earlier session is ignored."""
         self._end(sent)
         if sent.session != self._session:
             return

@@ -41,7 +41,7 @@ class ServedApi(NamedTuple):
     is_before_authentication: bool = False
     """Served before a connection has authenticated."""
     may_have_stray_bytes: bool = False
-    """Bytes behind the end of the request are passed over."""
+    """Bytes behind the end of the request are skipped."""
     has_file_slices: bool = False
     """Its answers carry slices of files."""
     is_forwarded: bool = False

@@ -295,7 +295,8 @@ class Broker:
     """The controller wherever it is: what this broker needs of it."""
     control: ControlRequests
     forwarded: ForwardedRequests
-    cluster_identity: ClusterIdentity
+    cluster_identity: ClusterIdentity | None
+    """None where there are no other brokers."""
     partitions: Partitions
     groups: GroupCoordinators
     transactions: TransactionCoordinators
@@ -311,7 +312,8 @@ class Broker:
     authorizer: Authorizer
     follower_sessions: FollowerSessions
     directory_moves: DirectoryMoves
-    isr_changes: IsrCounters
+    isr_changes: IsrCounters | None
+    """None where there are no other brokers."""
     audit: AuditLog
     quotas: ClientQuotas | None = None
     """None while no client has a quota."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.turns import Turns
-from ottla.cluster.failure_detector import FailureDetector
-from ottla.cluster.isr_changes import IsrChanges
-from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinator_hosts import CoordinatorHosts
 from ottla.server.directories.log_directories import LogDirectoryState
@@ -31,6 +28,9 @@ from ottla.server.replica_changes import ReplicaChanges
 from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.routing import SharePersister
+
+if TYPE_CHECKING:
+    from ottla.server.cluster_links import ClusterLinks
 
 log = logging.getLogger("ottla")
 
@@ -56,10 +56,8 @@ class Parts(Protocol):
     housekeeping: Housekeeping
     listeners: Listeners
     peers: Peers
-    failure_detector: FailureDetector
-    fetchers: ReplicaFetchers
-    isr_changes: IsrChanges
     moves: DirectoryMoves
+    links: ClusterLinks | None
     stages: StageSpace
     is_ready: bool
 
@@ -104,9 +102,8 @@ class CleanStop:
         node.share_persister.close()
         node.hosts.close()
         node.stages.close()
-        node.fetchers.close()
-        node.isr_changes.close()
-        node.failure_detector.close()
+        if node.links is not None:
+            node.links.close()
         node.peers.close()
         self._go_on_when(node.listeners.finish, self._close_connections)
 

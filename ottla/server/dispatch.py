@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
-from ottla.requests.forwarding import Forwarder
 from ottla.requests.levels import served
 from ottla.requests.pieces import has_many_items
 from ottla.server.connection import Connection
@@ -30,6 +29,7 @@ from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, re
 from ottla.wire.primitives import read_skipped_tags
 
 if TYPE_CHECKING:
+    from ottla.requests.forwarding import Forwarder
     from ottla.server.quotas.throttling import Throttling
 
 read_header = Struct(">hhih").unpack_from
@@ -44,7 +44,7 @@ class Dispatcher:
     """Executes the request frames of all connections."""
 
     def __init__(self, broker: Broker, waiters: Waiters, forwarder: Forwarder | None = None) -> None:
-        """`forwarder`: None where this broker is the controller."""
+        """`forwarder`: None where there is no other broker."""
         self._broker = broker
         self._forwarder = forwarder
         self._waiters = waiters

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla._version import __version__
 from ottla.base.ports import Ports, SessionEvent
 from ottla.base.types import GROUP_METADATA_TOPIC
-from ottla.cluster.isr_changes import IsrChanges
-from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker
 from ottla.server.dispatch import Dispatcher
@@ -31,6 +29,9 @@ from ottla.server.metric_process import LoopLag, ProcessMetrics
 from ottla.server.metric_requests import QUANTILES, RequestMetrics
 from ottla.server.metric_topics import TopicMetrics
 from ottla.server.quotas.metrics import collect_quotas
+
+if TYPE_CHECKING:
+    from ottla.server.cluster_links import ClusterLinks
 
 SESSION_COUNTERS = {
     "disconnects": (SessionEvent.SUSPENDED,),
@@ -47,8 +48,7 @@ class BrokerParts(Protocol):
     dispatcher: Dispatcher
     listeners: Listeners
     flusher: Flusher
-    fetchers: ReplicaFetchers
-    isr_changes: IsrChanges
+    links: ClusterLinks | None
 
 
 class Metrics:
@@ -58,7 +58,7 @@ class Metrics:
         broker = parts.broker
         self._broker = broker
         self._flusher = parts.flusher
-        self._fetchers, self._isr_changes = parts.fetchers, parts.isr_changes
+        self._links = parts.links
         self._dialects: Sequence[str] = broker.config.ottla_metrics_aliases
         self._lag = LoopLag(broker.timers)
         self._lag_times = Recent()
@@ -134,11 +134,13 @@ class Metrics:
             page.put(f"{SESSION}{name}_total", sum(self._session_events[event] for event in events))
 
     def _collect_replication(self, page: Page) -> None:
-        fetchers, isr_changes = self._fetchers, self._isr_changes
-        page.put("kafka_server_replicafetchermanager_maxlag", fetchers.lag_max, labels_text(clientid="Replica"))
-        page.put("kafka_server_replicamanager_isrexpands_total", isr_changes.expansions)
-        page.put("kafka_server_replicamanager_isrshrinks_total", isr_changes.shrinks)
-        page.put(f"{TRAFFIC}replicationbytesin_total", fetchers.bytes_in)
+        links = self._links
+        lag, bytes_in = (links.fetchers.lag_max, links.fetchers.bytes_in) if links is not None else (0, 0)
+        expansions, shrinks = (links.isr_changes.expansions, links.isr_changes.shrinks) if links is not None else (0, 0)
+        page.put("kafka_server_replicafetchermanager_maxlag", lag, labels_text(clientid="Replica"))
+        page.put("kafka_server_replicamanager_isrexpands_total", expansions)
+        page.put("kafka_server_replicamanager_isrshrinks_total", shrinks)
+        page.put(f"{TRAFFIC}replicationbytesin_total", bytes_in)
         page.put(f"{TRAFFIC}replicationbytesout_total", self._broker.follower_sessions.bytes_out)
 
     def _collect_stages(self, page: Page) -> None:

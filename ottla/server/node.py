@@ -23,20 +23,13 @@ from ottla.base.ports import Peers, Ports
 from ottla.base.settings.access import parse_super_users
 from ottla.base.settings.setting import INT_MAX
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.cluster.cluster_secret import ClusterSecret
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
-from ottla.cluster.failure_detector import FailureDetector
-from ottla.cluster.gone_partitions import GonePartitions
-from ottla.cluster.handover import Handover
-from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
-from ottla.cluster.messenger import PeerMessenger
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.peer_share_states import PeerShareStates
 from ottla.cluster.peer_transactions import PeerTransactions
 from ottla.cluster.registration import Registration
-from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
 from ottla.replication.fetch_sessions import FetchSessions
@@ -45,10 +38,8 @@ from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import Broker, ConnectionInfo
-from ottla.requests.forwarding import Forwarder
 from ottla.security.audit import AuditLog
 from ottla.security.authorizer import AllowClients
-from ottla.security.cluster_identity import ClusterIdentity
 from ottla.server.closing import CleanStop
 from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
 from ottla.server.coordinator_views import (
@@ -69,7 +60,7 @@ from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
-from ottla.server.replica_changes import ReplicaChanges
+from ottla.server.replica_changes import NoFetchers, ReplicaChanges
 from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.remote import OtherShareCoordinators
@@ -82,7 +73,10 @@ from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators
 
 if TYPE_CHECKING:
+    from ottla.replication.isr import IsrProposal
+    from ottla.replication.state import PartitionState
     from ottla.security.acl_authorizer import AclAuthorizer
+    from ottla.server.cluster_links import ClusterLinks
     from ottla.server.quotas.enforcement import Quotas
 
 log = logging.getLogger("ottla")
@@ -123,19 +117,16 @@ class Node:
         self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
         self._broker_epoch_of = self.metadata.broker_epoch
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
-        self.identity = ClusterIdentity(
-            ports.random, ClusterSecret(ports.store, ports.random).read, broker_id=config.this_broker_id,
-            broker_epoch=self._broker_epoch, cluster_id=lambda: self.metadata.cluster_id, epoch_of=self._epoch_of,
-        )  # fmt: skip
+        self.links = None if config.is_single_broker else self._make_links()
+        self.peers = self.links.peers if self.links is not None else self._make_peers()
         self.audit = AuditLog(ports.clock, logs_granted=config.ottla_audit_granted)
         self.acl_authorizer = self._make_acl_authorizer()
-        self.peers = ports.peers if ports.peers is not None else self._make_peers()
         self.peers.start(self._locate)
         self.stages = StageSpace(config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files)
         self._make_coordinators()
         self._make_controller()
         self.broker = self._make_broker()
-        self.dispatcher = Dispatcher(self.broker, self.waiters, Forwarder(self.route))
+        self.dispatcher = Dispatcher(self.broker, self.waiters, self.links.forwarder if self.links is not None else None)
         self.listeners = Listeners(
             ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max
         )
@@ -150,16 +141,20 @@ class Node:
 
     # The parts
 
-    def _make_peers(self) -> Peers:
-        ports, config = self.ports, self.config
-        return BrokerPeers(
-            ports.network,
-            ports.clock,
-            ports.timers,
-            client_id=f"broker-{config.this_broker_id}",
-            timeout_ms=lambda: config.request_timeout_ms,
-            identity=self.identity,
+    def _make_links(self) -> ClusterLinks:
+        from ottla.server.cluster_links import ClusterLinks  # a broker that is alone starts without
+
+        return ClusterLinks(
+            self.ports, self.config, self.metadata, broker_epoch=self._broker_epoch, epoch_of=self._epoch_of, is_current=self._is_current
         )
+
+    def _make_peers(self) -> Peers:
+        """Of a broker that is alone: it knows no address of another one."""
+        ports, config = self.ports, self.config
+        if ports.peers is not None:
+            return ports.peers
+        client_id = f"broker-{config.this_broker_id}"
+        return BrokerPeers(ports.network, ports.clock, ports.timers, client_id=client_id, timeout_ms=lambda: config.request_timeout_ms)
 
     def _make_acl_authorizer(self) -> AclAuthorizer | None:
         config = self.config
@@ -211,13 +206,10 @@ class Node:
         self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, self.share_state_hosts, load_bytes)
 
     def _is_gone(self) -> IsGone:
-        return never_hidden if self.config.is_single_broker else GonePartitions(self.ports.store).is_gone
+        return never_hidden if self.links is None else self.links.is_gone
 
     def _make_controller(self) -> None:
         ports, config = self.ports, self.config
-        self.fetchers = ReplicaFetchers(
-            peers=self.peers, clock=ports.clock, timers=ports.timers, config=config, broker_epoch=self._broker_epoch
-        )
         self.moves = DirectoryMoves(
             config=config, clock=ports.clock, timers=ports.timers, random=ports.random, threads=ports.threads, disk=ports.disk,
             partitions=self.partitions, remove_later=self._remove_later, fail=self._directory_failed,
@@ -225,35 +217,32 @@ class Node:
         self.replicas = ReplicaChanges(
             config=config, clock=ports.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
             groups=self.groups, share_states=self.share_state_hosts,
-            share_partitions=self.share_partitions, fetchers=self.fetchers, moves=self.moves, remove_later=self._remove_later,
+            share_partitions=self.share_partitions, moves=self.moves, remove_later=self._remove_later,
+            fetchers=self.links.fetchers if self.links is not None else NoFetchers(),
         )  # fmt: skip
         self.member = ClusterMember(
             store=ports.store, config=config, clock=ports.clock, timers=ports.timers, random=ports.random, metadata=self.metadata,
             replicas=self.replicas, later=self.replicas.turns.call_next,
-            remote=PeerMessenger(self.peers, ports.timers, self._is_current), acl_table=self.acl_authorizer,
+            remote=self.links.messenger if self.links is not None else None,
+            acl_table=self.acl_authorizer,
         )  # fmt: skip
         self.controller = self.member.controller
         self.route = ControllerRoute(
             self.controller, broker_id=config.this_broker_id, metadata=self.metadata, peers=self.peers, timers=ports.timers,
             timeout_ms=lambda: config.request_timeout_ms, is_alone=config.is_single_broker,
         )  # fmt: skip
-        self.failure_detector = FailureDetector(
-            self.peers, ports.network, ports.timers, locate=self._locate, epoch_of=self.metadata.broker_epoch, watched=self._watched,
-            on_gone=self.controller.on_broker_gone,
-        )  # fmt: skip
-        self.failed_replicas = self.member.failed_replicas
+        self._propose_isr: Callable[[PartitionState, IsrProposal], None] | None = None
+        if self.links is not None:
+            self.links.attach(self.member, self.route, locate=self._locate, watched=self._watched, leader_of=self._leader_of)
+            self._propose_isr = self.links.isr_changes.propose
         self.replicas.on_metadata = self._on_metadata
-        self.replicas.on_replicas = self.failed_replicas.report
-        self.isr_changes = IsrChanges(
-            self.route, broker_id=config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=self._leader_of,
-            timers=ports.timers,
-        )  # fmt: skip
-        self._propose_isr = self.isr_changes.propose
+        self.replicas.on_replicas = self.member.report_replicas
         self.internal_topics = InternalTopics(self.route, self.metadata, config)
 
     def _on_metadata(self) -> None:
-        self.failure_detector.review()
-        self.failed_replicas.review(self.member.receiver.controller_epoch)
+        if self.links is not None:
+            self.links.failure_detector.review()
+        self.member.review_reports()
 
     def _watched(self) -> list[int]:
         """The brokers whose end this one has to notice at once."""
@@ -280,7 +269,7 @@ class Node:
             controller_route=self.route,
             control=ControlInbox(self.member.receiver),
             forwarded=self,
-            cluster_identity=self.identity,
+            cluster_identity=self.links.identity if self.links is not None else None,
             partitions=self.partitions,
             groups=self.groups,
             transactions=self.transactions,
@@ -298,7 +287,7 @@ class Node:
             acl_rules=self.member.acl_rules,
             follower_sessions=self.follower_sessions,
             directory_moves=self.moves,
-            isr_changes=self.isr_changes,
+            isr_changes=self.links.isr_changes if self.links is not None else None,
             lease=self.member.lease if self.member.lease.may_lapse else None,
         )
 
@@ -341,10 +330,10 @@ class Node:
     def stop(self, done: Callable[[bool], object]) -> None:
         """The clean stop, after others have taken over; `done` is given whether everything was closed cleanly."""
         self.is_ready = False
-        Handover(
-            self.route, self.member, self._led_partitions, config=self.config, timers=self.ports.timers,
-            done=lambda: CleanStop(self, done).begin(),
-        ).begin()  # fmt: skip
+        if self.links is not None:
+            self.links.hand_over(self._led_partitions, lambda: CleanStop(self, done).begin())
+        else:
+            CleanStop(self, done).begin()
 
     def _led_partitions(self) -> Iterator[Partition]:
         return (partition for partition in self.partitions.all() if partition.is_leading)
@@ -412,7 +401,7 @@ class Node:
         if isinstance(error, DamagedLogError):
             log.error("%s goes offline: %s", partition.topic_partition, error)
             self.hosts.resign(*partition.topic_partition)
-            self.fetchers.stop(partition.topic_partition)
+            self.replicas.stop_fetching(partition.topic_partition)
             self.replicas.mark_offline([partition.topic_partition])
             return
         self._directory_failed(self.partitions.directory_of(partition), str(error))
@@ -422,7 +411,7 @@ class Node:
         self.moves.on_offline(directory)
         for key in stopped:
             self.hosts.resign(*key)
-            self.fetchers.stop(key)
+            self.replicas.stop_fetching(key)
         self.replicas.mark_offline(stopped)
 
     # For the parts
@@ -439,7 +428,8 @@ class Node:
 
     def _reconfigure(self) -> None:
         """Dynamic settings have changed."""
-        self.fetchers.configure()
+        if self.links is not None:
+            self.links.fetchers.configure()
         self.replicas.configure_all()
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
@@ -463,7 +453,7 @@ class Node:
     def _broker_epoch(self) -> int:
         return self.member.broker_epoch()
 
-    def _leader_of(self, key: Key) -> Leader | None:
+    def _leader_of(self, key: tuple[bytes, int]) -> Leader | None:
         partition = self.partitions.get_by_id(*key)
         return None if partition is None else partition.leader
 

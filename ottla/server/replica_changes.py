@@ -12,6 +12,7 @@ import gc
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC, NO_LEADER
 from ottla.base.config import BrokerConfig
@@ -23,7 +24,6 @@ from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.cluster.metadata_cache import MetadataCache
-from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.partition import Partition
 from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.directories.log_directories import LogDirectoryState
@@ -42,6 +42,24 @@ RESOLVED_MAX = 1000
 """So many different settings of topics are kept resolved."""
 
 
+class Fetchers(Protocol):
+    """What fetches from leaders (`cluster/replica_fetchers.py`)."""
+
+    def follow(self, partition: Partition) -> None: ...
+
+    def stop(self, topic_partition: TopicPartition) -> None: ...
+
+
+class NoFetchers:
+    """`Fetchers` of a broker that is alone: no other one leads what it has."""
+
+    def follow(self, partition: Partition) -> None:
+        """There is no leader to fetch from."""
+
+    def stop(self, topic_partition: TopicPartition) -> None:
+        """Nothing was fetched."""
+
+
 class ReplicaChanges:
     """`control_messages.ReplicaListener`."""
 
@@ -57,7 +75,7 @@ class ReplicaChanges:
         groups: GroupHosts,
         share_states: ShareStateHosts,
         share_partitions: SharePartitions,
-        fetchers: ReplicaFetchers,
+        fetchers: Fetchers,
         moves: DirectoryMoves,
         remove_later: Callable[[str, int], None],
     ) -> None:
@@ -177,6 +195,10 @@ class ReplicaChanges:
         keys = self._partitions.unopened_in(directory)
         self._mark_online(keys)
         self.on_leader_and_isr([self._missing.pop(key) for key in keys if key in self._missing])
+
+    def stop_fetching(self, topic_partition: TopicPartition) -> None:
+        """The log has failed: it follows no leader any more."""
+        self._fetchers.stop(topic_partition)
 
     def mark_offline(self, replicas: Sequence[TopicPartition]) -> None:
         """Shows these replicas as offline in the metadata, whatever the controller sends."""

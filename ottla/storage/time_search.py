@@ -5,7 +5,7 @@ a look-up that must read records does so within a budget. Beyond it `SearchPause
 worker process (`find_time`), notes the answer in the search's `TimeAnswers`, and looks again; the search goes on where it was. Batches
 that were found to have no such record are remembered, so that later look-ups do not read them again and again.
 
-A batch that cannot be read (damaged, or it unpacks to more than `ottla.batch.decompressed.max.bytes`) is passed over; `unread` says why.
+A batch that cannot be read (damaged, or it unpacks to more than `ottla.batch.decompressed.max.bytes`) is skipped; `unread` says why.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class TimeSearch:
         self._older_end = 0
         self.left: tuple[int, int] | None = None
         self.unread = ""
-        """Why the first of the batches that were passed over could not be read."""
+        """Why the first of the batches that were skipped could not be read."""
 
     def start_for(self, timestamp_ms: int, start_offset: int) -> int:
         """Where to go on: everything below is known to be older."""
@@ -174,7 +174,7 @@ class TimeSearch:
                 raise SearchPaused(FindTime(bytes(batch), timestamp_ms, start_offset, decompressed_bytes_max))
             if answer.offset == NO_OFFSET:
                 self._answers.note(key, timestamp_ms, answer)
-        self.unread = self.unread or (answer.unread and f"the batch at offset {header.base_offset} is passed over: {answer.unread}")
+        self.unread = self.unread or (answer.unread and f"the batch at offset {header.base_offset} is skipped: {answer.unread}")
         return answer
 
     def note(self, answer: BatchTimes) -> None:

@@ -27,11 +27,15 @@ INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.
 
 
 def cluster_defaults(broker_count: int) -> dict[str, str]:
-    """Settings for tests: as many replicas as there are brokers, at most three; of three, two must be in sync."""
+    """Settings for tests: those of a single broker, and those of `replica_defaults`."""
+    return {**DEFAULTS, **replica_defaults(broker_count)}
+
+
+def replica_defaults(broker_count: int) -> dict[str, str]:
+    """As many replicas of each topic as there are brokers, at most three; of three, two must be in sync. Groups form at once."""
     replicas = min(broker_count, REPLICAS_MAX)
     in_sync = str(max(1, replicas - 1))
-    found = {**DEFAULTS, "group.initial.rebalance.delay.ms": "0"}
-    found |= {"default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
+    found = {"group.initial.rebalance.delay.ms": "0", "default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
     for topic in INTERNAL_TOPICS:
         found[f"{topic}.replication.factor"] = str(replicas)
     return {**found, "transaction.state.log.min.isr": in_sync, "share.coordinator.state.topic.min.isr": in_sync}
@@ -233,4 +237,4 @@ def _clean_up(processes: Sequence[BrokerProcess], zookeeper: ZooKeeperProcess | 
         remove_directory(temporary)
 
 
-__all__ = ["BrokerDidNotStart", "Cluster", "ClusterBroker", "cluster_defaults"]
+__all__ = ["BrokerDidNotStart", "Cluster", "ClusterBroker", "cluster_defaults", "replica_defaults"]

@@ -205,7 +205,7 @@ def test_an_isr_that_only_shrinks_raises_no_leader_epoch() -> None:
     nodes.write("a")
     nodes.until(lambda: nodes.leader().high_watermark == 1)
     epoch = nodes.leader().leader_epoch
-    nodes.nodes[3].fetchers.close()
+    nodes.nodes[3].links.fetchers.close()
     nodes.write("b")
     nodes.until(lambda: nodes.leader().isr == (1, 2))
     assert nodes.leader().leader_epoch == epoch

@@ -23,7 +23,7 @@ def test_kip_966_the_last_replica_standing_loses_its_tail_and_nothing_acknowledg
     world.create("t", [2, 3], min_insync_replicas="2")
     world.write("acknowledged")
     world.until(lambda: world.replica(2).high_watermark == 1)
-    world.nodes[3].fetchers.close()
+    world.nodes[3].links.fetchers.close()
     world.write("on A alone")
     world.until(lambda: world.replica(2).isr == (2,), 120_000)
     assert state(world).eligible == (3,)

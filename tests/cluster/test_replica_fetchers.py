@@ -57,7 +57,7 @@ def test_a_follower_that_has_more_is_cut_where_the_logs_part() -> None:
     nodes.until(lambda: nodes.leader().high_watermark == 1)
     nodes.network.listening.pop("broker-2")  # no other broker reaches it
     for number in (1, 3):
-        nodes.nodes[number].fetchers.stop(nodes.replica(number).topic_partition)
+        nodes.nodes[number].links.fetchers.stop(nodes.replica(number).topic_partition)
     nodes.write("only here")
     nodes.write("and this")
     old = nodes.replica(2)
@@ -177,17 +177,17 @@ def test_replication_is_counted_for_metrics() -> None:
     nodes.write("a")
     nodes.until(lambda: nodes.replica(2).high_watermark == 1)
     leader, follower = nodes.nodes[1], nodes.nodes[2]
-    assert leader.follower_sessions.bytes_out == follower.fetchers.bytes_in == len(content(nodes.leader()))
-    assert follower.fetchers.lag_max == 0
+    assert leader.follower_sessions.bytes_out == follower.links.fetchers.bytes_in == len(content(nodes.leader()))
+    assert follower.links.fetchers.lag_max == 0
     nodes.kill(2)
     nodes.until(lambda: nodes.leader().isr == (1,))
     nodes.start(2)
     nodes.until(lambda: nodes.leader().isr == (1, 2))
-    assert leader.isr_changes.expansions == 1
-    nodes.nodes[2].fetchers.close()
+    assert leader.links.isr_changes.expansions == 1
+    nodes.nodes[2].links.fetchers.close()
     nodes.write("b")
     nodes.until(lambda: nodes.leader().isr == (1,))
-    assert leader.isr_changes.shrinks == 1
+    assert leader.links.isr_changes.shrinks == 1
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_partitions_are_spread_over_the_fetchers_of_a_leader_and_move_when_their
     for count in (1, 2):
         nodes.nodes[2].config.set_dynamic({"num.replica.fetchers": str(count)}, {})
         write_to_all("b")
-        driven = nodes.nodes[2].fetchers._driven
+        driven = nodes.nodes[2].links.fetchers._driven
         nodes.until(lambda: sorted(driven) == [(1, number) for number in range(count)])  # noqa: B023
         write_to_all("c")
     for name in names:

@@ -16,7 +16,7 @@ RUNS_MAX = 1_000_000  # a function that re-arms itself without delay would other
 
 
 class ManualTimer:
-    """`ports.TimerHandle`: a cancelled one stays in the queue and is passed over."""
+    """`ports.TimerHandle`: a cancelled one stays in the queue and is skipped."""
 
     def __init__(self, deadline_ms: float, order: int, function: Callable[[], object]) -> None:
         self.deadline_ms = deadline_ms

@@ -168,7 +168,7 @@ def folded(machine: GroupMachine) -> dict[str, Any]:
 
 
 def test_records_that_cannot_be_read_change_nothing() -> None:
-    """C3: poisoned records are passed over."""
+    """C3: poisoned records are skipped."""
     world = World()
     world.run("commit - t-0=5")
     before = folded(world.machine)

@@ -64,7 +64,7 @@ def test_an_unreadable_batch_is_passed_over_and_named_in_the_log(caplog: pytest.
     first, other = ask(world, (0, NOW_MS), (1, NOW_MS))
     assert (first.error_code, first.offset) == (ErrorCode.NONE, 1)
     assert other.error_code == ErrorCode.NONE
-    assert "t-0: the batch at offset 0 is passed over: a record is longer than its batch" in caplog.text
+    assert "t-0: the batch at offset 0 is skipped: a record is longer than its batch" in caplog.text
     assert ask(world, (0, -1))[0].offset == 2
 
 

@@ -36,11 +36,11 @@ class LateIsrChanges:
         self._broker = broker
         self._life = broker.life
         self._node = node
-        self._controller = node.isr_changes.controller
+        self._controller = node.links.isr_changes.controller
         self._last: Any = None
         control: Any = node.broker.control
         self._take = control.take
-        node.isr_changes.controller = self
+        node.links.isr_changes.controller = self
         control.take = self.take
 
     def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:

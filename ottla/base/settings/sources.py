@@ -69,7 +69,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The settings in the environment, and the names of variables that were passed over (they are for a JVM, or for an image's scripts)."""
+    """The settings in the environment, and the names of variables that were skipped (they are for a JVM, or for an image's scripts)."""
     values, skipped = {}, []
     for variable in sorted(environment):
         if variable in ENVIRONMENT_CLUSTER_ID:

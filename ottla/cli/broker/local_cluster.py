@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ottla.cli.broker.start import StartError, option_assignments, parse_seed_topics
 from ottla.cli.command import UsageError
-from ottla.testing.cluster import INTERNAL_TOPICS, REPLICAS_MAX, BrokerDidNotStart, Cluster
+from ottla.testing.cluster import BrokerDidNotStart, Cluster, replica_defaults
 from ottla.testing.zookeeper_process import ZooKeeperDidNotStart, ZooKeeperMissing
 
 FIRST_PORT = 9092
@@ -32,7 +32,7 @@ def run_cluster(args: argparse.Namespace, count: int, ports: Sequence[int]) -> i
         first = FIRST_PORT if args.port is None else args.port
         ports = [first + number if first else 0 for number in range(count)]
     cluster = Cluster(
-        count, defaults=defaults(count), settings=settings_of(args), topics=args.seed_topic, ports=ports,
+        count, defaults=replica_defaults(count), settings=settings_of(args), topics=args.seed_topic, ports=ports,
         directory=None if args.ephemeral else args.data_dir,
     )  # fmt: skip
     is_over = threading.Event()
@@ -48,16 +48,6 @@ def run_cluster(args: argparse.Namespace, count: int, ports: Sequence[int]) -> i
         for number, handler in before.items():
             signal.signal(number, handler)
     return 0
-
-
-def defaults(count: int) -> dict[str, str]:
-    """As many replicas of each topic as there are brokers, at most three; and groups form at once, as with a single broker."""
-    replicas = str(min(count, REPLICAS_MAX))
-    in_sync = str(max(1, min(count, REPLICAS_MAX) - 1))
-    found = {"default.replication.factor": replicas, "min.insync.replicas": in_sync, "group.initial.rebalance.delay.ms": "0"}
-    for topic in INTERNAL_TOPICS:
-        found[f"{topic}.replication.factor"] = replicas
-    return {**found, "transaction.state.log.min.isr": in_sync, "share.coordinator.state.topic.min.isr": in_sync}
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, str]:

@@ -81,7 +81,7 @@ class _Walker:
         if count > reader.left:
             raise WireError(f"{count} tagged fields in {reader.left} bytes")
         for _ in range(count):
-            tag = reader.uvarint("tag", lambda found: tagged[found].name if found in tagged else "unknown, passed over")
+            tag = reader.uvarint("tag", lambda found: tagged[found].name if found in tagged else "unknown, skipped")
             size = reader.uvarint("tag_size", "bytes that follow")
             field = tagged.get(tag)
             reader.depth += 1

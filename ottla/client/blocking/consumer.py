@@ -180,7 +180,7 @@ class Consumer:
     def _read_answer(self, asked: Mapping[TopicPartition, int], answer: Any, address: str) -> list[Fetched]:
         """Moves the positions: batches that are returned count as read."""
         found = []
-        # A partition that was revoked, or sought elsewhere, while the request was under way is passed over.
+        # A partition that was revoked, or sought elsewhere, while the request was under way is skipped.
         still = {partition: start for partition, start in asked.items() if self.positions.get(partition) == start}
         for one in read_answer(still, answer, self.isolation_level, address):
             if not isinstance(one, Fetched):

@@ -57,7 +57,7 @@ def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[
 
 
 def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """All partitions in order, dealt to the members in turn; members without the topic are passed over."""
+    """All partitions in order, dealt to the members in turn; members without the topic are skipped."""
     found: Assignment = {member: [] for member in members}
     order = _in_order(members)
     turn = 0

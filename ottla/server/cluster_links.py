@@ -1,0 +1,103 @@
+"""What connects a broker with the other brokers of its cluster; a broker that is alone has none of it.
+
+Made in two steps, because the coordinators need `peers` before there is a controller to ask: construction, then `attach`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.base.config import BrokerConfig
+from ottla.base.control_messages import ControlMessage
+from ottla.base.ports import Locate, Peers, Ports
+from ottla.cluster.cluster_secret import ClusterSecret
+from ottla.cluster.controller_route import ControllerRoute
+from ottla.cluster.failure_detector import FailureDetector
+from ottla.cluster.gone_partitions import GonePartitions
+from ottla.cluster.handover import Handover
+from ottla.cluster.isr_changes import IsrChanges, Key
+from ottla.cluster.member import ClusterMember
+from ottla.cluster.messenger import PeerMessenger
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.replica_fetchers import ReplicaFetchers
+from ottla.replication.leader import Leader
+from ottla.replication.partition import Partition
+from ottla.requests.forwarding import Forwarder
+from ottla.security.cluster_identity import ClusterIdentity
+from ottla.server.peers import BrokerPeers
+
+
+class ClusterLinks:
+    """The parts of one node that exist only among other brokers."""
+
+    failure_detector: FailureDetector
+    isr_changes: IsrChanges
+    forwarder: Forwarder
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        *,
+        broker_epoch: Callable[[], int],
+        epoch_of: Callable[[int], int],
+        is_current: Callable[[int, ControlMessage], bool],
+    ) -> None:
+        """`epoch_of` a broker as this one knows it; `is_current`: whether a controller's message to a broker still matters."""
+        self._ports = ports
+        self._config = config
+        self._metadata = metadata
+        self._broker_epoch = broker_epoch
+        self.identity = ClusterIdentity(
+            ports.random, ClusterSecret(ports.store, ports.random).read, broker_id=config.this_broker_id,
+            broker_epoch=broker_epoch, cluster_id=lambda: metadata.cluster_id, epoch_of=epoch_of,
+        )  # fmt: skip
+        self.peers: Peers = ports.peers if ports.peers is not None else self._make_peers()
+        self.fetchers = ReplicaFetchers(
+            peers=self.peers, clock=ports.clock, timers=ports.timers, config=config, broker_epoch=broker_epoch
+        )
+        self.messenger = PeerMessenger(self.peers, ports.timers, is_current)
+        self.is_gone = GonePartitions(ports.store).is_gone
+
+    def _make_peers(self) -> BrokerPeers:
+        ports, config = self._ports, self._config
+        return BrokerPeers(
+            ports.network,
+            ports.clock,
+            ports.timers,
+            client_id=f"broker-{config.this_broker_id}",
+            timeout_ms=lambda: config.request_timeout_ms,
+            identity=self.identity,
+        )
+
+    def attach(
+        self,
+        member: ClusterMember,
+        route: ControllerRoute,
+        *,
+        locate: Locate,
+        watched: Callable[[], list[int]],
+        leader_of: Callable[[Key], Leader | None],
+    ) -> None:
+        """Makes what asks the controller or watches brokers; `watched`: those whose end this one has to notice at once."""
+        ports = self._ports
+        self._member = member
+        self._route = route
+        self.failure_detector = FailureDetector(
+            self.peers, ports.network, ports.timers, locate=locate, epoch_of=self._metadata.broker_epoch, watched=watched,
+            on_gone=member.controller.on_broker_gone,
+        )  # fmt: skip
+        self.isr_changes = IsrChanges(
+            route, broker_id=self._config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=leader_of, timers=ports.timers
+        )
+        self.forwarder = Forwarder(route)
+
+    def hand_over(self, led_partitions: Callable[[], Iterable[Partition]], done: Callable[[], object]) -> None:
+        """Others take over what this broker leads, and it unregisters; then `done`."""
+        Handover(self._route, self._member, led_partitions, config=self._config, timers=self._ports.timers, done=done).begin()
+
+    def close(self) -> None:
+        self.fetchers.close()
+        self.isr_changes.close()
+        self.failure_detector.close()
