@@ -15,12 +15,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.uuids import Uuid
+from ottla.groups.memory import MEMBER_BYTES, Share
+from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.groups.states import EMPTY, STABLE, GroupState, GroupType
 
 Assignment = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""
 
+NAME_BYTES = 60
+"""What a name takes beside its characters."""
 FIRST_EPOCH = 1
 """Of a group without a past: its first member raises it, so that member's epoch is 2, as in Kafka."""
 JOINING_EPOCH = 0
@@ -66,6 +71,21 @@ def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, membe
     return facts
 
 
+def check_names(settings: GroupCoordinatorSettings, ids: Iterable[str | None], topics: Iterable[str] | None) -> None:
+    """Refuses ids of a member, and lists of topics, that are too long."""
+    if is_too_long(*ids):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"an id of a member, an instance or a rack has at most {ID_CHARACTERS_MAX} characters")
+    if topics and sum(map(len, topics)) > settings.member_metadata_bytes_max:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the names of the topics that a member subscribes to are too many")
+
+
+def admit(share: Share, before: FactsT | None, facts: FactsT) -> None:
+    """Finds room for a new member, or one that subscribes to more. Raises `ApiError` if there is none."""
+    size = facts_bytes(facts) - (facts_bytes(before) if before is not None else 0)
+    if size > 0:
+        share.admit(size)
+
+
 def fenced(position: Place, epoch: int) -> ApiError:
     """The refusal of a member whose epoch is not its own."""
     return ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
@@ -74,6 +94,11 @@ def fenced(position: Place, epoch: int) -> ApiError:
 def merged_topics(before: tuple[str, ...], names: Iterable[str] | None) -> tuple[str, ...]:
     """The topics that a member subscribes to, in order; null leaves them as they were."""
     return before if names is None else tuple(sorted(dict.fromkeys(names)))
+
+
+def facts_bytes(facts: Facts) -> int:
+    """Roughly the memory that a member takes."""
+    return MEMBER_BYTES + sum([NAME_BYTES + len(name) for name in facts.topics])
 
 
 class EpochGroup(Generic[FactsT, PlaceT]):
@@ -124,6 +149,10 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         for names in {facts.topics: None for facts in self.facts.values()}:
             topics.update(dict.fromkeys(names))
         return sorted(topics)
+
+    def held_bytes(self) -> int:
+        """Roughly the memory that the members take."""
+        return sum([facts_bytes(facts) for facts in self.facts.values()])
 
     # The fold of the log
 

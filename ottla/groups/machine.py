@@ -41,6 +41,7 @@ from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.records import CONSUMER_KEYS, CONSUMER_SCHEMA, fold_consumer
 from ottla.groups.consumer.sessions import watch_all_members
 from ottla.groups.epoch_records import EpochSchema
+from ottla.groups.memory import GroupMemory
 from ottla.groups.offsets import commit, delete, expiry, fetch
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, no_overrides
@@ -87,8 +88,9 @@ class GroupMachine:
         random: Random,
         own_settings: OwnSettings = no_overrides,
         persister: Persister = NO_SHARE_STATES,
+        memory: GroupMemory | None = None,
     ) -> None:
-        self.shard = GroupShard(settings, topics, random, own_settings, persister)
+        self.shard = GroupShard(settings, topics, random, own_settings, persister, memory or GroupMemory())
         self._folds: dict[Any, Callable[[int, Any, Any, Transactional | None], None]] = {
             OffsetCommitKey: self._apply_offset,
             GroupMetadataKey: self._apply_group,
@@ -275,9 +277,7 @@ class GroupMachine:
                 return
             group = groups[key.group_id] = kind.group(key.group_id)
         if value is None and type(key) is kind.schema.group_key:
-            del groups[key.group_id]
-            if self.shard.offsets.has_offsets(key.group_id):
-                groups[key.group_id] = ClassicGroup(key.group_id)
+            self.shard.forget_group(key.group_id)
         else:
             kind.fold(group, key, value)
         if value is None and type(key) is kind.schema.member_key:

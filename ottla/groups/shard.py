@@ -14,6 +14,7 @@ from ottla.base.share_state import Persister
 from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.memory import GroupMemory
 from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
@@ -74,6 +75,7 @@ class GroupShard:
         "forgetting",
         "groups",
         "is_live",
+        "memory",
         "offsets",
         "own_settings",
         "persister",
@@ -88,9 +90,11 @@ class GroupShard:
     )
 
     def __init__(
-        self, settings: GroupCoordinatorSettings, topics: TopicsView, random: Random, own_settings: OwnSettings, persister: Persister
-    ) -> None:
+        self, settings: GroupCoordinatorSettings, topics: TopicsView, random: Random, own_settings: OwnSettings, persister: Persister,
+        memory: GroupMemory,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self.memory = memory.share(self._held_bytes)
         self.persister = persister  # the share coordinators; its answers come back through `run`
         self.run: Run = run_nothing
         self.own_settings = own_settings
@@ -147,6 +151,17 @@ class GroupShard:
             return
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
+
+    def forget_group(self, group_id: str) -> None:
+        """Drops a consumer or share group that is no more, and what is remembered beside it."""
+        del self.groups[group_id]
+        self.refreshes.pop(group_id, None)
+        if self.offsets.has_offsets(group_id):
+            self.groups[group_id] = ClassicGroup(group_id)
+
+    def _held_bytes(self) -> int:
+        """Roughly the memory that the members of all groups take."""
+        return sum([group.held_bytes() for group in self.groups.values()])
 
     def fresh_member_id(self, prefix: str) -> str:
         """`prefix` and a random uuid, as Kafka names members."""

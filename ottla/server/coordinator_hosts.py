@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 
 from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.groups.machine import GroupMachine
+from ottla.groups.memory import GroupMemory
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, no_overrides
 from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.machine.host import HostState, MachineHost
@@ -54,7 +56,9 @@ class GroupHosts:
         settings: GroupCoordinatorSettings,
         own_settings: OwnSettings = no_overrides,
         persister: Persister = NO_SHARE_STATES,
+        memory: GroupMemory | None = None,
     ) -> None:
+        self._memory = memory or GroupMemory()
         self._clock = clock
         self._timers = timers
         self._random = random
@@ -70,7 +74,7 @@ class GroupHosts:
         self.resign(index)
         if leader is None:
             return  # it went offline as it began to lead
-        machine = GroupMachine(self._settings, self._topics, self._random, self._own_settings, self._persister)
+        machine = GroupMachine(self._settings, self._topics, self._random, self._own_settings, self._persister, self._memory)
         host = self._hosts[index] = MachineHost(machine, leader, self._clock, self._timers)
         machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
@@ -78,6 +82,7 @@ class GroupHosts:
     def resign(self, index: int) -> None:
         host = self._hosts.pop(index, None)
         if host is not None:
+            host.machine.shard.memory.bytes = 0
             host.close()
 
     def partition_for(self, group_id: str) -> int:
@@ -87,6 +92,8 @@ class GroupHosts:
         return java_partition(group_id, len(topic.partitions))
 
     def host_of(self, group_id: str) -> MachineHost:
+        if is_too_long(group_id):
+            raise ApiError(ErrorCode.INVALID_GROUP_ID, f"a group's id has at most {ID_CHARACTERS_MAX} characters")
         # Without hosts there need not even be the topic, by which a group finds its partition.
         host = self._hosts.get(self.partition_for(group_id)) if self._hosts else None
         if host is None:

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
 from ottla.requests.levels import served
@@ -234,7 +235,7 @@ class Dispatcher:
         if length < -1 or end > len(frame):
             raise WireError(f"a client id of {length} bytes")
         try:
-            connection.client_id = str(frame[HEADER_BYTES:end], "utf-8") if length >= 0 else None
+            connection.client_id = str(frame[HEADER_BYTES:end], "utf-8")[:CLIENT_ID_CHARACTERS_MAX] if length >= 0 else None
         except UnicodeDecodeError as error:
             raise WireError("a client id that is not UTF-8") from error
         connection.client_id_bytes = bytes(frame[8:end])

@@ -32,6 +32,7 @@ from ottla.cluster.peer_transactions import PeerTransactions
 from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
+from ottla.groups.memory import GroupMemory
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.leader import Leader
@@ -180,8 +181,9 @@ class Node:
         )
         own_settings = own_group_settings(config, self.metadata)
         self.groups = GroupHosts(
-            clock, timers, self.ports.random, self.metadata, group_settings(config), own_settings, self.share_persister
-        )
+            clock, timers, self.ports.random, self.metadata, group_settings(config), own_settings, self.share_persister,
+            GroupMemory(config.ottla_memory_max_bytes // 4),
+        )  # fmt: skip
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
         peer_transactions = PeerTransactions(self.peers)
         self.transactions = TransactionCoordinators(

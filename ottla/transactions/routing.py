@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import TimerHandle, Timers
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -105,6 +106,8 @@ class TransactionCoordinators:
 
     def host_of(self, transactional_id: str) -> MachineHost:
         """The active host of the id's shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        if is_too_long(transactional_id):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a transactional id has at most {ID_CHARACTERS_MAX} characters")
         if self._partition_count() <= 0:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
         host = self._hosts.get(self.partition_for(transactional_id))

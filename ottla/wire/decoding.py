@@ -24,7 +24,14 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 from ottla.base.errors import WireError
-from ottla.wire.primitives import check_tag, read_long_string_length, read_long_uvarint, read_skipped_tags, read_uvarint
+from ottla.wire.primitives import (
+    check_tag,
+    read_long_string_length,
+    read_long_tag_count,
+    read_long_uvarint,
+    read_skipped_tags,
+    read_uvarint,
+)
 from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared_default
 
 OBJECTS_MAX = 1_000_000
@@ -136,6 +143,7 @@ class _DecoderSource:
             "long_string": read_long_string_length,
             "uvarint": read_uvarint,
             "skip_tags": read_skipped_tags,
+            "tag_count": read_long_tag_count,
             "check_tag": check_tag,
             "refuse_null": refuse_null,
             "refuse_count": globals()["refuse_count"],
@@ -243,7 +251,7 @@ class _DecoderSource:
 
     def known_tags(self, tagged: list[Field], target: str, count: str) -> None:
         tag, last, end = self.fresh("tag"), self.fresh("last"), self.fresh("end")
-        self.emit(f"if {count} > 127: {count}, pos = long(buf, pos - 1)")
+        self.emit(f"if {count} > 127: {count}, pos = tag_count(buf, pos - 1)")
         self.emit(f"{last} = -1")
         self.emit(f"while {count}:")
         self.depth += 1

@@ -110,10 +110,16 @@ def varlong(value: int) -> bytes:
     return uvarint(value << 1 ^ value >> 63)
 
 
+TAGS_MAX = 1000
+"""Of one section; no version of any message has ten."""
+
+
 def read_skipped_tags(buffer: Buffer, offset: int) -> int:
     """The offset after a tag section of which no tag is known; `offset` is that of its count."""
     end = len(buffer)
     count, offset = read_uvarint(buffer, offset)
+    if count > TAGS_MAX:
+        raise WireError(f"a section of {count} tags")
     last = -1
     while count:
         count -= 1
@@ -123,6 +129,14 @@ def read_skipped_tags(buffer: Buffer, offset: int) -> int:
         last = tag
         offset += size
     return offset
+
+
+def read_long_tag_count(buffer: Buffer, offset: int) -> tuple[int, int]:
+    """A count of tags that takes more than one byte; refused if no honest peer sends so many."""
+    count, offset = read_long_uvarint(buffer, offset)
+    if count > TAGS_MAX:
+        raise WireError(f"a section of {count} tags")
+    return count, offset
 
 
 def check_tag(tag: int, last: int, size: int, remaining: int) -> None:

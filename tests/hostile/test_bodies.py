@@ -248,7 +248,28 @@ def test_groups_of_hostile_size(connect: Connect, honest: World) -> None:
         answer = client.ask(join_group.JoinGroupRequest(protocols=one, **{**base, field: value}), 3)
         assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     long = client.ask(join_group.JoinGroupRequest(protocols=one, **{**base, "group_id": "g" * 32_000}), 3)
-    assert long.error_code in (0, ErrorCode.INVALID_GROUP_ID)
+    assert long.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+LONG = "n" * 32_000
+
+
+def test_names_of_thirty_kilobytes(attacked: BrokerProcess, honest: World) -> None:
+    """B8: ids that clients choose are kept in memory, in logs and in many answers."""
+    with WireClient(attacked.port, client_id=LONG) as client:
+        protocols = [join_group.JoinGroupRequestProtocol(name="range", metadata=b"x")]
+        base = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 1000, "protocol_type": "consumer", "protocols": protocols}
+        joined = client.ask(join_group.JoinGroupRequest(group_id="long-client", **base), 3)
+        assert joined.error_code == 0 and len(joined.member_id) < 400, "a client id is cut"
+        assert client.ask(load(13)[0](group_id="long-client", member_id=joined.member_id), 1).error_code == 0
+        static = join_group.JoinGroupRequest(group_id="long-static", group_instance_id=LONG, **base)
+        assert client.ask(static, 5).error_code == ErrorCode.INVALID_REQUEST
+        transaction = load(22)[0](transactional_id=LONG, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1)
+        assert client.ask(transaction, 4).error_code == ErrorCode.INVALID_REQUEST
+        beat = {"member_id": LONG, "rebalance_timeout_ms": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        assert client.ask(load(68)[0](group_id="long-member", **beat), 0).error_code == ErrorCode.INVALID_REQUEST
+        shared = load(76)[0](group_id=LONG, member_id="m", subscribed_topic_names=["t"])
+        assert client.ask(shared, 1).error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_a_growing_group_is_bounded(own_broker: BrokerProcess) -> None:

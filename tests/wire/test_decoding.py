@@ -94,13 +94,21 @@ def test_broken_tags() -> None:
     check_refused(ApiVersionsResponse, 3, TAGS + "01 03 02 01 00", "zk_migration_ready does not fill")
     check_refused(ApiVersionsResponse, 3, TAGS + "01 01 07 0000000000000007", "finalized_features_epoch does not fill")
     check_refused(HeartbeatRequest, 4, "0267 00000001 026d 00 02 05 00 05 00", "tag 5 stands after tag 5")
-    check_refused(HeartbeatRequest, 4, "0267 00000001 026d 00 ffffffff0f", "cut short")
+    check_refused(HeartbeatRequest, 4, "0267 00000001 026d 00 ffffffff0f", "a section of 4294967295 tags")
 
 
 def test_many_tags_are_counted_by_a_long_varint() -> None:
     tags = b"".join(bytes([0x80 | tag & 127, tag >> 7, 0]) for tag in range(128, 328))
     frame = bytes.fromhex(TAGS) + b"\xc8\x01" + tags
     assert decoder(ApiVersionsResponse, 3)(frame, 0) == (ApiVersionsResponse(), len(frame))
+
+
+def test_more_tags_than_any_message_has_are_refused() -> None:
+    """Two million of them in a header or a struct took a second."""
+    tags = b"".join(bytes([0x80 | tag & 127, tag >> 7, 0]) for tag in range(128, 1129))
+    count = b"\xe9\x07"
+    check_refused(ApiVersionsResponse, 3, TAGS + (count + tags).hex(), "a section of 1001 tags")
+    check_refused(HeartbeatRequest, 4, "0267 00000001 026d 00 " + (count + tags).hex(), "a section of 1001 tags")
 
 
 def test_null_structs_in_line_and_in_a_tag() -> None:

@@ -94,7 +94,10 @@ def test_broken_request_headers_are_refused(frame: str) -> None:
         read_request_header(bytes.fromhex(frame))
 
 
-@pytest.mark.parametrize("tags", ["", "01", "01 00 05 aa", "02 01 00 01 00", "ffffffffff01"])
+MANY_TAGS = "e907" + "".join(f"{0x80 | tag & 127:02x}{tag >> 7:02x}00" for tag in range(128, 1129))
+
+
+@pytest.mark.parametrize("tags", ["", "01", "01 00 05 aa", "02 01 00 01 00", "ffffffffff01", MANY_TAGS])
 def test_broken_header_tags_are_refused(tags: str) -> None:
     with pytest.raises(WireError):
         read_request_header(bytes.fromhex("0000 0009 0000002a ffff" + tags))

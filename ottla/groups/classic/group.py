@@ -15,12 +15,18 @@ from collections.abc import Mapping
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.groups.classic.member import ClassicMember
 from ottla.groups.commands import Protocols
+from ottla.groups.memory import MEMBER_BYTES
 from ottla.groups.states import ALLOWED, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupState, GroupType
 from ottla.wire.codec import decoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.group_records import GroupMetadataValue
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """The size of a member's protocols: their names, and its metadata for each."""
+    return sum([len(name) + len(metadata) for name, metadata in protocols])
 
 
 class ClassicGroup:
@@ -152,6 +158,13 @@ class ClassicGroup:
         self._count_votes(member.protocols, -1)
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)
+
+    def held_bytes(self) -> int:
+        """Roughly the memory that the members take."""
+        held = MEMBER_BYTES * (len(self.members) + len(self.pending_members))
+        for member in self.members.values():
+            held += len(member.assignment) + protocols_bytes(member.protocols)
+        return held
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
         """A static member came back without its id: the same member continues under a new one."""

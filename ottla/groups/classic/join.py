@@ -14,11 +14,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import is_too_long
 from ottla.groups import records
 from ottla.groups.classic import rebalance
-from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.group import ClassicGroup, protocols_bytes
 from ottla.groups.classic.member import ClassicMember
 from ottla.groups.commands import Join, Protocols
+from ottla.groups.memory import MEMBER_BYTES
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.machine.contract import Decision, Reply
@@ -75,7 +77,11 @@ def _read_protocols(shard: GroupShard, command: Join) -> Protocols:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     if not settings.session_timeout_min_ms <= command.session_timeout_ms <= settings.session_timeout_max_ms:
         raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    if is_too_long(command.instance_id, command.protocol_type):
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     protocols = dict(command.protocols)
+    if is_too_long(*protocols):
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     if len(protocols) > settings.protocols_per_member_max:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if sum(map(len, protocols.values())) > settings.member_metadata_bytes_max:
@@ -130,6 +136,7 @@ def _join_dynamic(join: Joining) -> None:
         return
     if len(join.group.pending_members) >= shard.settings.pending_members_max:
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    shard.memory.admit(MEMBER_BYTES)
     rebalance.expect_member(shard, join.group, member_id, command.session_timeout_ms, join.draft)
     refusal = rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     join.draft.answer(join.reply, refusal, lambda code: rebalance.refuse_join(code, ""))
@@ -137,6 +144,7 @@ def _join_dynamic(join: Joining) -> None:
 
 def _add_member(join: Joining, member_id: str) -> None:
     shard, group, command = join.shard, join.group, join.command
+    shard.memory.admit(MEMBER_BYTES + protocols_bytes(join.protocols))
     if not group.members:
         group.protocol_type = command.protocol_type
     member = ClassicMember(

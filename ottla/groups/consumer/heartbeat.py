@@ -49,7 +49,7 @@ from ottla.groups.consumer.subscriptions import (
     resolve_regexes,
     update_target,
 )
-from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, fenced, find_facts, merged_topics
+from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, admit, check_names, fenced, find_facts, merged_topics
 from ottla.groups.epoch_topics import metadata_hash
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
@@ -78,6 +78,7 @@ def _check_request(shard: GroupShard, command: ConsumerHeartbeat) -> None:
         raise _invalid("the instance id is empty")
     if command.rack_id == "":
         raise _invalid("the rack id is empty")
+    check_names(shard.settings, (command.member_id, command.instance_id, command.rack_id, command.regex), command.topics)
     if epoch < LEFT_STATIC_EPOCH:
         raise _invalid(f"member epoch {epoch} is not valid")
     if epoch == LEFT_STATIC_EPOCH and command.instance_id is None:
@@ -116,6 +117,8 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
     if command.regex:
         check_regex(command.regex)
     facts = _merge(before, command)
+    if facts is not before:
+        admit(shard.memory, before, facts)
     advance_member(shard, change, member_id, before, facts, command.owned, command.caller.may_describe, now_ms)
     position = change.group.position(member_id)
     draft.records.extend(change.records)

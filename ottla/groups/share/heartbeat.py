@@ -18,7 +18,16 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.commands import ShareHeartbeat
-from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, Assignment, fenced, find_facts, merged_topics
+from ottla.groups.epoch_group import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    Assignment,
+    admit,
+    check_names,
+    fenced,
+    find_facts,
+    merged_topics,
+)
 from ottla.groups.epoch_topics import TopicIds, metadata_hash, must_look_up, refresh_of
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.assignor import SHARE_ASSIGNORS, ShareMember
@@ -36,6 +45,7 @@ JOIN_WAIT_MS = 1_000
 def share_heartbeat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
     try:
         _check_request(command)
+        check_names(shard.settings, (command.member_id, command.rack_id), command.topics)
         if command.member_epoch == LEAVING_EPOCH:
             return _leave(shard, command, reply)
         return _beat(shard, command, reply, now_ms)
@@ -64,6 +74,7 @@ def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int)
     before = _find_member(shard, change.group, command)
     position_before = change.group.position(member_id)
     facts = _merge(before, command)
+    admit(shard.memory, before, facts)
     refresh = refresh_of(shard, command.group_id)
     if not change.group.facts:
         refresh.gathers_until_ms = now_ms + shard.settings.share_gathering_ms

@@ -104,7 +104,7 @@ class Coordinator:
     def take(self, decision: Decision, refused: ErrorCode | None = None) -> None:
         """Logs and applies the records and releases the effects; or refuses them."""
         if refused is None:
-            for record in decision.records:
+            for record in [*decision.records, *(record for part in decision.parts for record in part.records)]:
                 self.machine.apply(len(self.records), record, None)
                 self.records.append(record)
         for effect in decision.effects if refused is None else decision.refused(refused):

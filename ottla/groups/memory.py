@@ -1,0 +1,64 @@
+"""The memory of all groups of a broker: what a new member brings must find room.
+
+Members leave in many ways (they say so, their sessions end, a log refuses their record), so what is given back is not counted. What comes
+is added to an estimate for its shard, and where the sum of all shards is too much shards are counted anew: the one that asks, and with each
+question another one, so that no question costs more than that. Where there is still no room the member is refused with
+COORDINATOR_NOT_AVAILABLE, which clients try again later.
+
+Offsets do not count: they belong to topics that exist, and `ottla.group.offsets.max` bounds them for each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import ref
+
+from ottla.base.errors import ApiError, ErrorCode
+
+MEMBER_BYTES = 1500
+"""What a member, or the id of one that has not come back, takes beside its names and metadata."""
+UNBOUNDED = (1 << 63) - 1
+
+
+class Share:
+    """The part of one shard; `count` returns what its groups take now."""
+
+    __slots__ = ("__weakref__", "_memory", "bytes", "count")
+
+    def __init__(self, memory: GroupMemory, count: Callable[[], int]) -> None:
+        self._memory = memory
+        self.count = count
+        self.bytes = 0
+
+    def admit(self, size: int) -> None:
+        """A member that takes so many bytes comes. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        self._memory.find_room(self, size)
+        self.bytes += size
+
+
+class GroupMemory:
+    """The shares of all shards of one broker; one that is not used any more counts for nothing."""
+
+    def __init__(self, bytes_max: int = UNBOUNDED) -> None:
+        self.bytes_max = bytes_max
+        self._shares: list[ref[Share]] = []
+        self._next = 0
+
+    def share(self, count: Callable[[], int]) -> Share:
+        share = Share(self, count)
+        self._shares = [known for known in self._shares if known() is not None]
+        self._shares.append(ref(share))
+        return share
+
+    def total_bytes(self) -> int:
+        return sum([share.bytes for known in self._shares if (share := known()) is not None])
+
+    def find_room(self, share: Share, size: int) -> None:
+        if self.total_bytes() + size <= self.bytes_max:
+            return
+        self._next = (self._next + 1) % len(self._shares)
+        for counted in (share, self._shares[self._next]()):
+            if counted is not None:
+                counted.bytes = counted.count()
+        if self.total_bytes() + size > self.bytes_max:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the groups of this broker take as much memory as they may")

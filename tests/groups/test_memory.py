@@ -1,0 +1,119 @@
+"""The memory of all groups of a broker is bounded, whatever becomes of their members (I46)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import ID_CHARACTERS_MAX
+from ottla.groups.commands import Caller, ConsumerHeartbeat
+from ottla.groups.memory import MEMBER_BYTES, GroupMemory
+from tests.groups.classic.coordinator import Coordinator
+
+
+def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
+    memory = GroupMemory(10_000)
+    held = {"a": 0, "b": 0}
+    first, second = (memory.share(lambda name=name: held[name]) for name in held)  # type: ignore[misc]
+    first.admit(6_000)
+    held["a"] = 6_000
+    second.admit(4_000)
+    held["b"] = 4_000
+    with pytest.raises(ApiError) as refused:
+        second.admit(1)
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    held["b"] = 1_000
+    second.admit(3_000)
+    assert memory.total_bytes() == 10_000
+
+
+def test_members_that_left_another_shard_make_room_in_the_end() -> None:
+    memory = GroupMemory(10_000)
+    shares = [memory.share(lambda: 0) for _ in range(5)]
+    for share in shares[1:]:
+        share.admit(2_500)
+    admitted = 0
+    for _ in shares:
+        try:
+            shares[0].admit(2_500)
+            admitted += 1
+        except ApiError:
+            pass
+    assert admitted
+
+
+def test_a_shard_that_is_gone_holds_nothing() -> None:
+    memory = GroupMemory(10_000)
+    share = memory.share(lambda: 10_000)
+    share.admit(10_000)
+    del share
+    memory.share(lambda: 0).admit(9_000)
+    assert memory.total_bytes() == 9_000
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    coordinator = Coordinator()
+    coordinator.shard.memory = GroupMemory(100_000).share(coordinator.shard._held_bytes)
+    return coordinator
+
+
+def join(coordinator: Coordinator, number: int, size: int, **fields: Any) -> ErrorCode:
+    coordinator.join("member", group_id=f"group-{number}", protocols=(("range", bytes(size)),), **fields)
+    return ErrorCode(coordinator.answered()[-1][1].error)
+
+
+def test_i46_groups_of_one_member_each_are_bounded(coordinator: Coordinator) -> None:
+    """Their metadata was bounded for each group, and there may be any number of groups."""
+    codes = [join(coordinator, number, 20_000) for number in range(8)]
+    assert codes == [ErrorCode.NONE] * 4 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 4
+    assert len(coordinator.shard.groups) == 4
+    coordinator.advance(400_000)
+    assert not any(group.members for group in coordinator.shard.groups.values()), "their sessions are over"
+    assert join(coordinator, 9, 20_000) is ErrorCode.NONE
+
+
+def test_i46_ids_that_are_never_used_are_bounded(coordinator: Coordinator) -> None:
+    codes = [join(coordinator, number, 0, needs_member_id=True) for number in range(100)]
+    assert codes[0] is ErrorCode.MEMBER_ID_REQUIRED and codes[-1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(coordinator.shard.groups) == 100_000 // MEMBER_BYTES
+
+
+def test_i46_members_of_the_new_protocols_are_bounded(coordinator: Coordinator) -> None:
+    """They said which topics they read, existing or not."""
+    topics = [f"a-topic-of-some-length-{number}" for number in range(250)]
+    codes = [beat(coordinator, f"group-{number}", topics=topics) for number in range(8)]
+    assert codes[0] is ErrorCode.NONE and codes[-1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert beat(coordinator, "group-0", topics=None, member_epoch=2) is ErrorCode.NONE, "a member that is there stays"
+
+
+def beat(coordinator: Coordinator, group_id: str, **fields: Any) -> ErrorCode:
+    known = {"member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 60_000, "topics": ["t"], "owned": {}}
+    answers: list[Any] = []
+    command = ConsumerHeartbeat(**{"group_id": group_id, "caller": Caller("client", "/host"), **known, **fields})
+    coordinator.take(coordinator.machine.consumer_heartbeat(command, answers.append, coordinator.now_ms))
+    return ErrorCode(answers[-1].error)
+
+
+@pytest.mark.parametrize("field", ["member_id", "instance_id", "rack_id", "regex"])
+def test_long_ids_are_refused(coordinator: Coordinator, field: str) -> None:
+    assert beat(coordinator, "g", **{field: "x" * (ID_CHARACTERS_MAX + 1)}) is ErrorCode.INVALID_REQUEST
+    assert not coordinator.shard.groups
+
+
+def test_long_instance_ids_are_refused(coordinator: Coordinator) -> None:
+    assert join(coordinator, 1, 0, instance_id="x" * (ID_CHARACTERS_MAX + 1)) is ErrorCode.INVALID_REQUEST
+
+
+def test_nothing_is_left_of_a_group_that_was_deleted(coordinator: Coordinator) -> None:
+    """0.2 kB stayed for each group that there had ever been."""
+    assert beat(coordinator, "g") is ErrorCode.NONE
+    assert beat(coordinator, "g", member_epoch=-1) is ErrorCode.NONE
+    codes: list[ErrorCode] = []
+    coordinator.take(coordinator.machine.delete_group("g", codes.append))
+    assert codes == [ErrorCode.NONE]
+    coordinator.advance(120_000)
+    shard = coordinator.shard
+    assert not shard.groups and not shard.refreshes and not shard.sessions and not coordinator.timers
