@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from ottla.cli.terminal import shown_with_colours
+from ottla.cli.terminal import one_line, shown_with_colours
 
 ERROR_LETTERS_MAX = 1_000
 """Longer error messages are cut: they quote what was pasted into an option."""
@@ -115,7 +115,7 @@ def _json(value: object, indent: int | None) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as text in a table: None is `-`, lists are joined by commas."""
+    """A value as text in a table, without line ends and tabs: None is `-`, lists are joined by commas."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -123,8 +123,8 @@ def cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(cell(part) for part in value) or "-"
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={part}" for key, part in value.items()) or "-"
-    return str(value)
+        return ",".join(one_line(f"{key}={part}") for key, part in value.items()) or "-"
+    return one_line(str(value))
 
 
 def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:

@@ -1,8 +1,8 @@
 """What is shown on a terminal: names and records of others must not steer it.
 
 Control characters (ESC moves the cursor, clears the screen, renames the window), those of C1, and characters that turn the direction of
-writing are shown as escapes. Line ends and tabs stay, and so do the colours that our own output has. What goes into a file or a pipe is not
-changed: programs want the bytes.
+writing are shown as escapes. Line ends and tabs stay, but not in the cells of tables, and so do the colours that our own output has. What
+goes into a file or a pipe is not changed, cells excepted: programs want the bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from typing import TextIO
 DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Marks, embeddings, overrides and isolates of direction; line and paragraph separators."""
 
+_CELL_ENDS = {ord("\n"): "\\n", ord("\t"): "\\t"}
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 _ESCAPES |= {code: f"\\u{code:04x}" for code in DIRECTIONS}
 _COLOURS = re.compile("(\x1b\\[[0-9;]*m)")
+
+
+def one_line(text: str) -> str:
+    """The text without line ends and tabs, which are shown as escapes: a name with one would be a row, or a column, of a table."""
+    return text if text.isprintable() else text.translate(_CELL_ENDS)
 
 
 def shown(text: str) -> str:

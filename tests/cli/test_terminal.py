@@ -34,6 +34,26 @@ def test_what_steers_a_terminal_is_escaped() -> None:
     assert shown("a\tb\nprix: 5 \u20ac\n") == "a\tb\nprix: 5 \u20ac\n"
 
 
+FORGED = "mine\nyours  STABLE\tx"
+
+
+def test_a_name_with_line_ends_is_one_cell_of_a_table() -> None:
+    """It forged rows: a group that is not there, in any state."""
+    rows = [{"name": FORGED, "ids": [FORGED], "of": {"a": FORGED}}]
+    columns = [("NAME", "name"), ("IDS", "ids"), ("OF", "of")]
+    for text, lines in (
+        (output.table(rows, columns), 2), (output.tabbed(rows, columns), 2), (output.separated(rows, columns, "plain"), 1)
+    ):  # fmt: skip
+        assert text.count("\n") == lines and text.count("mine\\nyours  STABLE\\tx") == 3, text
+    assert output.separated(rows, columns, "plain").count("\t") == 2
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_what_else_ends_a_line_is_escaped_on_a_terminal(end: str) -> None:
+    table = output.table([{"name": f"mine{end}yours"}], [("NAME", "name")])
+    assert shown(table).splitlines()[1:] == [f"mine{shown(end)}yours"]
+
+
 def test_our_own_colours_stay() -> None:
     assert shown_with_colours("\x1b[1mNAME\x1b[0m\nx\x1b[2Jy\x9b\n") == "\x1b[1mNAME\x1b[0m\nx\\x1b[2Jy\\x9b\n"
 
