@@ -49,7 +49,8 @@ def test_a_shard_that_is_gone_holds_nothing() -> None:
     share = memory.share(lambda: 10_000)
     share.admit(10_000)
     del share
-    memory.share(lambda: 0).admit(9_000)
+    another = memory.share(lambda: 0)
+    another.admit(9_000)
     assert memory.total_bytes() == 9_000
 
 
