@@ -145,6 +145,12 @@ def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[st
     if options:
         rows = [(f"`{', '.join(option['names'])}`", option.get("default") or "", option.get("help") or "") for option in options]
         lines += [*_table(("Option", "Default", "Meaning"), rows), ""]
+    for table in command.get("tables") or []:
+        title = str(table["title"])
+        lines += [*_table((title[:1].upper() + title[1:], "Meaning"), [(f"`{word}`", meaning) for word, meaning in table["rows"]]), ""]
+    examples = command.get("examples") or []
+    if examples:
+        lines += ["```sh", *(line for found in examples for line in (f"# {found['does']}", found["line"])), "```", ""]
     for below in command.get("commands") or []:
         lines += command_lines(below, names)
     return lines

@@ -25,6 +25,8 @@ GROUPS: dict[str, Group] = {
     "stop": Group("broker.stop", "Stop the broker of a data directory.", "Servers"),
     "status": Group("broker.status", "Does a broker run in a data directory, and does it answer?", "Servers"),
     "reset": Group("broker.reset", "Remove all data of a stopped broker.", "Servers"),
+    "snapshot": Group("broker.snapshot", "Copy a broker's data as of one moment, while it serves.", "Servers"),
+    "restore": Group("broker.restore", "Make a data directory of a snapshot.", "Servers"),
     "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
     "topic": Group("topics.topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
     "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),

@@ -1,6 +1,7 @@
 """`ottla --help-json`: every command and option as data, for the reference in the docs, completion, and other programs.
 
-A command is `{name, help, options, commands}`; an option `{names, help, default}`, a positional has its one name without dashes.
+A command is `{name, help, options, tables, examples, commands}`; an option `{names, help, default}`, a positional has its one name
+without dashes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 from ottla.cli.command import Command
 from ottla.cli.command_groups import GROUPS, load_commands
+from ottla.cli.examples import EXAMPLES
+from ottla.cli.help_tables import TABLES
 from ottla.cli.parser import build_parser
 
 
@@ -33,11 +36,15 @@ def describe_all() -> dict[str, Any]:
 
 def _describe(name: str, program: str, command: Command) -> dict[str, Any]:
     options = [_option(action) for action in build_parser(program, command)._actions if action.help != argparse.SUPPRESS]
-    return {"name": name, "help": command.help, "options": options, "commands": []}
+    words = program.removeprefix("ottla ")
+    tables = [{"title": table.title, "rows": [list(row) for row in table.rows]} for table in TABLES.get(words, ())]
+    examples = [{"line": example.line, "does": example.does} for example in EXAMPLES.get(words, ())]
+    return {"name": name, "help": command.help, "options": options, "tables": tables, "examples": examples, "commands": []}
 
 
 def _option(action: argparse.Action) -> dict[str, Any]:
-    found: dict[str, Any] = {"names": list(action.option_strings) or [action.metavar or action.dest], "help": action.help or ""}
+    names = list(action.option_strings) or [str(action.metavar or action.dest)]
+    found: dict[str, Any] = {"names": names, "help": (action.help or "").replace("%%", "%")}
     if action.choices is not None:
         found["choices"] = list(action.choices)
     if action.default is not None and action.default is not False and action.default not in (argparse.SUPPRESS, []):

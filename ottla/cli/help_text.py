@@ -23,6 +23,23 @@ def overview() -> str:
     return "\n".join(lines) + "\n"
 
 
+def after_options(command: str) -> str:
+    """The tables and examples of a command's `--help`."""
+    from ottla.cli.examples import EXAMPLES
+    from ottla.cli.help_tables import TABLES
+
+    lines = []
+    for table in TABLES.get(command, ()):
+        width = max(len(word) for word, _ in table.rows) + 2
+        lines += ["", f"{table.title}:", *(f"  {word.ljust(width)}{meaning}" for word, meaning in table.rows)]
+    examples = EXAMPLES.get(command, ())
+    if examples:
+        lines += ["", "examples:"]
+    for example in examples:
+        lines += [f"  # {example.does}", f"  {example.line}"]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
 def group_overview(name: str, commands: Mapping[str, Command]) -> str:
     """The page of `ottla GROUP --help`: the group's commands."""
     width = max(map(len, commands)) + 2

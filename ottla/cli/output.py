@@ -1,7 +1,8 @@
 """How results are shown: a table for people, JSON and its kin for programs. Data goes to stdout, everything else to stderr.
 
 `Output.show` takes rows (dictionaries whose keys are the JSON contract) and columns (heading and key). JSON is one object, `{name: rows}`;
-jsonl one object a row; csv and plain one line a row. An error is an object too: `{"error": {"name": ..., "message": ...}}`.
+jsonl one object a row; csv and plain one line a row. An error is one line on stderr, for the structured forms an object:
+`{"error": {"name": ..., "message": ...}}`.
 """
 
 from __future__ import annotations
@@ -85,12 +86,13 @@ class Output:
             write_error(message + "\n")
 
     def error(self, message: str, name: str = "") -> None:
-        """Prints an error: one line on stderr; for programs an object on stdout."""
+        """Prints an error: one line on stderr, an object where an object was asked for."""
+        if self.is_structured:
+            write_error(_json({"error": {"name": name, "message": message}}, indent=None) + "\n")
+            return
         start = f"{_RED}error{_RESET}: " if self.has_colour and wants_colour(sys.stderr) else "error: "
         line = " ".join(message.split())
         write_error(start + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
-        if self.is_structured:
-            write(_json({"error": {"name": name, "message": message}}, indent=2 if self.form == "json" else None) + "\n")
 
 
 def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:

@@ -25,6 +25,12 @@ class Parser(argparse.ArgumentParser):
             return value
         return super()._get_values(action, arg_strings)
 
+    def format_help(self) -> str:
+        """The options, then tables and examples, which are imported for this alone."""
+        from ottla.cli.help_text import after_options
+
+        return super().format_help() + after_options(self.prog.removeprefix("ottla "))
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `{self.prog} --help`")
 

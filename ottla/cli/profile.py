@@ -13,7 +13,8 @@ from ottla.cli.profile_file import profile_properties, read_profiles, write_prof
 
 def _name_and_pairs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name")
-    parser.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="client properties, such as bootstrap.servers=HOST:PORT")
+    parser.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="client properties, such as security.protocol=SSL")
+    parser.add_argument("-b", "--bootstrap-server", dest="bootstrap", metavar="HOST:PORT[,...]", help="short for bootstrap.servers=...")
 
 
 def _name(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,8 @@ def _change(args: argparse.Namespace, *, is_new: bool) -> int:
     if is_new == (args.name in profiles):
         raise Refused(f"profile {args.name!r} " + ("exists already; change it with `ottla profile set`" if is_new else "does not exist"))
     pairs = parse_pairs(args.pairs, "profile")
+    if args.bootstrap is not None:
+        pairs["bootstrap.servers"] = args.bootstrap
     profiles.setdefault(args.name, {}).update(pairs)
     write_profiles(current or args.name, profiles, os.environ)
     what = {"profile": args.name, "properties": without_secrets(profiles[args.name])}

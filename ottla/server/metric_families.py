@@ -88,6 +88,8 @@ FAMILIES: dict[str, Family] = {
         Family("kafka_log_log_logstartoffset", GAUGE, "First offset of a partition's log."),
         Family("kafka_log_log_logendoffset", GAUGE, "Offset after the last record of a partition's log."),
         Family("kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Log directories that have failed."),
+        Family("ottla_log_directory_free_bytes", GAUGE, "Room that is left on the disk of a log directory."),
+        Family("ottla_log_directory_size_bytes", GAUGE, "Size of the disk of a log directory."),
         # Requests
         Family(f"{REQUESTS}requests_total", COUNTER, "Requests executed.", "requestspersec"),
         Family(f"{REQUESTS}totaltimems", SUMMARY, "From the request to its answer."),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla._version import __version__
+from ottla.base.errors import StorageError
 from ottla.base.ports import Ports, SessionEvent
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.machine.host import MachineHost
@@ -127,11 +128,25 @@ class Metrics:
         page.put("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in metadata.topics()))
         page.put("kafka_controller_kafkacontroller_globalpartitioncount", metadata.partition_count)
         page.put("kafka_controller_controllerstats_uncleanleaderelections_total", 0)
-        offline = sum(not directory.is_online for directory in broker.partitions.log_directories())
-        page.put("kafka_log_logmanager_offlinelogdirectorycount", offline)
+        self._collect_directories(page)
         collect_quotas(page, broker.quotas, broker.clock.monotonic_ms())
         for name, events in SESSION_COUNTERS.items():
             page.put(f"{SESSION}{name}_total", sum(self._session_events[event] for event in events))
+
+    def _collect_directories(self, page: Page) -> None:
+        """How many have failed, and the room of those that work."""
+        directories = list(self._broker.partitions.log_directories())
+        page.put("kafka_log_logmanager_offlinelogdirectorycount", sum(not directory.is_online for directory in directories))
+        for directory in directories:
+            if not directory.is_online:
+                continue
+            try:
+                size, free = directory.free_bytes()
+            except StorageError:
+                continue  # it has just failed; the next write to it takes it offline
+            label = labels_text(log_dir=directory.path)
+            page.put("ottla_log_directory_free_bytes", free, label)
+            page.put("ottla_log_directory_size_bytes", size, label)
 
     def _collect_replication(self, page: Page) -> None:
         links = self._links

@@ -77,7 +77,7 @@ def test_ctrl_c_before_anything_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_closed_pipe_ends_the_program(broker: Broker, topic: str, tmp_path: Path, unbuffered: str) -> None:
     (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(60_000)))
     read = f"ottla consume {topic} --from-beginning $B | head -1; echo ${{PIPESTATUS[0]}}"
-    done = shell(broker, f"ottla produce {topic} -l {tmp_path}/lines $B; {read}", PYTHONUNBUFFERED=unbuffered)
+    done = shell(broker, f"ottla produce {topic} -q -l {tmp_path}/lines $B; {read}", PYTHONUNBUFFERED=unbuffered)
     assert (done.stdout, done.stderr) == ("0\n0\n", "")
 
 

@@ -74,16 +74,17 @@ def test_wrong_usage_is_one_line_and_code_2(offline: Ottla, words: tuple[str, ..
 def test_parts_that_do_not_exist_yet_are_refused(offline: Ottla, name: str) -> None:
     result = offline(name, "list", "--anything", "-o", "json")
     assert result.code == 1
-    assert json.loads(result.out)["error"]["name"] == "UNSUPPORTED_VERSION"
-    assert result.err == f"error: this version does not offer {ABSENT[name]}\n"
+    assert json.loads(result.err)["error"]["name"] == "UNSUPPORTED_VERSION"
+    assert offline(name, "list").err == f"error: this version does not offer {ABSENT[name]}\n"
 
 
 def test_errors_are_an_object_for_programs(offline: Ottla) -> None:
     for words in (("topic", "lst", "-o", "json"), ("topic", "list", "-b", "127.0.0.1:1", "--output=json")):
         result = offline(*words)
-        error = json.loads(result.out)["error"]
+        error = json.loads(result.err)["error"]
         assert error["name"] in ("USAGE", "NETWORK_EXCEPTION")
         assert error["message"]
+        assert (result.out, result.err.count("\n")) == ("", 1)
 
 
 ASKING = [
@@ -165,7 +166,7 @@ def test_what_the_broker_does_not_offer(offline: Ottla) -> None:
     with FakeBroker({}) as broker:
         result = offline("txn", "list", "-b", broker.address, "-o", "json")
     assert result.code == 1
-    assert json.loads(result.out)["error"]["name"] == "UNSUPPORTED_VERSION"
+    assert json.loads(result.err)["error"]["name"] == "UNSUPPORTED_VERSION"
 
 
 # Processes

@@ -75,3 +75,10 @@ def test_names_of_any_letters_are_found_again(offline: Ottla, name: str) -> None
     assert offline("profile", "create", name, f"client.id={name.strip()}").code == 0
     (found,) = json.loads(offline("profile", "list", "-o", "json").out)["profiles"]
     assert (found["name"], found["current"], found["properties"]) == (name, True, {"client.id": name})
+
+
+def test_a_profile_by_its_broker(offline: Ottla, broker: Broker) -> None:
+    assert offline("profile", "create", "local", "-b", broker.bootstrap_server).code == 0
+    assert offline("topic", "list", "--profile", "local").code == 0
+    assert offline("profile", "set", "local", "-b", "127.0.0.1:1").code == 0
+    assert offline("topic", "list", "--profile", "local").code == 3

@@ -154,8 +154,10 @@ def test_a_failed_directory_is_counted(make_server: MakeServer) -> None:
     server = make_server()
     metrics = metrics_of(server)
     assert value(metrics.render(), "kafka_log_logmanager_offlinelogdirectorycount") == 0
+    assert b"ottla_log_directory_free_bytes{log_dir=" in metrics.render()
     server.directories[0].go_offline("a test")
     assert value(metrics.render(), "kafka_log_logmanager_offlinelogdirectorycount") == 1
+    assert b"ottla_log_directory_free_bytes{log_dir=" not in metrics.render()
     server.directories[0].is_online = True
 
 

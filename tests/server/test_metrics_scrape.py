@@ -42,6 +42,7 @@ kafka_server_replicamanager_(isrexpands|isrshrinks)_total
 kafka_server_brokertopicmetrics_(replicationbytesin|replicationbytesout)_total
 kafka_log_log_(size|logstartoffset|logendoffset) topic,partition
 kafka_log_logmanager_offlinelogdirectorycount
+ottla_log_directory_(free|size)_bytes log_dir
 kafka_network_requestmetrics_({TIMES}) request,quantile
 kafka_network_requestmetrics_requests_total request
 kafka_network_requestchannel_requestqueuesize

@@ -65,7 +65,7 @@ def _is_held(directory: str) -> bool:
 
 def stop(running: Running, timeout_s: float) -> None:
     """Sends SIGTERM and waits until the broker has released the directory. Raises `Refused` if it may not, or after the timeout."""
-    _check_holder(running)
+    check_holder(running)
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:
@@ -89,7 +89,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _check_holder(running: Running) -> None:
+def check_holder(running: Running) -> None:
     """Raises `Refused` unless the process id in the file is that of the process that holds it, as far as the system shows it."""
     elsewhere = f"{running.directory} is in use by a process that cannot be seen from here: in another container, or on another machine"
     if running.pid <= 0 or not _is_alive(running.pid):

@@ -7,15 +7,21 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 
-from ottla.cli.command import Command
+from ottla.cli.command import Command, Refused
+from ottla.cli.options import output_of
 from ottla.cli.output import write
+
+DEFAULT_DATA_DIR = "/var/lib/ottla"
+STATE = "/var/lib/"
+HOMES = ("/home/", "/root/", "/run/user/")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", default="", metavar="FILE", help="the broker's configuration file")
-    add("-d", "--data-dir", default="/var/lib/ottla", metavar="DIR", help="the data directory")
+    add("-d", "--data-dir", metavar="DIR", help=f"the data directory (default: log.dirs of --config, else {DEFAULT_DATA_DIR})")
     add("--user", default="ottla", metavar="NAME", help="the user that the broker runs as; never root")
     add("--command", metavar="PATH", help="the ottla program (default: this one)")
 
@@ -23,16 +29,42 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _print_unit(args: argparse.Namespace) -> int:
     command = args.command or shutil.which(sys.argv[0]) or shutil.which("ottla") or "/usr/local/bin/ottla"
     config = os.path.abspath(args.config) if args.config else ""
-    write(unit_text(os.path.abspath(command), config=config, data_dir=os.path.abspath(args.data_dir), user=args.user))
+    data_dirs = configured_directories(config) if os.path.exists(config) and args.data_dir is None else ()
+    if config and not os.path.exists(config):
+        output_of(args).note(f"{config} does not exist yet, so the unit has no log.dirs of it")
+    data_dir = "" if data_dirs else os.path.abspath(args.data_dir or DEFAULT_DATA_DIR)
+    write(unit_text(os.path.abspath(command), config=config, data_dir=data_dir, data_dirs=data_dirs, user=args.user))
     return 0
 
 
-def unit_text(command: str, *, config: str = "", data_dir: str = "/var/lib/ottla", user: str = "ottla") -> str:
-    """The systemd unit of one broker. `command` is the path of the `ottla` program."""
-    words = [command, "start", "--data-dir", data_dir, *(["--config", config] if config else [])]
-    state_directory = data_dir.removeprefix("/var/lib/")
-    has_state_directory = data_dir.startswith("/var/lib/") and state_directory
-    writable = f"StateDirectory={state_directory}" if has_state_directory else f"ReadWritePaths={data_dir}"
+def configured_directories(config: str) -> tuple[str, ...]:
+    """The data directories that the file sets; none if it leaves them to the default. Raises `Refused`."""
+    from ottla.base.config import ConfigError, Source, load
+
+    try:
+        with open(config, encoding="utf-8") as file:
+            found, _ = load(file_text=file.read(), file_name=config)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"cannot read {config}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
+    except ConfigError as error:
+        raise Refused(str(error), "INVALID_CONFIG") from None
+    if {found.source("log.dirs"), found.source("log.dir")} == {Source.DEFAULT}:
+        return ()
+    for path in found.data_directories:
+        if not os.path.isabs(path):
+            raise Refused(f"{config}: the data directory {path!r} is relative, and services have no current directory; write it whole")
+    return tuple(map(os.path.normpath, found.data_directories))
+
+
+def unit_text(
+    command: str, *, config: str = "", data_dir: str = DEFAULT_DATA_DIR, data_dirs: Sequence[str] = (), user: str = "ottla"
+) -> str:
+    """The systemd unit of one broker. `command` is the path of the `ottla` program; with `data_dirs`, which the configuration sets, there
+    is no `data_dir`."""
+    words = [command, "start", *(["--data-dir", data_dir] if data_dir else []), *(["--config", config] if config else [])]
+    places = list(data_dirs) or [data_dir]
+    writable = "\n".join(_writable(places))
+    protects_home = "true" if not any(place.startswith(HOMES) for place in [*places, config]) else "false"
     return f"""\
 [Unit]
 Description=Ottla broker
@@ -56,13 +88,29 @@ LimitNOFILE=1048576
 OOMScoreAdjust=-500
 NoNewPrivileges=true
 PrivateTmp=true
-ProtectHome=true
+ProtectHome={protects_home}
 ProtectSystem=strict
 {writable}
 
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def _writable(places: Sequence[str]) -> list[str]:
+    """systemd makes what is below /var/lib; other directories have to be there, and their disks mounted."""
+    made = [place.removeprefix(STATE) for place in places if place.startswith(STATE)]
+    others = [place for place in places if not place.startswith(STATE)]
+    lines = [f"StateDirectory={' '.join(map(_quoted, made))}"] if made else []
+    if others:
+        lines += [f"ReadWritePaths={' '.join(map(_quoted, others))}", f"RequiresMountsFor={' '.join(map(_quoted, others))}"]
+    return lines
+
+
+def _quoted(path: str) -> str:
+    """A path in a list of systemd's, where % begins a specifier."""
+    text = path.replace("%", "%%")
+    return f'"{text}"' if " " in text else text
 
 
 COMMANDS = {

@@ -178,6 +178,7 @@ def changes_of(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
 def _check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="server.properties or TOML")
     parser.add_argument("--environment", action="store_true", help="with this environment's KAFKA_* variables too")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 also for warnings")
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -193,16 +194,20 @@ def _check(args: argparse.Namespace) -> int:
     wrong = problems(given)
     rows = [{"level": "warning" if notice.is_warning else "info", "message": notice.text} for notice in notices]
     rows += [{"level": "error", "message": text} for text in wrong]
+    warnings = sum(row["level"] == "warning" for row in rows)
+    is_refused = bool(wrong) or (args.strict and warnings > 0)
     if output.is_structured:
-        refusal = {"error": {"name": ErrorCode.INVALID_CONFIG.name, "message": wrong[0]}} if wrong else {}
-        output.show_object({"file": args.file, "ok": not wrong, "notices": rows, **refusal})
-        return int(bool(wrong))
+        output.show_object({"file": args.file, "ok": not is_refused, "warnings": warnings, "notices": rows})
+        if wrong:
+            raise ApiError(ErrorCode.INVALID_CONFIG, wrong[0])
+        return int(is_refused)
     for row in rows:
         output.note(f"{row['level']}: {row['message']}")
     if wrong:
         return 1
-    output.done(f"{args.file} is fine.", {})
-    return 0
+    state = f"usable, {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "fine"
+    output.done(f"{args.file} is {state}.", {})
+    return int(is_refused)
 
 
 def _defaults_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,18 @@ COLUMNS = (
 )
 
 
+DIRECTORY_COLUMNS = (
+    ("BROKER", "broker"),
+    ("LOG-DIR", "log_dir"),
+    ("PARTITIONS", "partition_count"),
+    ("SIZE", "size"),
+    ("DISK-FREE", "usable_bytes"),
+    ("DISK-SIZE", "total_bytes"),
+    ("FREE-%", "free_percent"),
+    ("ERROR", "error"),
+)
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--describe", action="store_true", help=argparse.SUPPRESS)
@@ -69,27 +81,40 @@ def _run(args: argparse.Namespace) -> int:
             for partition in directory["partitions"]
         ]
         output.show("partitions", rows, COLUMNS)
+        if output.form == "table":
+            write("\n")
+            output.show("log_dirs", [{"broker": one["broker"], **found} for one in objects for found in one["log_dirs"]], DIRECTORY_COLUMNS)
     return 1 if any(directory["error"] for broker in objects for directory in broker["log_dirs"]) else 0
 
 
 def _directory(directory: Any) -> dict[str, Any]:
+    """A directory with its partitions and their total; the room is that of its disk, None if the broker does not know."""
+    partitions = _partitions(directory)
+    has_room = directory.total_bytes > 0 and directory.usable_bytes >= 0
     return {
         "log_dir": directory.log_dir,
         "error": error_code(directory.error_code).name if directory.error_code else None,
         "total_bytes": directory.total_bytes if directory.total_bytes >= 0 else None,
         "usable_bytes": directory.usable_bytes if directory.usable_bytes >= 0 else None,
-        "partitions": [
-            {
-                "topic": topic.name,
-                "partition": partition.partition_index,
-                "size": partition.partition_size,
-                "offset_lag": partition.offset_lag,
-                "is_future": partition.is_future_key,
-            }
-            for topic in sorted(directory.topics, key=lambda found: str(found.name))
-            for partition in sorted(topic.partitions, key=lambda found: int(found.partition_index))
-        ],
+        "free_percent": round(100 * directory.usable_bytes / directory.total_bytes, 1) if has_room else None,
+        "size": sum(partition["size"] for partition in partitions),
+        "partition_count": len(partitions),
+        "partitions": partitions,
     }
+
+
+def _partitions(directory: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic.name,
+            "partition": partition.partition_index,
+            "size": partition.partition_size,
+            "offset_lag": partition.offset_lag,
+            "is_future": partition.is_future_key,
+        }
+        for topic in sorted(directory.topics, key=lambda found: str(found.name))
+        for partition in sorted(topic.partitions, key=lambda found: int(found.partition_index))
+    ]
 
 
 def _as_kafka(objects: list[dict[str, Any]]) -> str:

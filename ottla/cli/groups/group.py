@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -130,8 +131,21 @@ def _describe(args: argparse.Namespace) -> int:
         output.show("groups", [_state_row(cluster, group) for group in groups], STATE_COLUMNS)
     else:
         verbose = STABLE_OFFSET_COLUMNS if is_stable_shown else VERBOSE_OFFSET_COLUMNS
-        output.show("offsets", offsets, verbose if args.verbose else OFFSET_COLUMNS)
+        has_totals = output.form == "table" and not getattr(args, "is_shim", False)
+        output.show("offsets", with_totals(offsets) if has_totals else offsets, verbose if args.verbose else OFFSET_COLUMNS)
     return 0
+
+
+def with_totals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of each group, followed by the sum of its lag if it has several partitions."""
+    found = []
+    for group, members in itertools.groupby(rows, key=lambda row: row["group"]):
+        own = list(members)
+        found += own
+        if sum("partition" in row for row in own) > 1:
+            sums = {key: sum(row.get(key) or 0 for row in own) for key in ("lag", "stable_lag") if any(key in row for row in own)}
+            found.append({"group": group, "topic": "TOTAL", **sums})
+    return found
 
 
 def _add_stable_lag(cluster: Cluster, groups: list[GroupDescription], offsets: list[dict[str, Any]]) -> None:
@@ -249,7 +263,7 @@ def _lag(args: argparse.Namespace) -> int:
         _refuse_unknown(cluster, args, groups)
         rows = [row for group in groups for row in lag_rows(cluster, group.group_id)]
     totals = {"lag": sum(row["lag"] for row in rows), "stable_lag": sum(row["stable_lag"] for row in rows)}
-    output.show("offsets", rows, LAG_COLUMNS, extra=totals)
+    output.show("offsets", with_totals(rows) if output.form == "table" else rows, LAG_COLUMNS, extra=totals)
     return 0
 
 

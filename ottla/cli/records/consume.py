@@ -17,6 +17,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of, properties_of, read_properties
+from ottla.cli.output import FORMATS
 from ottla.cli.records import share_consume
 from ottla.cli.records.client_options import make_consumer
 from ottla.cli.records.processed_count import processed_count
@@ -24,10 +25,10 @@ from ottla.cli.records.record_format import (
     INTERNAL_FORMATTERS,
     Formatter,
     internal_formatter,
-    json_formatter,
     property_formatter,
     token_formatter,
 )
+from ottla.cli.records.record_forms import FORMS, Form, framed, make_form
 from ottla.cli.records.record_input import unescape
 from ottla.cli.records.start_offsets import Start, parse_start, start_positions
 from ottla.cli.terminal import bytes_writer
@@ -53,7 +54,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("-g", "--group", "-G", metavar="GROUP", help="read as a member of this group")
     share_consume.add_options(parser)
     add("--from-beginning", action="store_true", help="start with the oldest record")
-    add("-o", "--offset", action="append", default=[], metavar="START", help="beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h")
+    add("-o", "--offset", action="append", default=[], metavar="START", help="where to begin, and a range where to end; table below")
+    add("--output", choices=FORMS, dest="form", metavar="FORM", help=f"{'|'.join(FORMS)}: an array, an object a line, a table, values")
+    add("--columns", metavar="PART,...", help="of csv: key,value,value.amount,headers.trace and so on; verbs of --where")
     add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition")
     add("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after N records")
     add("-e", "--exit", action="store_true", dest="at_end", help="stop at the end as it was at the start")
@@ -62,8 +65,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="hide records of open and aborted transactions")
     add("--formatter-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="print.key=true and so on")
     add("--formatter-config", metavar="FILE", help="the same from a file")
-    add("-f", "--format", metavar="FORMAT", help="kcat's: '%%t [%%p] %%o %%k: %%s %%h %%T\\n'")
-    add("-J", "--json", action="store_true", help="one JSON object a record")
+    add("-f", "--format", metavar="FORMAT", help="layout, such as '%%t [%%p] %%o %%k: %%s %%h %%T\\n'; verbs below")
+    add("-J", "--json", action="store_true", help="one JSON object a record, as --output jsonl")
     add("--grep", metavar="REGEX", help="only records whose key or value matches")
     add("--where", metavar="EXPR", help="only records that fit: \"value.amount > 10 and key == 'x'\"")
     add("--print-control-records", action="store_true", help="transaction markers too")
@@ -81,10 +84,11 @@ def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
     if args.new_consumer:
         output.note("--new-consumer has no effect any more")
-    formatter = _formatter(args)
+    form = _form(args)
+    formatter = _formatter(args) if form is None else form.formatter
     share_consume.check_usage(args)
     if args.share_group is not None:
-        with connect(args) as cluster:
+        with connect(args) as cluster, framed(form):
             return share_consume.run(cluster, args, _topics(cluster, args), formatter)
     keeps = _keeps(args)
     start = parse_start(args)
@@ -92,7 +96,7 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         topics = _topics(cluster, args)
         reading = _Reading(args, cluster, start, formatter, keeps)
-        with processed_count(output, lambda: reading.count):
+        with processed_count(output, lambda: reading.count), framed(form):
             reading.run(topics)
     output.detail(f"client: ottla's own; {reading.bytes} bytes in {time.perf_counter() - started:.3f} s")
     return 0
@@ -119,9 +123,28 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
     return names
 
 
+def _form(args: argparse.Namespace) -> Form | None:
+    """The form that --output names, or -o: its words are no offsets. None: one of the other options says how to print."""
+    words = [word for word in args.offset if word in FORMATS]
+    if any(word not in FORMS for word in words):
+        raise UsageError(f"records are printed as {', '.join(FORMS)}, or in the layout of -f")
+    args.offset = [word for word in args.offset if word not in FORMATS]
+    names = {*words, *([args.form] if args.form else []), *(["jsonl"] if args.json else [])}
+    if len(names) > 1:
+        raise UsageError("two forms of output are named: " + ", ".join(sorted(names)))
+    if args.columns is not None and names != {"csv"}:
+        raise UsageError("--columns goes with --output csv")
+    if not names:
+        return None
+    args.json = False
+    if args.format is not None or args.key_delimiter is not None:
+        raise UsageError("-J, --output, -f and -K exclude each other")
+    return make_form(names.pop(), args.columns)
+
+
 def _formatter(args: argparse.Namespace) -> Formatter | None:
-    if sum((args.json, args.format is not None, args.key_delimiter is not None)) > 1:
-        raise UsageError("-J, -f and -K exclude each other")
+    if args.format is not None and args.key_delimiter is not None:
+        raise UsageError("-f and -K exclude each other")
     formatter = re.split(r"[.$]", args.formatter or "")[-1]
     if formatter == "NoOpMessageFormatter":
         return lambda *_: b""
@@ -129,8 +152,6 @@ def _formatter(args: argparse.Namespace) -> Formatter | None:
         return internal_formatter(*INTERNAL_FORMATTERS[formatter])
     if formatter not in ("", "DefaultMessageFormatter", "LoggingMessageFormatter"):
         raise UsageError(f"--formatter {args.formatter} is not offered: Java classes cannot be loaded")
-    if args.json:
-        return json_formatter
     if args.format is not None:
         return token_formatter(args.format)
     if args.key_delimiter is not None:
@@ -211,8 +232,7 @@ class _Reading:
                     self._unread = []
                     break
                 self._unread = found[position + 1 :]
-            if not found or sys.stdout.isatty():
-                sys.stdout.buffer.flush()
+            sys.stdout.buffer.flush()  # the next program of a pipe must not wait for a full buffer
             now = time.monotonic()
             if self.count > before:
                 waited_since = now
@@ -242,7 +262,7 @@ class _Reading:
 
     def _find_ends(self, consumer: Consumer) -> None:
         """Looks up the end of each partition when reading of it begins."""
-        if not self.args.at_end and self.start.end_ms is None:
+        if not self.args.at_end and not self.start.has_end:
             return
         from ottla.client.blocking.admin import LATEST, list_offsets
 
@@ -259,14 +279,14 @@ class _Reading:
                 if isinstance(found, ApiError):
                     raise found
             assert not isinstance(end, ApiError)
-            is_earlier = stop is not None and 0 <= stop.offset < end.offset
-            self.ends[partition] = stop.offset if stop is not None and is_earlier else end.offset
+            limits = [end.offset] if stop is None or stop.offset < 0 else [end.offset, stop.offset]
+            self.ends[partition] = min(limits if self.start.end_offset is None else [*limits, self.start.end_offset])
 
     def _is_done(self, consumer: Consumer) -> bool:
         if self.limit is not None and self.count >= self.limit:
             return True
         if not self.ends:
-            return (self.args.at_end or self.start.end_ms is not None) and not consumer.membership and not consumer.positions
+            return (self.args.at_end or self.start.has_end) and not consumer.membership and not consumer.positions
         return all(offset >= self.ends.get(partition, 0) for partition, offset in consumer.positions.items())
 
     def _print(self, consumer: Consumer, fetched: Fetched) -> bool:

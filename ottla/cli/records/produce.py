@@ -11,15 +11,17 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import add_broker_list, connect, output_of, properties_of, read_properties
-from ottla.cli.output import write
+from ottla.cli.output import write_error
 from ottla.cli.progress import Progress
 from ottla.cli.records.client_options import make_producer
+from ottla.cli.records.produce_summary import Summary
+from ottla.cli.records.record_files import INPUTS, read_records
 from ottla.cli.records.record_input import LineReader, unescape
 from ottla.cli.topics.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
@@ -50,7 +52,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--transactional-id", metavar="ID", help="everything in one transaction, committed at the end of input")
     add("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="parse.key=true and so on")
     add("--reader-config", metavar="FILE", help="the same from a file")
-    add("--format", metavar="'%k %v %h'", help="layout of lines: %%k key, %%v value, %%h headers, other text literally")
+    add("--format", metavar="FORMAT", help="layout of lines, such as '%%k;%%v;%%h'; verbs below")
+    add("--input", choices=INPUTS, default="lines", metavar="FORM", help=f"{'|'.join(INPUTS)}: what the input is; forms below")
+    add("--key-field", metavar="NAME", help="the column of CSV, or member of JSON, that is the key as well")
     add("--schema", metavar="FILE", help="a JSON Schema that every value has to fit")
     add("--generate", type=int, metavar="N", help="make N records instead of reading any")
     add("--rate", type=float, metavar="R", help="with --generate: records per second")
@@ -66,13 +70,17 @@ def _run(args: argparse.Namespace) -> int:
     topic = one_topic(args)
     reader = _reader(args)
     schema = _schema(args)
+    if args.key_field is not None and args.input == "lines":
+        raise UsageError("--key-field goes with --input csv and --input json")
     if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
         raise UsageError(f"--line-reader {args.line_reader}: readers in Java are not offered; --format gives the layout of a line")
     started = time.perf_counter()
     descriptor = _open(args.file) if args.file else -1
     args.transactional_id = args.transactional_id or properties_of(args).get("transactional.id")
-    with connect(args) as cluster, _producer(args, cluster) as producer:
+    summary = Summary(topic)
+    with connect(args) as cluster, _producer(args, cluster, summary) as producer:
         cluster.any_connection()  # fails now if no broker answers, and not after the first typed line
+        is_new = not args.quiet and not getattr(args, "is_shim", False) and not _exists(cluster, topic)
         _check_partition(cluster, topic, args.partition)
         if args.transactional_id is not None:
             producer.begin()
@@ -82,6 +90,8 @@ def _run(args: argparse.Namespace) -> int:
             ) as progress:
                 if args.generate is not None:
                     _generate(producer, topic, args, progress)
+                elif args.input != "lines":
+                    _produce_file(producer, topic, args, schema, descriptor if args.file else sys.stdin.fileno(), progress)
                 else:
                     _produce_input(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno(), progress)
         except (Refused, KeyboardInterrupt) as end:
@@ -93,6 +103,8 @@ def _run(args: argparse.Namespace) -> int:
         else:
             producer.flush()
         seconds = time.perf_counter() - started
+        if not getattr(args, "is_shim", False):
+            summary.note(output, cluster, producer.delivered, is_new=is_new)
     output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 0
 
@@ -108,6 +120,16 @@ def _schema(args: argparse.Namespace) -> Schema | None:
     from ottla.cli.records.record_schema import read_schema
 
     return read_schema(args.schema)
+
+
+def _exists(cluster: Cluster, topic: str) -> bool:
+    try:
+        cluster.topic(topic)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return False
+    return True
 
 
 def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
@@ -127,7 +149,7 @@ def _open(path: str) -> int:
         raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _producer(args: argparse.Namespace, cluster: Cluster) -> Producer:
+def _producer(args: argparse.Namespace, cluster: Cluster, summary: Summary) -> Producer:
     return make_producer(
         cluster,
         properties_of(args),
@@ -136,6 +158,7 @@ def _producer(args: argparse.Namespace, cluster: Cluster) -> Producer:
         batch_bytes=args.batch_size,
         linger_ms=args.linger_ms,
         transactional_id=args.transactional_id,
+        on_delivery=summary.add,
     )
 
 
@@ -163,13 +186,7 @@ def _produce_input(
     is_plain = reader.is_plain and args.partition < 0 and not args.sync and schema is None
     number = 0
     linger_s = producer.linger_s
-    has_prompt = getattr(args, "is_shim", False) and sys.stdin.isatty() and not args.file
-
-    def on_idle() -> None:
-        producer.flush()
-        if has_prompt:
-            write(">")
-            sys.stdout.flush()
+    on_idle = _prompt(producer, args)
 
     for lines in read_lines(descriptor, linger_s, on_idle):
         progress.add(sum(map(len, lines)) + len(lines))
@@ -189,6 +206,43 @@ def _produce_input(
             producer.produce(topic, record.value, record.key, partition=args.partition, headers=record.headers)
             if args.sync:
                 producer.flush()
+
+
+def _produce_file(
+    producer: Producer, topic: str, args: argparse.Namespace, schema: Schema | None, descriptor: int, progress: Progress
+) -> None:
+    """Produces the records of a table, of an array, or of an export."""
+    given = tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items())
+    with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="", closefd=False) as stream:
+        try:
+            for number, (key, value, headers, timestamp) in enumerate(read_records(stream, args.input, args.key_field), 1):
+                if schema is not None:
+                    schema.check(value, number)
+                producer.produce(topic, value, key, partition=args.partition, timestamp=timestamp, headers=(*given, *headers))
+                progress.add(len(value or b""))
+                if args.sync:
+                    producer.flush()
+        except Refused:
+            if args.transactional_id is None:
+                producer.flush()  # what stands before the bad row is sent, as with lines
+            raise
+
+
+def _prompt(producer: Producer, args: argparse.Namespace) -> Callable[[], None]:
+    """What is done when no input is there: send, and on a terminal ask for more, on stdout as Kafka's tool or else on stderr."""
+    has_prompt = sys.stdin.isatty() and not args.file and not args.quiet
+    is_shim = getattr(args, "is_shim", False)
+    if has_prompt and not is_shim:
+        write_error("one record a line; Ctrl-D ends\n")
+
+    def on_idle() -> None:
+        producer.flush()
+        if has_prompt:
+            stream = sys.stdout if is_shim else sys.stderr
+            stream.write(">" if is_shim else "> ")
+            stream.flush()
+
+    return on_idle
 
 
 def read_lines(descriptor: int, linger_s: float, on_idle: object) -> Iterator[list[bytes]]:

@@ -6,6 +6,7 @@ deliveries, elsewhere the number is 0. The default, value and newline, is `None`
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ class Formatter(Protocol):
     def __call__(self, topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes: ...
 
 
-_TOKEN = re.compile(r"%([sSRkKThtpo%])")
+_TOKEN = re.compile(r"%([svSRkKThtpo%])(?:(?<=[svk])\{(hex|base64)\})?")
+_Part = bytes | tuple[str, str | None]
 _NULL_LENGTH = -1
 
 
@@ -101,32 +103,32 @@ def _headers(record: Record, between: bytes, null: bytes = b"NULL", equals: byte
 
 
 def token_formatter(text: str) -> Formatter:
-    """A formatter for kcat's format string: each token becomes a function, other text is copied."""
+    """A formatter for kcat's format string with rpk's `%v` and `{hex}`: each token becomes a function, other text is copied."""
     if text in ("json", "raw"):
         raise UsageError(f"-f takes a format such as '%t %o %s\\n'; for {text} say {'-J' if text == 'json' else 'nothing'}")
     layout = unescape(text)
-    parts: list[bytes | str] = []
+    parts: list[_Part] = []
     position = 0
     for token in _TOKEN.finditer(layout):
         parts.append(layout[position : token.start()].encode())
-        parts.append(token.group(1) if token.group(1) != "%" else b"%")
+        parts.append((token.group(1), token.group(2)) if token.group(1) != "%" else b"%")
         position = token.end()
     parts.append(layout[position:].encode())
     unknown = re.search(r"%(.)", _TOKEN.sub("", layout))
     if unknown is not None:
-        raise UsageError(f"-f has no token %{unknown.group(1)}; there are %s %S %R %k %K %T %h %t %p %o %%")
+        raise UsageError(f"-f has no token %{unknown.group(1)}; there are %s %v %S %R %k %K %T %h %t %p %o %%, %v{{hex}}, %v{{base64}}")
 
     def formatted(topic: str, partition: int, _: BatchHeader, record: Record, _delivery: int = 0, /) -> bytes:
-        return b"".join([part if isinstance(part, bytes) else _token(part, topic, partition, record) for part in parts])
+        return b"".join([part if isinstance(part, bytes) else _token(*part, topic, partition, record) for part in parts])
 
     return formatted
 
 
-def _token(letter: str, topic: str, partition: int, record: Record) -> bytes:
-    if letter == "s":
-        return record.value or b""
+def _token(letter: str, encoding: str | None, topic: str, partition: int, record: Record) -> bytes:
+    if letter in "sv":
+        return _as_text(record.value or b"", encoding)
     if letter == "k":
-        return record.key or b""
+        return _as_text(record.key or b"", encoding)
     if letter == "R":
         return _length(record.value).to_bytes(4, "big", signed=True)
     if letter == "h":
@@ -140,6 +142,13 @@ def _token(letter: str, topic: str, partition: int, record: Record) -> bytes:
         "o": record.offset,
     }
     return str(numbers[letter]).encode()
+
+
+def _as_text(data: bytes | memoryview, encoding: str | None) -> bytes:
+    """The bytes as they are, or as hexadecimal digits, or in base64."""
+    if encoding is None:
+        return bytes(data)
+    return data.hex().encode() if encoding == "hex" else base64.b64encode(data)
 
 
 def _length(data: bytes | None) -> int:
@@ -171,6 +180,4 @@ def _text(data: bytes | None) -> tuple[str, str | None]:
     try:
         return "", data.decode()
     except UnicodeDecodeError:
-        import base64
-
         return "_base64", base64.b64encode(data).decode()

@@ -7,6 +7,7 @@ as a value with `ignore.error`.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from ottla.cli.command import Refused, UsageError
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
-_TOKEN = re.compile(r"%([kvsh%])")
+_TOKEN = re.compile(r"%([kvsh%])(?:(?<=[kvs])\{(hex|base64)\})?")
 
 
 class Input(NamedTuple):
@@ -56,7 +57,10 @@ class LineReader:
         marker = properties.get("null.marker")
         self._null_marker = marker.encode() if marker is not None else None
         self._ignores_errors = _is_true(properties, "ignore.error")
-        self._layout = parse_layout(layout) if layout is not None else None
+        self._layout: re.Pattern[bytes] | None = None
+        self._encodings: dict[str, str] = {}
+        if layout is not None:
+            self._layout, self._encodings = parse_layout(layout)
         self._number = 0
 
     @property
@@ -113,10 +117,18 @@ class LineReader:
                 return Input(self._key, self._value(line), self._headers)
             raise self._misfit("text of --format", line)
         parts = match.groupdict()
+        for name, encoding in self._encodings.items():
+            parts[name] = self._decoded(parts[name], encoding, line)
         headers = self._headers + (self._read_headers(parts["h"]) if parts.get("h") is not None else ())
         key = self._nullable(parts["k"]) if parts.get("k") is not None else self._key
         value = parts.get("v")
         return Input(key, self._value(value) if value is not None else None, headers)
+
+    def _decoded(self, text: bytes, encoding: str, line: bytes) -> bytes:
+        try:
+            return bytes.fromhex(text.decode("ascii")) if encoding == "hex" else base64.b64decode(text, validate=True)
+        except ValueError:
+            raise self._misfit(f"text in {encoding}", line) from None
 
     def _misfit(self, what: str, text: bytes) -> Refused:
         return Refused(f"line {self._number} has no {what}: {text[:80].decode('utf-8', 'replace')!r}", "INVALID_RECORD")
@@ -126,9 +138,10 @@ def _is_true(properties: Mapping[str, str], name: str) -> bool:
     return properties.get(name, "false").strip().lower() == "true"
 
 
-def parse_layout(text: str) -> re.Pattern[bytes]:
-    """`%k;%v` as a regular expression: each part is as short as possible, except the last."""
+def parse_layout(text: str) -> tuple[re.Pattern[bytes], dict[str, str]]:
+    """`%k;%v{hex}` as a regular expression, with each part as short as possible except the last, and the parts that are encoded."""
     pattern = b""
+    encodings: dict[str, str] = {}
     position = 0
     seen: set[str] = set()
     layout = unescape(text)
@@ -144,8 +157,10 @@ def parse_layout(text: str) -> re.Pattern[bytes]:
         if name in seen:
             raise UsageError(f"--format {text!r} has %{letter} twice")
         seen.add(name)
+        if token.group(2):
+            encodings[name] = token.group(2)
         is_last = number == len(tokens) - 1 and position == len(layout)
         pattern += b"(?P<%b>.*%b)" % (name.encode(), b"" if is_last else b"?")
     if not seen:
         raise UsageError(f"--format {text!r} has none of %k, %v, %h")
-    return re.compile(pattern + re.escape(layout[position:].encode()), re.DOTALL)
+    return re.compile(pattern + re.escape(layout[position:].encode()), re.DOTALL), encodings

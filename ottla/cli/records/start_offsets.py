@@ -1,8 +1,11 @@
-"""Where `consume` begins: `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, `--from-beginning`, or a group's committed offsets."""
+"""Where `consume` begins and ends: `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, ranges (`:end`, `A:B`, `A-B`, `@TIME:TIME`),
+`--from-beginning`, or a group's committed offsets. A range never waits for records that are not there yet.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,11 +27,18 @@ _WORDS = {"beginning": BEGINNING, "earliest": BEGINNING, "start": BEGINNING, "en
 
 
 class Start(NamedTuple):
-    """Where to begin: a kind and its number; with `e@TIME` also where to stop."""
+    """Where to begin: a kind and its number; and where to stop: at a time, at an offset (exclusive), or at the end as it is now."""
 
     kind: str = ""
     number: int = 0
     end_ms: int | None = None
+    end_offset: int | None = None
+    is_to_end: bool = False
+
+    @property
+    def has_end(self) -> bool:
+        """Whether reading stops somewhere by itself."""
+        return self.is_to_end or self.end_ms is not None or self.end_offset is not None
 
     @property
     def is_given(self) -> bool:
@@ -44,12 +54,58 @@ def parse_start(args: argparse.Namespace) -> Start:
             continue
         if start.kind:
             raise UsageError("-o names two starts")
-        kind, number = parse_offset(text)
-        start = start._replace(kind=kind, number=number)
+        found = parse_range(text)
+        if found is None:
+            kind, number = parse_offset(text)
+            found = Start(kind, number)
+        start = found if start.end_ms is None else found._replace(end_ms=start.end_ms)
     if args.from_beginning and start.kind not in ("", BEGINNING):
         raise UsageError("--from-beginning and another start exclude each other")
     if args.from_beginning and args.group is None and not start.kind:
         start = start._replace(kind=BEGINNING)
+    return start
+
+
+def parse_range(text: str) -> Start | None:
+    """`:end`, `A:B`, `A:`, `:B`, `A-B`, `@TIME:TIME`, `@:TIME`; None for everything else."""
+    if text == ":end":
+        return Start(BEGINNING, is_to_end=True)
+    found = re.fullmatch(r"(\d*):(\d*|end)", text, re.ASCII)
+    if found is not None and text != ":":
+        start = Start(OFFSET, int(found[1])) if found[1] else Start(BEGINNING)
+        if found[2] in ("", "end"):
+            return start._replace(is_to_end=found[2] == "end")
+        return _not_backwards(start._replace(end_offset=int(found[2])), text)
+    found = re.fullmatch(r"(\d+)-(\d+)", text, re.ASCII)
+    if found is not None:
+        return _not_backwards(Start(OFFSET, int(found[1]), end_offset=int(found[2]) + 1), text)
+    return _time_range(text) if text.startswith("@") else None
+
+
+def _time_range(text: str) -> Start | None:
+    """`@FROM:TO`. Times have colons themselves: the first colon counts that has a time on both sides, if the whole is not one time."""
+    if _moment(text[1:]) is not None:
+        return None
+    for colon in (place for place, letter in enumerate(text) if letter == ":"):
+        first, last = text[1:colon], _moment(text[colon + 1 :])
+        if last is not None and not first:
+            return Start(BEGINNING, end_ms=last)
+        since = _moment(first)
+        if last is not None and since is not None:
+            return Start(TIME, since, end_ms=last)
+    return None
+
+
+def _moment(text: str) -> int | None:
+    try:
+        return parse_moment_ms(text)
+    except UsageError:
+        return None
+
+
+def _not_backwards(start: Start, text: str) -> Start:
+    if start.end_offset is not None and start.end_offset < start.number:
+        raise UsageError(f"-o {text!r} ends before it begins")
     return start
 
 
@@ -60,7 +116,7 @@ def parse_offset(text: str) -> tuple[str, int]:
         return TIME, parse_moment_ms(text.partition("@")[2])
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
-        raise UsageError(f"-o {text!r} is none of beginning, end, stored, N, -N, s@TIME, e@TIME, @-1h")
+        raise UsageError(f"-o {text!r} is none of beginning, end, stored, N, -N, A:B, A-B, :end, s@TIME, e@TIME, @-1h, @TIME:TIME")
     return (TAIL, int(digits)) if text.startswith("-") else (OFFSET, int(digits))
 
 
@@ -76,6 +132,10 @@ def start_positions(
         return {partition: committed[partition].offset if partition in committed else default for partition in partitions}
     if start.kind == STORED:
         raise UsageError("-o stored needs a group (-g)")
+    if start.kind == OFFSET and start.has_end:  # a partition may be shorter, or have lost its first records
+        first = offsets_at(cluster, partitions, EARLIEST)
+        last = offsets_at(cluster, partitions, LATEST, isolation_level=isolation_level)
+        return {partition: min(max(start.number, first[partition]), last[partition]) for partition in partitions}
     if start.kind == OFFSET:
         return dict.fromkeys(partitions, start.number)
     if start.kind == TIME:

@@ -42,17 +42,24 @@ _ALLOWED = (ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Com
 _ALLOWED_TOO = (ast.Attribute, ast.Subscript, ast.List, ast.Tuple, *_COMPARISONS, *_ARITHMETIC)
 
 
+def parse_parts(text: str) -> list[tuple[str, Callable[[str, int, Record], Any]]]:
+    """`key,value.amount` as names and functions that return these parts of a record. UsageError when one is not a name or a part of one."""
+    found = []
+    for name in (part.strip() for part in text.split(",")):
+        tree = _parse(name, "--columns")
+        if not all(isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Constant | ast.Load) for node in ast.walk(tree)):
+            raise UsageError(f"--columns {name!r} is not a part of a record such as value.amount")
+        found.append((name, _part(tree)))
+    return found
+
+
+def _part(tree: ast.expr) -> Callable[[str, int, Record], Any]:
+    return lambda topic, partition, record: _evaluate(tree, _Names(topic, partition, record))
+
+
 def parse_where(text: str) -> Callable[[str, int, Record], bool]:
     """Compiles the expression to a check of a record. UsageError when it is not valid."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageError(f"--where {text!r} is not an expression such as: value.amount > 10 and key == 'x'") from None
-    for node in ast.walk(tree):
-        if not isinstance(node, _ALLOWED + _ALLOWED_TOO):
-            raise UsageError(f"--where takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
-        if isinstance(node, ast.Name) and node.id not in NAMES and node.id not in _WORDS:
-            raise UsageError(f"--where has no name {node.id!r}; there are {', '.join(NAMES)}")
+    tree = _parse(text, "--where")
 
     def keeps(topic: str, partition: int, record: Record) -> bool:
         try:
@@ -61,6 +68,19 @@ def parse_where(text: str) -> Callable[[str, int, Record], bool]:
             return False
 
     return keeps
+
+
+def _parse(text: str, option: str) -> ast.expr:
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UsageError(f"{option} {text!r} is not an expression such as: value.amount > 10 and key == 'x'") from None
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED + _ALLOWED_TOO):
+            raise UsageError(f"{option} takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
+        if isinstance(node, ast.Name) and node.id not in NAMES and node.id not in _WORDS:
+            raise UsageError(f"{option} has no name {node.id!r}; there are {', '.join(NAMES)}")
+    return tree
 
 
 class _Names:

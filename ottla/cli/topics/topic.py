@@ -15,7 +15,7 @@ from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import Output, write
 from ottla.cli.topics import analyze, changes, clone
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
-from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics, one_topic
+from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
 
@@ -204,8 +204,8 @@ def as_kafka(topic: dict[str, Any], args: argparse.Namespace) -> str:
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", nargs="?", help="the new topic's name")
-    add("--topic", metavar="NAME", help="the topic, as an option")
+    add("names", nargs="*", metavar="NAME", help="the names of the new topics")
+    add("--topic", action="append", metavar="NAME", help="a topic, as an option")
     add("-p", "--partitions", type=int, default=-1, metavar="N", help="how many (default: the broker's num.partitions)")
     add("-r", "--replication-factor", type=int, default=-1, metavar="N", help="how many copies (default: the broker's)")
     add("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition")
@@ -216,32 +216,62 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _create(args: argparse.Namespace) -> int:
     output = output_of(args)
-    name = one_topic(args)
+    names = list(dict.fromkeys([*args.names, *(args.topic or [])]))
+    if not names:
+        raise UsageError("name a topic")
     assignments = parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None
     if assignments is not None and (args.partitions > 0 or args.replication_factor > 0):
         raise UsageError("--replica-assignment sets both numbers; leave out --partitions and --replication-factor")
     for value, option in ((args.partitions, "--partitions"), (args.replication_factor, "--replication-factor")):
         if value == 0 or value < -1:
             raise UsageError(f"{option} must be 1 or more")
+    made: list[dict[str, Any]] = []
+    failures: dict[str, ApiError] = {}
     with connect(args) as cluster:
-        try:
-            result = admin.create_topic(
-                cluster,
-                name,
-                partitions=args.partitions,
-                replication_factor=args.replication_factor,
-                assignments=assignments,
-                configs=parse_pairs(args.config, "--config"),
-                validate_only=args.dry_run,
-            )
-        except ApiError as error:
-            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and args.if_not_exists:
-                output.done(f"Topic {name} exists already.", {"topic": name, "created": False})
-                return 0
-            raise
-    what = {"topic": name, "topic_id": _uuid(result.topic_id), "partitions": result.num_partitions, "created": not args.dry_run}
-    output.done(f"Topic {name} could be created." if args.dry_run else f"Created topic {name}.", {**what, "dry_run": args.dry_run})
+        for name in names:
+            try:
+                made.append(_create_one(cluster, name, assignments, args))
+            except ApiError as error:
+                if len(names) == 1:
+                    raise
+                failures[name] = error
+    if output.is_structured:
+        errors = {name: failure.code.name for name, failure in failures.items()}
+        output.show_object(made[0] if len(names) == 1 else {"topics": made, "errors": errors})
+    else:
+        for topic in made:
+            output.done(_made_sentence(topic), topic)
+        for name, failure in failures.items():
+            output.error(f"{name}: {failure.message} ({failure.code.name})", failure.code.name)
+    if failures:
+        raise Refused(f"{len(failures)} of {len(names)} topics were not created", next(iter(failures.values())).code.name)
     return 0
+
+
+def _create_one(cluster: Cluster, name: str, assignments: dict[int, list[int]] | None, args: argparse.Namespace) -> dict[str, Any]:
+    """Creates a topic; returns it as JSON shows it. Raises `ApiError`."""
+    try:
+        result = admin.create_topic(
+            cluster,
+            name,
+            partitions=args.partitions,
+            replication_factor=args.replication_factor,
+            assignments=assignments,
+            configs=parse_pairs(args.config, "--config"),
+            validate_only=args.dry_run,
+        )
+    except ApiError as error:
+        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and args.if_not_exists:
+            return {"topic": name, "created": False}
+        raise
+    what = {"topic": name, "topic_id": _uuid(result.topic_id), "partitions": result.num_partitions}
+    return {**what, "created": not args.dry_run, "dry_run": args.dry_run}
+
+
+def _made_sentence(topic: dict[str, Any]) -> str:
+    if "dry_run" not in topic:
+        return f"Topic {topic['topic']} exists already."
+    return f"Topic {topic['topic']} could be created." if topic["dry_run"] else f"Created topic {topic['topic']}."
 
 
 # delete
@@ -285,7 +315,7 @@ def _delete(args: argparse.Namespace) -> int:
 COMMANDS = {
     "list": Command("Names of all topics.", _list_arguments, _list, may_watch=True),
     "describe": Command("Partitions, leaders, replicas, settings.", _describe_arguments, _describe, may_watch=True),
-    "create": Command("Make a topic.", _create_arguments, _create),
+    "create": Command("Make topics.", _create_arguments, _create),
     "delete": Command("Delete topics with their records.", _delete_arguments, _delete),
     **changes.COMMANDS,
     "clone": clone.COMMAND,

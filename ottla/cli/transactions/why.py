@@ -16,6 +16,7 @@ from ottla.cli.command import Command, UsageError
 from ottla.cli.moments import format_ms, now_ms
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import Columns, write
+from ottla.cli.topics.topic_names import one_topic
 from ottla.client.blocking import transaction_admin
 from ottla.client.blocking.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import Cluster
@@ -85,13 +86,15 @@ def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> lis
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="the topic of the blocked readers")
+    parser.add_argument("name", nargs="?", metavar="TOPIC", help="the topic of the blocked readers")
+    parser.add_argument("--topic", metavar="NAME", help="the topic, as an option")
     parser.add_argument("--partition", type=int, metavar="N", help="only this partition")
     parser.set_defaults(broker_id=None)
 
 
 def _why(args: argparse.Namespace) -> int:
     output = output_of(args)
+    args.topic = one_topic(args)
     with connect(args) as cluster:
         held = _blocked(cluster, partitions_of(cluster, args))
         rows = open_transactions(cluster, sorted(held)) if held else []

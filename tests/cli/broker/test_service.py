@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import configparser
+from pathlib import Path
+
+import pytest
 
 from ottla.cli.broker import service
 from tests.cli.conftest import Ottla
@@ -25,3 +28,55 @@ def test_the_unit_of_a_service(offline: Ottla) -> None:
     assert "ExecStart=/opt/ottla start --data-dir /var/lib/ottla --config /etc/ottla.toml" in result.out
     assert "User=broker" in result.out
     assert "Type=notify" in result.out
+
+
+def unit_of(offline: Ottla, config: Path, text: str) -> list[str]:
+    config.write_text(text)
+    result = offline("service", "print-unit", "--command", "/opt/ottla", "--config", config)
+    assert result.code == 0, result
+    return result.out.splitlines()
+
+
+def test_the_directories_of_a_configuration_are_granted(offline: Ottla, tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    unit = unit_of(offline, config, "log.dirs=/data/a,/var/lib/kafka,/data/b c,/var/lib/ottla/100%\n")
+    assert f"ExecStart=/opt/ottla start --config {config}" in unit
+    assert "StateDirectory=kafka ottla/100%%" in unit
+    assert 'ReadWritePaths=/data/a "/data/b c"' in unit
+    assert 'RequiresMountsFor=/data/a "/data/b c"' in unit
+
+
+def test_a_configuration_that_leaves_the_directory_to_the_default(offline: Ottla, tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    unit = unit_of(offline, config, "num.partitions=3\n")
+    assert f"ExecStart=/opt/ottla start --data-dir /var/lib/ottla --config {config}" in unit
+    assert "StateDirectory=ottla" in unit
+    assert not any(line.startswith("ReadWritePaths") for line in unit)
+
+
+def test_a_given_directory_wins(offline: Ottla, tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("log.dirs=/data/a\n")
+    out = offline("service", "print-unit", "--command", "/opt/ottla", "--config", config, "-d", "/srv/kafka").out
+    assert f"ExecStart=/opt/ottla start --data-dir /srv/kafka --config {config}\n" in out
+    assert "ReadWritePaths=/srv/kafka\n" in out
+
+
+@pytest.mark.parametrize(("place", "wanted"), [("/home/kafka/data", "false"), ("/srv/home", "true")])
+def test_a_home_is_hidden_unless_the_data_are_there(place: str, wanted: str) -> None:
+    assert f"ProtectHome={wanted}" in service.unit_text("ottla", data_dirs=[place]).splitlines()
+
+
+@pytest.mark.parametrize(("text", "message"), [("log.dirs=data\n", "'data' is relative"), ("num.partitions=x\n", "num.partitions")])
+def test_a_configuration_that_no_service_can_use(offline: Ottla, tmp_path: Path, text: str, message: str) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(text)
+    result = offline("service", "print-unit", "--config", config)
+    assert (result.code, result.out) == (1, "")
+    assert message in result.err
+
+
+def test_a_configuration_may_come_later(offline: Ottla, tmp_path: Path) -> None:
+    result = offline("service", "print-unit", "--config", tmp_path / "none")
+    assert (result.code, result.err) == (0, f"{tmp_path}/none does not exist yet, so the unit has no log.dirs of it\n")
+    assert "StateDirectory=ottla\n" in result.out

@@ -36,7 +36,7 @@ def test_settings_from_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
 
 def test_refusals(ottla: Ottla, topic: str) -> None:
     bad_value = ottla("config", "alter", "--topic", topic, "--add-config", "retention.ms=soon", "-o", "json")
-    assert (bad_value.code, json.loads(bad_value.out)["error"]["name"]) == (1, "INVALID_CONFIG")
+    assert (bad_value.code, json.loads(bad_value.err)["error"]["name"]) == (1, "INVALID_CONFIG")
     unknown = ottla("config", "describe", "--topic", topic[:-1])
     assert unknown.code == 1
     assert f"did you mean '{topic}'" in unknown.err
@@ -86,7 +86,18 @@ def test_a_file_is_checked_as_the_broker_would(offline: Ottla, tmp_path: Path) -
     assert any("num.partitons" in text and "num.partitions" in text and level == "warning" for text, level in texts.items())
     assert any("process.roles" in text and level == "info" for text, level in texts.items())
     assert not any("log.retention.hours" in text for text in texts)
-    assert offline("config", "check", file).out == f"{file} is fine.\n"
+    warnings = sum(level == "warning" for level in texts.values())
+    assert found["warnings"] == warnings > 1
+    usable = offline("config", "check", file)
+    assert (usable.code, usable.out) == (0, f"{file} is usable, {warnings} warnings.\n")
+    assert offline("config", "check", file, "--strict").code == 1
+    strict = json.loads(offline("config", "check", file, "--strict", "-o", "json").out)
+    assert (strict["ok"], strict["warnings"]) == (False, warnings)
+    file.write_text("num.partitions=3\n")
+    fine = offline("config", "check", file, "--strict")
+    assert (fine.code, fine.out) == (0, f"{file} is fine.\n")
+    file.write_text("num.partitons=3\n")
+    assert offline("config", "check", file).out == f"{file} is usable, 1 warning.\n"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,7 @@ def test_a_file_that_the_broker_would_refuse(offline: Ottla, tmp_path: Path, nam
     file.write_text(text)
     result = offline("config", "check", file, "-o", "json")
     assert result.code == 1
-    error = json.loads(result.out)["error"]
+    error = json.loads(result.err)["error"]
     assert error["name"] == "INVALID_CONFIG"
     assert message in error["message"]
 

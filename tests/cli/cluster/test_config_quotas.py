@@ -70,7 +70,7 @@ def test_quotas_that_make_no_sense(ottla: Ottla, user: str, change: str) -> None
 
 def test_credentials_are_refused_by_a_broker_that_keeps_none(ottla: Ottla, user: str) -> None:
     result = ottla("config", "alter", "--user", user, "--add-config", "SCRAM-SHA-256=[iterations=8192,password=secret]", "-o", "json")
-    assert (result.code, json.loads(result.out)["error"]["name"], result.err.count("\n")) == (1, "UNSUPPORTED_VERSION", 1)
+    assert (result.code, json.loads(result.err)["error"]["name"], result.err.count("\n")) == (1, "UNSUPPORTED_VERSION", 1)
     assert "secret" not in result.err
 
 

@@ -17,7 +17,15 @@ def test_sizes(ottla: Ottla, broker: Broker, topic: str) -> None:
     assert directory["error"] is None
     table = ottla("logdirs", "--topic-list", topic, "--broker-list", "0").out.splitlines()
     assert table[0].split() == ["BROKER", "LOG-DIR", "TOPIC", "PARTITION", "SIZE", "OFFSET-LAG", "FUTURE"]
-    assert len(table) == 2
+    assert table[2] == ""
+    assert table[3].split() == ["BROKER", "LOG-DIR", "PARTITIONS", "SIZE", "DISK-FREE", "DISK-SIZE", "FREE-%", "ERROR"]
+    total = table[4].split()
+    assert total[:4] == ["0", str(broker.data_dir), "1", str(partition["size"])]
+    assert len(table) == 5
+    assert (directory["size"], directory["partition_count"]) == (partition["size"], 1)
+    assert 0 <= directory["free_percent"] <= 100
+    assert 0 <= directory["usable_bytes"] <= directory["total_bytes"]
+    assert len(ottla("logdirs", "--topic-list", topic, "-o", "csv").out.splitlines()) == 2
 
 
 def test_wrong_brokers(ottla: Ottla) -> None:

@@ -48,7 +48,7 @@ def test_brokers_and_partitions_that_are_not_there(ottla: Ottla, topic: str, tmp
     ):
         file = _plan(tmp_path / "plan.json", entry)
         result = ottla("partitions", "reassign", "--reassignment-json-file", file, "--execute", "--yes", "-o", "json")
-        assert (result.code, json.loads(result.out)["error"]["name"]) == (1, name)
+        assert (result.code, json.loads(result.err)["error"]["name"]) == (1, name)
 
 
 def test_elections(ottla: Ottla, topic: str, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_directory_that_is_not_there_is_refused_before_anything_changes(ottla:
     file = _plan(tmp_path / "plan.json", entry)
     start = ("partitions", "reassign", "--reassignment-json-file", file, "--execute", "--yes", "--throttle", "5000")
     refused = ottla(*start, "-o", "json")
-    assert (refused.code, json.loads(refused.out)["error"]["name"]) == (1, "LOG_DIR_NOT_FOUND")
+    assert (refused.code, json.loads(refused.err)["error"]["name"]) == (1, "LOG_DIR_NOT_FOUND")
     assert _throttles(ottla, topic) == []
     assert ottla("partitions", "verify", "--reassignment-json-file", file).code == 1
     topics = tmp_path / "topics.json"

@@ -76,6 +76,18 @@ def test_describe_shows_members_partitions_and_lag(cluster: Cluster, broker: Bro
         assert subscribed.code == 1 and "GROUP_SUBSCRIBED_TO_TOPIC" in subscribed.out
 
 
+def test_a_table_of_several_partitions_ends_in_their_sum(cluster: Cluster, broker: Broker, ottla: Ottla, topic: str, group: str) -> None:
+    other = broker.create_topic(f"{topic}-other")
+    for name, count in ((topic, 5), (other, 2)):
+        write(cluster, name, count)
+        commit(cluster, group, name, 1)
+    for verb in ("describe", "lag"):
+        *_, total = ottla("group", verb, group).out.splitlines()
+        assert total.split()[:2] == [group, "TOTAL"] and "5" in total.split(), verb
+        assert "TOTAL" not in ottla("group", verb, group, "-o", "csv").out + ottla("group", verb, group, "-o", "json").out
+    assert "TOTAL" not in ottla("kafka-consumer-groups", "--describe", "--group", group).out
+
+
 def test_describe_names_the_nearest_group(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
     commit(cluster, group, topic, 0)
     result = ottla("group", "describe", f"{group}x")

@@ -156,7 +156,7 @@ def check_refusal(
 ) -> None:
     for mode in ("--execute", "--dry-run"):
         result = run(f"--group {group} --topic orders --to-latest {mode} -o json")
-        error = json.loads(result.out)["error"]
+        error = json.loads(result.err)["error"]
         assert result.code == 1 and error["name"] == "NON_EMPTY_GROUP" and "in state Stable" in error["message"]
     words = ["--reset-offsets", "--group", group, "--topic", "orders", "--to-latest", "--execute"]
     shim = offline("kafka-consumer-groups", *words, "--bootstrap-server", own_broker.bootstrap_server)
@@ -259,7 +259,7 @@ def test_json_has_old_new_and_distance(cluster: Cluster, run: Ottla) -> None:
 
 def test_a_group_without_commits_has_nothing_to_take_over(ottla: Ottla, topic: str) -> None:
     refused = ottla("group", "reset-offsets", "--group", "g", "--topic", topic, "--to-group", "missing", "--execute", "-o", "json")
-    assert (refused.code, json.loads(refused.out)["error"]["name"], refused.err.count("\n")) == (1, "GROUP_ID_NOT_FOUND", 1)
+    assert (refused.code, json.loads(refused.err)["error"]["name"], refused.err.count("\n")) == (1, "GROUP_ID_NOT_FOUND", 1)
 
 
 def test_offset_0_is_a_target(ottla: Ottla, topic: str) -> None:

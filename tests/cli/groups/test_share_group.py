@@ -161,7 +161,7 @@ def test_what_is_not_there_is_refused_with_the_nearest_name(cluster: Cluster, ot
     for words in (["describe"], ["delete", "--yes"], ["delete-offsets", "--topic", topic, "--yes"]):
         refused = ottla("share-group", words[0], group[:-1], *words[1:])
         assert refused.code == 1 and f"did you mean '{group}'?" in refused.err and refused.err.count("\n") == 1
-    error = json.loads(ottla("share-group", "describe", "missing", "-o", "json").out)["error"]
+    error = json.loads(ottla("share-group", "describe", "missing", "-o", "json").err)["error"]
     assert error["name"] == "GROUP_ID_NOT_FOUND"
     missing = ottla("share-group", "reset-offsets", group, "--topic", "no-such-topic", "--to-latest")
     assert missing.code == 1 and "UNKNOWN_TOPIC_OR_PARTITION" in missing.err

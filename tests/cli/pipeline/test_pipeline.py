@@ -113,7 +113,7 @@ def test_status_of_a_file_adds_what_its_state_file_knows(ottla: Ottla, pipeline:
 def test_status_of_a_group_without_a_pipeline(ottla: Ottla) -> None:
     result = ottla("pipeline", "status", "missing", "-o", "json")
     assert result.code == 1
-    assert json.loads(result.out)["error"]["name"] == "GROUP_ID_NOT_FOUND"
+    assert json.loads(result.err)["error"]["name"] == "GROUP_ID_NOT_FOUND"
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,9 @@ def test_run_without_a_package_is_one_line(
     monkeypatch.setitem(sys.modules, name, None)
     result = ottla("pipeline", "run", definition, "-q", "-o", "json")
     assert result.code == 1
-    assert result.err.startswith(f"error: {name} cannot be imported") and result.err.count("\n") == 1
-    assert json.loads(result.out)["error"]["name"] == "MissingRequirementError"
+    error = json.loads(result.err)["error"]
+    assert error["message"].startswith(f"{name} cannot be imported") and result.err.count("\n") == 1
+    assert error["name"] == "MissingRequirementError"
 
 
 def test_run_without_java_is_one_line(

@@ -47,7 +47,7 @@ def test_lines_become_records(
 ) -> None:
     lines.write_text(text)
     with broker.assert_produces(topic, len(wanted)):  # with acks=0 the command ends before the broker has appended
-        result = ottla("produce", topic, "--file", lines, *(option.replace("{topic}", topic) for option in options))
+        result = ottla("produce", topic, "-q", "--file", lines, *(option.replace("{topic}", topic) for option in options))
     assert (result.code, result.out, result.err) == (0, "", "")
     assert sent(broker, topic) == wanted
 
@@ -153,3 +153,31 @@ def test_kafkas_tool_shows_a_prompt_on_a_terminal(broker: Broker, topic: str) ->
         assert process.wait(60) == 0
     os.close(person)
     assert sent(broker, topic) == [(None, b"typed")]
+
+
+def test_a_prompt_on_a_terminal_is_on_stderr(broker: Broker, topic: str) -> None:
+    person, program = pty.openpty()
+    command = [sys.executable, "-m", "ottla.cli.main", "produce", topic, "-b", broker.bootstrap_server]
+    with subprocess.Popen(command, stdin=program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        os.close(program)
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stderr.readline() == b"one record a line; Ctrl-D ends\n"
+        assert process.stderr.read(2) == b"> "
+        os.write(person, b"typed\n")
+        assert process.stderr.read(2) == b"> ", "one for each line"
+        os.write(person, b"\x04")
+        assert process.wait(60) == 0
+        assert process.stderr.read().decode() == f"1 record to {topic}, offset 0\n"
+        assert process.stdout.read() == b""
+    os.close(person)
+    assert sent(broker, topic) == [(None, b"typed")]
+
+
+def test_a_layout_with_encoded_parts(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    lines = tmp_path / "encoded"
+    lines.write_text("6b00;dv8=\n")
+    assert ottla("produce", topic, "-q", "-l", lines, "--format", "%k{hex};%v{base64}").code == 0
+    assert sent(broker, topic) == [(b"k\0", b"v\xff")]
+    lines.write_text("6b0;dv8=\n")
+    refused = ottla("produce", topic, "-l", lines, "--format", "%k{hex};%v{base64}")
+    assert (refused.code, "line 1 has no text in hex" in refused.err) == (1, True)

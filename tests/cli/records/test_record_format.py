@@ -34,6 +34,7 @@ def test_properties() -> None:
 
 def test_tokens_of_kcat() -> None:
     assert token_formatter(r"%t|%p|%o|%k|%s|%K|%S|%T|%h|%%\x21\n")("t", 3, HEADER, RECORD) == b"t|3|5|k|v|1|1|1600000000000|a=1,b=NULL|%!\n"
+    assert token_formatter("%v{hex} %s{base64} %k{hex} %k{x} %o{hex}")("t", 3, HEADER, RECORD) == b"76 dg== 6b k{x} 5{hex}"
     assert token_formatter("%R%s")("t", 0, HEADER, RECORD) == b"\0\0\0\1v"
     assert token_formatter("%K %S %k%s")("t", 0, HEADER, EMPTY) == b"-1 -1 "
     assert token_formatter("%R")("t", 0, HEADER, EMPTY) == b"\xff\xff\xff\xff"

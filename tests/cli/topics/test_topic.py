@@ -47,7 +47,7 @@ def test_a_dry_run_makes_nothing(ottla: Ottla, name: str) -> None:
 
 def test_if_exists_and_if_not_exists(ottla: Ottla, topic: str, name: str) -> None:
     again = ottla("topic", "create", topic, "-o", "json")
-    assert again.code == 1 and json.loads(again.out)["error"]["name"] == "TOPIC_ALREADY_EXISTS"
+    assert again.code == 1 and json.loads(again.err)["error"]["name"] == "TOPIC_ALREADY_EXISTS"
     assert ottla("topic", "create", topic, "--if-not-exists").code == 0
     for verb, options in (("describe", []), ("delete", ["--yes"]), ("alter", ["-p", "2"])):
         assert ottla("topic", verb, name, *options).code == 1
@@ -161,3 +161,19 @@ def test_analyze_counts_records_batches_codecs_and_keys(ottla: Ottla, broker: Br
     (later,) = json.loads(ottla("topic", "analyze", topic, "--from-time", "2999-01-01", "-o", "json").out)["partitions"]
     assert later["records"] == 0 and later["first"] is None
     assert ottla("topic", "analyze", topic, "--partition", 4).code == 1
+
+
+def test_several_topics_are_created_at_once(ottla: Ottla, broker: Broker) -> None:
+    names = ["several-a", "several-b"]
+    result = ottla("topic", "create", *names, "-p", "2")
+    assert (result.code, result.out) == (0, "Created topic several-a.\nCreated topic several-b.\n")
+    again = ottla("topic", "create", "several-b", "several-c")
+    assert (again.code, again.out) == (1, "Created topic several-c.\n")
+    assert again.err.splitlines()[-1] == "error: 1 of 2 topics were not created"
+    assert "several-b" in again.err.splitlines()[0] and "TOPIC_ALREADY_EXISTS" in again.err.splitlines()[0]
+    found = ottla("topic", "create", "several-c", "several-d", "-o", "json")
+    made = json.loads(found.out)
+    assert ([topic["topic"] for topic in made["topics"]], made["errors"]) == (["several-d"], {"several-c": "TOPIC_ALREADY_EXISTS"})
+    assert json.loads(found.err)["error"]["name"] == "TOPIC_ALREADY_EXISTS"
+    assert ottla("topic", "create", "several-a", "several-d", "--if-not-exists").code == 0
+    assert ottla("topic", "create").code == 2

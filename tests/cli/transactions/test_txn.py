@@ -175,6 +175,10 @@ def test_why_names_the_transaction_and_how_to_end_it(ottla: Ottla, writer: Write
     assert ottla("why", place.topic) == (0, f"nothing holds the readers of {place.topic} back\n")
 
 
+def test_why_takes_the_topic_as_an_option(ottla: Ottla, place: TopicPartition) -> None:
+    assert ottla("why", "--topic", place.topic) == ottla("why", place.topic) == (0, f"nothing holds the readers of {place.topic} back\n")
+
+
 def test_why_shows_the_next_transaction(ottla: Ottla, cluster: Cluster, writer: Writer, place: TopicPartition) -> None:
     second = Writer(cluster, f"{writer.name}-second")
     second.write(place, [b"4"])

@@ -1,0 +1,178 @@
+"""`ottla snapshot` and `ottla restore`: a copy of a broker's data as of one moment, and a data directory made of such a copy.
+
+A running broker is suspended (SIGSTOP) while its files are copied: sealed segments, which never change, become hard links where the file
+system has them, so that takes milliseconds; clients notice a pause. The copy is what `kill -9` would have left at that moment. It has a
+folder for each log directory and `snapshot.json`, which is written last: without it the snapshot is not whole. A process beside this one
+resumes the broker should this one be killed.
+
+The copy of one broker of a cluster would not fit to the others, so brokers of a cluster are refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ottla._version import __version__
+from ottla.adapters.local_store import FILE_NAME
+from ottla.adapters.lock import DirectoryLock
+from ottla.base.errors import DirectoryRefused
+from ottla.cli.broker.data_directories import add_place_arguments, directories_of, running_broker
+from ottla.cli.broker.running import check_holder
+from ottla.cli.command import Command, Refused
+from ottla.cli.options import output_of
+
+MANIFEST = "snapshot.json"
+VERSION = 1
+PARTIAL_SUFFIX = ".partial"
+PROOF_OF_NO_LOSS = ".ottla-boot"
+"""Says that nothing was lost since the machine started, which is not true of a copy that is older than its broker's last record."""
+
+
+def _snapshot_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="DIR", help="where the snapshot goes; it must not exist")
+    add_place_arguments(parser)
+
+
+def _restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="DIR", help="the snapshot; it is not changed")
+    add_place_arguments(parser)
+
+
+def _snapshot(args: argparse.Namespace) -> int:
+    target = Path(os.path.abspath(args.target))
+    directories = [Path(path) for path in directories_of(args)]
+    _check(target, directories)
+    partial = target.with_name(target.name + PARTIAL_SUFFIX)
+    try:
+        paused_ms = _copy_all(args, directories, partial)
+        for number in range(len(directories)):
+            (partial / str(number) / PROOF_OF_NO_LOSS).unlink(missing_ok=True)
+        manifest = {"version": VERSION, "ottla": __version__, "taken": time.time(), "directories": [str(path) for path in directories]}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        os.sync()
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    found: dict[str, Any] = {"snapshot": str(target), "bytes": _size(target), "paused_ms": paused_ms}
+    pause = "the broker was not running" if paused_ms is None else f"the broker was suspended for {paused_ms} ms"
+    output_of(args).done(f"Snapshot of {found['bytes']:,} bytes in {target}; {pause}.", found)
+    return 0
+
+
+def _check(target: Path, directories: list[Path]) -> None:
+    """Raises `Refused` for what cannot be copied, and for places that are taken."""
+    if target.exists():
+        raise Refused(f"{target} exists already; a snapshot gets a new directory")
+    for path in directories:
+        if not path.is_dir():
+            raise Refused(f"{path} is not a directory; name the broker's data by --data-dir or --config")
+        if target.is_relative_to(path):
+            raise Refused(f"{target} is inside the data directory {path}")
+    if not (directories[0] / FILE_NAME).exists():
+        raise Refused(f"{directories[0]} is empty or a cluster's: brokers of a cluster copy what they lack from each other")
+
+
+def _copy_all(args: argparse.Namespace, directories: list[Path], partial: Path) -> float | None:
+    """Copies all directories as of one moment; returns for how many milliseconds a running broker was suspended."""
+    from ottla.testing.snapshot import copy_data
+
+    running = running_broker(args)
+    if running is None:
+        with ExitStack() as locks:
+            for path in directories:
+                locks.callback(_locked(path).release)
+            _copy(copy_data, directories, partial)
+        return None
+    check_holder(running)
+    started = time.perf_counter()
+    with _suspended(running.pid):
+        _copy(copy_data, directories, partial)
+    return round((time.perf_counter() - started) * 1000, 1)
+
+
+def _copy(copy_data: Any, directories: list[Path], partial: Path) -> None:
+    try:
+        for number, path in enumerate(directories):
+            copy_data(path, partial / str(number))
+    except OSError as error:
+        raise Refused(f"cannot copy to {partial}: {(error.strerror or str(error)).lower()}", "KAFKA_STORAGE_ERROR") from None
+
+
+@contextmanager
+def _suspended(pid: int) -> Iterator[None]:
+    """Suspends the broker, and resumes it whatever happens to this process."""
+    from ottla.testing.process import resume, suspend
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    # It reads until this process has closed the pipe, or was killed.
+    command = ["/bin/sh", "-c", 'read -r _; kill -CONT "$0"', str(pid)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as guard:
+        try:
+            suspend(pid)
+            yield
+        finally:
+            resume(pid)
+            signal.signal(signal.SIGTERM, before)
+            guard.communicate()
+
+
+def _locked(path: Path) -> DirectoryLock:
+    try:
+        return DirectoryLock(str(path))
+    except DirectoryRefused:
+        raise Refused(f"{path} is in use; stop its broker first") from None
+
+
+def _restore(args: argparse.Namespace) -> int:
+    from ottla.testing.snapshot import copy_data
+
+    source = Path(os.path.abspath(args.source))
+    kept = _manifest(source)["directories"]
+    directories = [Path(path) for path in directories_of(args)]
+    if len(kept) != len(directories):
+        raise Refused(f"the snapshot has {len(kept)} log directories, here are {len(directories)}; name as many by log.dirs of --config")
+    for path in directories:
+        if path.exists() and any(path.iterdir()):
+            raise Refused(f"{path} is not empty; restore to an empty directory, or run `ottla reset` before")
+    for number, path in enumerate(directories):
+        if path.exists():
+            path.rmdir()
+        copy_data(source / str(number), path)
+    os.sync()
+    found = {"restored": [str(path) for path in directories], "bytes": sum(map(_size, directories))}
+    output_of(args).done(f"Restored {found['bytes']:,} bytes to {', '.join(map(str, directories))}.", found)
+    return 0
+
+
+def _manifest(source: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads((source / MANIFEST).read_text())
+    except (OSError, ValueError):
+        raise Refused(f"{source} is not a whole snapshot: it has no {MANIFEST}") from None
+    if manifest.get("version") != VERSION:
+        raise Refused(f"{source} is a snapshot of version {manifest.get('version')}, this program reads version {VERSION}")
+    return manifest
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+SNAPSHOT = Command("Copy a broker's data as of one moment, while it serves.", _snapshot_arguments, _snapshot, has_connection=False)
+RESTORE = Command("Make a data directory of a snapshot.", _restore_arguments, _restore, has_connection=False)
+COMMAND = SNAPSHOT

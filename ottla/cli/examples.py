@@ -1,0 +1,209 @@
+"""The examples at the end of each command's `--help`, also in docs/reference/cli.md. A test runs every line.
+
+Imported for help only. A line whose exit code is not 0 when it works says so; a line that goes on until Ctrl-C, and one that needs Spark,
+are marked for the test.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Example(NamedTuple):
+    """A line of the shell and what it does. `code` is its exit code where the tests run it."""
+
+    line: str
+    does: str
+    code: int = 0
+    is_endless: bool = False
+    needs: str = ""
+
+
+def _endless(line: str, does: str) -> Example:
+    return Example(line, does, is_endless=True)
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "start": (
+        _endless("ottla start", "a broker on localhost:9092, its data in ./ottla-data"),
+        _endless("ottla start --config server.properties --set num.partitions=3", "a file, and one setting more"),
+        _endless("ottla start --port 0 --ephemeral --seed-topic orders:3", "any free port, a topic, and no data left at the end"),
+    ),
+    "dev": (
+        _endless("ottla dev --seed-topic orders:3", "a broker for experiments, with a topic"),
+        Example("ottla dev --brokers 3", "three brokers and a ZooKeeper on this machine", is_endless=True, needs="zookeeper"),
+    ),
+    "stop": (Example("ottla stop", "the broker whose data is in ./ottla-data"),),
+    "status": (Example("ottla status -o json", "for programs; exit code 1 if no broker runs"),),
+    "reset": (Example("ottla reset --yes", "removes what is in ./ottla-data"),),
+    "snapshot": (Example("ottla snapshot backup", "of the broker whose data is in ./ottla-data"),),
+    "restore": (Example("ottla restore backup --data-dir restored", "a new data directory, for `ottla start --data-dir restored`"),),
+    "service print-unit": (
+        Example("ottla service print-unit --config server.properties > ottla.service", "a unit with the log.dirs of that file"),
+    ),
+    "topic list": (
+        Example("ottla topic list", "names, partitions, replicas"),
+        Example("ottla topic list --topic 'order.*' -o plain", "names alone, of some topics"),
+    ),
+    "topic describe": (
+        Example("ottla topic describe orders", "partitions, leaders, replicas, settings"),
+        Example("ottla topic describe --under-replicated-partitions", "what lacks a replica"),
+    ),
+    "topic create": (
+        Example("ottla topic create sales --partitions 6", "with six partitions"),
+        Example("ottla topic create audit returns -c retention.ms=86400000", "two topics that keep their records for a day"),
+        Example("ottla topic create latest -c cleanup.policy=compact --if-not-exists", "the last record of each key stays"),
+    ),
+    "topic delete": (
+        Example("ottla topic delete audit returns --yes", "two topics with their records"),
+        Example("ottla topic delete --topic 'tmp-.*' --if-exists --dry-run", "shows what would be deleted"),
+    ),
+    "topic alter": (Example("ottla topic alter sales --partitions 12 -c retention.ms=3600000", "more partitions, another setting"),),
+    "topic config": (
+        Example("ottla topic config orders", "what differs from the defaults"),
+        Example("ottla topic config orders --set retention.ms=3600000", "changes it"),
+    ),
+    "topic add-partitions": (Example("ottla topic add-partitions orders -n 2", "two more than now"),),
+    "topic trim": (
+        Example("ottla topic trim orders --before 1 --partition 0 --yes", "the records before offset 1 of one partition"),
+        Example("ottla topic trim orders --before-time -7d --dry-run", "what is older than a week; shows it only"),
+    ),
+    "topic clone": (Example("ottla topic clone orders copy --records", "the same partitions, settings and records"),),
+    "topic analyze": (Example("ottla topic analyze orders", "records, bytes, batches, codecs, rates"),),
+    "produce": (
+        Example("echo hello | ottla produce orders", "a record"),
+        Example("printf 'alice:apples\\nbob:bread\\n' | ottla produce orders -K :", "keys and values"),
+        Example("ottla produce orders -l orders.json -H source=shop", "the lines of a file, each with a header"),
+        Example("printf 'alice;bread;trace:1\\n' | ottla produce orders --format '%k;%v;%h'", "a layout of your own"),
+        Example("ottla produce orders -l orders.csv --input csv --key-field customer", "a table with a header row: a JSON object a row"),
+        Example("ottla produce orders -l export.json --input records", "what `ottla consume -J` has printed"),
+        Example("ottla produce orders --generate 1000 --rate 5000 -z zstd", "made-up records, compressed, at a rate"),
+        Example("ottla produce orders -l orders.json --transactional-id etl-1", "all of them or none"),
+    ),
+    "consume": (
+        Example("ottla consume orders --from-beginning -e", "all values, then stop"),
+        _endless("ottla consume orders", "new records as they come, until Ctrl-C"),
+        Example("ottla consume orders -e -f '%p/%o %k=%s %h\\n'", "a layout of your own"),
+        Example("ottla consume orders -e -J", "a JSON object a line"),
+        Example("ottla consume orders -o -2 -e", "the last two of each partition"),
+        Example("ottla consume orders -o s@-1h -e", "what was written in the last hour"),
+        Example("ottla consume orders -o 0:2 -o jsonl", "the offsets 0 and 1 of each partition; -o takes the form as well"),
+        Example("ottla consume orders -o :end --output csv --columns offset,key,value.amount > orders.csv", "a table of what is there"),
+        Example("ottla consume orders -e --where \"value.amount > 10 and key == 'alice'\"", "what fits"),
+        Example("ottla consume orders -g billing --from-beginning -c 3", "three records as a member of a group, which moves on"),
+    ),
+    "offsets": (
+        Example("ottla offsets orders", "the end of each partition"),
+        Example("ottla offsets orders --time -1h", "the first record of the last hour"),
+    ),
+    "records delete": (Example("ottla records delete --offset-json-file delete.json --yes", "as kafka-delete-records takes it"),),
+    "log dump": (
+        Example("ottla log dump data/orders-0 --print-data-log", "every file of a partition, without a broker"),
+        Example("ottla log dump data/orders-0 --hex --max-bytes 200", "its bytes, with their meaning"),
+    ),
+    "logdirs": (Example("ottla logdirs --topic-list orders", "sizes, and the room on each disk"),),
+    "group list": (Example("ottla group list --state Empty", "groups without members"),),
+    "group describe": (
+        Example("ottla group describe billing", "offsets and lag"),
+        Example("ottla group describe billing --members", "who reads what"),
+    ),
+    "group lag": (Example("ottla group lag --all-groups", "in records and in seconds"),),
+    "group reset-offsets": (
+        Example("ottla group reset-offsets billing --topic orders --to-earliest", "shows the plan"),
+        Example("ottla group reset-offsets billing --topic orders --shift-by -1 --execute", "one record back, in each partition"),
+        Example("ottla group reset-offsets billing --all-topics --to-datetime 2026-01-31T00:00:00.000 --export", "the plan as CSV"),
+    ),
+    "group delete": (Example("ottla group delete billing --yes", "with its offsets"),),
+    "group delete-offsets": (Example("ottla group delete-offsets billing --topic orders:0 --yes", "those of one partition"),),
+    "share-group list": (Example("ottla share-group list", "all share groups"),),
+    "share-group describe": (Example("ottla share-group describe workers", "start offsets and lag"),),
+    "share-group reset-offsets": (
+        Example("ottla share-group reset-offsets workers --topic orders --to-earliest --execute", "from the oldest record on"),
+    ),
+    "share-group delete": (Example("ottla share-group delete workers --yes", "with its state"),),
+    "share-group delete-offsets": (Example("ottla share-group delete-offsets workers --topic orders --yes", "in one topic"),),
+    "txn list": (Example("ottla txn list --state Ongoing", "open transactions"),),
+    "txn describe": (Example("ottla txn describe etl-1", "state, age, partitions"),),
+    "txn describe-producers": (Example("ottla txn describe-producers --topic orders --partition 0", "who has written there"),),
+    "txn producers": (Example("ottla txn producers --topic orders --partition 0", "who has written there"),),
+    "txn find-hanging": (Example("ottla txn find-hanging", "looks through all topics; exit code 1 if there are any"),),
+    "txn abort": (Example("ottla txn abort --transactional-id etl-1 --yes", "fences its producer and ends what it has begun"),),
+    "txn prepared": (Example("ottla txn prepared", "those that wait for their coordinator's decision"),),
+    "txn finish": (Example("ottla txn finish etl-1 --commit", "here none is prepared, which is refused", code=1),),
+    "txn why": (
+        Example("ottla txn why orders", "exit code 0: nothing holds its readers back"),
+        Example("ottla txn why --topic orders --partition 0 -o json", "one partition, for programs"),
+    ),
+    "config describe": (
+        Example("ottla config describe --topic orders", "what was set"),
+        Example("ottla config describe --broker 0 --all", "every setting of a broker, and where it comes from"),
+    ),
+    "config alter": (
+        Example("ottla config alter --topic orders --add-config retention.ms=3600000", "sets it"),
+        Example("ottla config alter --topic orders --delete-config retention.ms", "back to the default"),
+        Example("ottla config alter --user alice --add-config producer_byte_rate=1048576", "a quota"),
+    ),
+    "config check": (
+        Example("ottla config check server.properties", "before a broker starts with it"),
+        Example("ottla config check server.properties --strict", "warnings are failures too, for CI"),
+    ),
+    "config defaults": (Example("ottla config defaults log.retention.ms", "one setting"),),
+    "user list": (Example("ottla user list", "who has which credentials", needs="scram"),),
+    "user create": (Example("ottla user create alice --password-stdin < password.txt", "SCRAM-SHA-256", needs="scram"),),
+    "user delete": (Example("ottla user delete alice --yes", "with all credentials", needs="scram"),),
+    "cluster status": (Example("ottla cluster status", "brokers, controller, healthy partitions"),),
+    "cluster health": (Example("ottla cluster health", "exit code 1 if something is wrong"),),
+    "cluster cluster-id": (Example("ottla cluster cluster-id", "its id"),),
+    "cluster api-versions": (Example("ottla cluster api-versions -o json", "what each broker speaks"),),
+    "partitions generate": (
+        Example("ottla partitions generate --topics-to-move-json-file topics.json --broker-list 0", "a plan for the next command"),
+    ),
+    "partitions reassign": (
+        Example("ottla partitions reassign --reassignment-json-file plan.json", "shows what would move"),
+        Example("ottla partitions reassign --reassignment-json-file plan.json --execute --yes", "moves it"),
+    ),
+    "partitions list": (Example("ottla partitions list", "what moves now"),),
+    "partitions verify": (Example("ottla partitions verify --reassignment-json-file plan.json", "is it done?"),),
+    "partitions cancel": (
+        Example("ottla partitions cancel --reassignment-json-file plan.json --yes", "here nothing moves, which is refused", code=1),
+    ),
+    "partitions elect": (
+        Example("ottla partitions elect --election-type preferred --topic orders --partition 0 --yes", "back to the first replica"),
+    ),
+    "features describe": (Example("ottla features describe", "levels now and possible"),),
+    "features upgrade": (Example("ottla features upgrade --feature group.version=1 --dry-run", "would it work?"),),
+    "features downgrade": (Example("ottla features downgrade --feature group.version=0 --dry-run", "would it work?", code=1),),
+    "features disable": (Example("ottla features disable --feature group.version --dry-run", "would it work?", code=1),),
+    "features version-mapping": (Example("ottla features version-mapping --release-version 4.0", "the levels of a version"),),
+    "features feature-dependencies": (Example("ottla features feature-dependencies --feature transaction.version=2", "what it needs"),),
+    "bench producer": (
+        Example("ottla bench producer --topic orders --num-records 1000 --record-size 100 --throughput -1", "as fast as possible"),
+    ),
+    "bench consumer": (Example("ottla bench consumer --topic orders --num-records 3", "reads three records"),),
+    "bench share-consumer": (Example("ottla bench share-consumer --topic orders --num-records 3 --group workers", "in a share group"),),
+    "bench e2e": (Example("ottla bench e2e --topic orders --num-records 20 --producer-acks all --record-size 10", "twenty round trips"),),
+    "metrics": (Example("ottla metrics kafka_log --from localhost:9404", "of the logs; needs ottla.metrics.listen", needs="metrics"),),
+    "check eos": (
+        Example("ottla check eos --list", "what is checked"),
+        Example("ottla check eos --only zombie-fenced", "some of it"),
+    ),
+    "pipeline run": (Example("ottla pipeline run pipeline.py --once", "one round of each pipeline", needs="spark"),),
+    "pipeline status": (Example("ottla pipeline status pipeline.py", "how far it is", needs="spark"),),
+    "pipeline verify": (Example("ottla pipeline verify pipeline.py", "the proof, from the log", needs="spark"),),
+    "doctor": (Example("ottla doctor --offline", "open files, disk, clock"), Example("ottla doctor", "and: can clients reach the broker?")),
+    "wire": (
+        Example("ottla wire 0012000000000001000474657374", "a request, field by field"),
+        Example("ottla wire --response --api ApiVersions --version 0 12345678000000000000", "an answer; it does not say what it answers"),
+    ),
+    "shims install": (Example("ottla shims install bin", "bin/kafka-topics.sh and so on"),),
+    "shims list": (Example("ottla shims list", "the tools and their class names"),),
+    "completion": (Example("ottla completion bash > ottla-completion.bash", "source this file in your .bashrc"),),
+    "profile create": (
+        Example("ottla profile create local -b localhost:9092", "a name for a broker"),
+        Example("ottla profile create prod bootstrap.servers=kafka:9093 security.protocol=SSL", "any client property"),
+    ),
+    "profile set": (Example("ottla profile set local client.id=laptop", "one property more"),),
+    "profile use": (Example("ottla profile use local", "from now on, where no -b is given"),),
+    "profile list": (Example("ottla profile list", "all of them; passwords are hidden"),),
+    "profile delete": (Example("ottla profile delete prod", "forgets it"),),
+}

@@ -1,0 +1,54 @@
+"""What `produce` says at its end, on stderr: how many records went to which offsets, and whether the topic was created by that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.cli.output import Output
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.blocking.producer import Delivery
+
+SHOWN_PARTITIONS_MAX = 4
+
+
+class Summary:
+    """The offsets of what was delivered."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._offsets: dict[int, tuple[int, int]] = {}
+        self._is_without_offsets = False
+
+    def add(self, delivery: Delivery) -> None:
+        """One batch. Raises its error."""
+        if delivery.error is not None:
+            raise delivery.error
+        if delivery.base_offset < 0:  # acks=0 has no answer
+            self._is_without_offsets = True
+            return
+        last = delivery.base_offset + len(delivery.records) - 1
+        number = delivery.partition.partition
+        first, highest = self._offsets.get(number, (delivery.base_offset, last))
+        self._offsets[number] = (min(first, delivery.base_offset), max(highest, last))
+
+    def note(self, output: Output, cluster: Cluster, count: int, *, is_new: bool) -> None:
+        """Prints it, unless -q."""
+        if is_new and count:
+            partitions = len(cluster.partitions(self._topic))
+            many = "1 partition" if partitions == 1 else f"{partitions} partitions"
+            output.note(f"topic {self._topic} did not exist and was created, with {many}")
+        output.note(self.sentence(count))
+
+    def sentence(self, count: int) -> str:
+        """`5 records to orders, offsets 0-4`."""
+        start = f"{count} record{'' if count == 1 else 's'} to {self._topic}"
+        if not self._offsets or self._is_without_offsets:
+            return start
+        ranges = {number: str(first) if first == last else f"{first}-{last}" for number, (first, last) in sorted(self._offsets.items())}
+        if len(ranges) > SHOWN_PARTITIONS_MAX:
+            return f"{start} in {len(ranges)} partitions"
+        if list(ranges) == [0]:
+            return f"{start}, offset{'' if '-' not in ranges[0] else 's'} {ranges[0]}"
+        return f"{start}, " + "; ".join(f"partition {number} offset{'s' if '-' in text else ''} {text}" for number, text in ranges.items())

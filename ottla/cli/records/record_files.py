@@ -1,0 +1,143 @@
+"""`produce --input csv|json|records`: a table with a header row, a JSON array or objects one after the other, or what `consume -J` printed.
+
+A row of a table becomes a JSON object with the columns' names; what is written like a JSON number, `true` or `false` becomes one, an empty
+cell null. An element of an array becomes the JSON that it is, a string its text, null a tombstone. `records` takes key, value, headers and
+timestamp back. `--key-field` names the column or member that is the key as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TextIO
+
+from ottla.cli.command import Refused, UsageError
+
+INPUTS = ("lines", "csv", "json", "records")
+INVALID = "INVALID_RECORD"
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+_WORDS = {"": None, "true": True, "false": False}
+
+
+class FileRecord(NamedTuple):
+    """A record to produce; without a timestamp it gets the present one."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int | None = None
+
+
+def read_records(stream: TextIO, form: str, key_field: str | None) -> Iterator[FileRecord]:
+    """The records of a file in one of `INPUTS` but lines. Raises `Refused` with the number of what cannot be read."""
+    if form == "records" and key_field is not None:
+        raise UsageError("--key-field does not go with --input records, which have keys")
+    read: dict[str, Callable[[TextIO, str | None], Iterator[FileRecord]]] = {"csv": _table, "json": _values, "records": _exported}
+    return read[form](stream, key_field)
+
+
+def _table(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
+    rows = csv.reader(stream, strict=True)
+    names: list[str] = []
+    try:
+        for number, row in enumerate(rows):
+            if number == 0:
+                names = _checked_names(row, key_field)
+            elif row:
+                yield _row_record(names, row, number, key_field)
+    except csv.Error as error:
+        raise Refused(f"line {rows.line_num} is not CSV: {error}", INVALID) from None
+
+
+def _checked_names(row: list[str], key_field: str | None) -> list[str]:
+    names = [name.strip() for name in row]
+    if len(set(names)) < len(names) or "" in names:
+        raise Refused(f"the header row {','.join(names)!r} has a column without a name, or two of one name", INVALID)
+    if key_field is not None and key_field not in names:
+        raise Refused(f"the header row has no column {key_field!r}; there are {', '.join(names)}", INVALID)
+    return names
+
+
+def _row_record(names: list[str], row: list[str], number: int, key_field: str | None) -> FileRecord:
+    if len(row) != len(names):
+        raise Refused(f"row {number} has {len(row)} cells, the header row {len(names)}", INVALID)
+    key = None if key_field is None else row[names.index(key_field)].encode()
+    return FileRecord(key, _json({name: _cell(text) for name, text in zip(names, row, strict=True)}))
+
+
+def _cell(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    return json.loads(text) if _NUMBER.fullmatch(text) else text
+
+
+def _values(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
+    for number, element in enumerate(_elements(stream), 1):
+        key = None
+        if key_field is not None:
+            if not isinstance(element, dict) or key_field not in element:
+                raise Refused(f"value {number} has no member {key_field!r}", INVALID)
+            key = _plain(element[key_field])
+        yield FileRecord(key, _plain(element))
+
+
+def _exported(stream: TextIO, _: str | None) -> Iterator[FileRecord]:
+    for number, element in enumerate(_elements(stream), 1):
+        try:
+            flat = element.get("headers", [])
+            headers = tuple((str(name), _plain(value)) for name, value in zip(flat[::2], flat[1::2], strict=True))
+            yield FileRecord(_bytes_of(element, "key"), _bytes_of(element, "payload"), headers, element.get("ts"))
+        except (AttributeError, TypeError, ValueError):
+            raise Refused(f"record {number} is not as `ottla consume -J` prints it", INVALID) from None
+
+
+def _bytes_of(element: dict[str, Any], name: str) -> bytes | None:
+    if f"{name}_base64" in element:
+        return base64.b64decode(element[f"{name}_base64"], validate=True)
+    return _plain(element.get(name))
+
+
+def _elements(stream: TextIO) -> Iterator[Any]:
+    """The elements of an array, or values one after the other, such as one a line."""
+    text = stream.read()
+    decoder = json.JSONDecoder()
+    position = _skip(text, 0)
+    is_array = text[position : position + 1] == "["
+    number = 0
+    position = _skip(text, position + 1) if is_array else position
+    while position < len(text) and not (is_array and text[position] == "]"):
+        number += 1
+        try:
+            element, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            raise Refused(f"value {number} is not JSON: {text[position : position + 80]!r}", INVALID) from None
+        yield element
+        position = _skip(text, position)
+        if is_array and text[position : position + 1] == ",":
+            position = _skip(text, position + 1)
+    if is_array and text[position : position + 1] != "]":
+        raise Refused(f"the array has no end after value {number}", INVALID)
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def _skip(text: str, position: int) -> int:
+    found = _BLANKS.match(text, position)
+    assert found is not None
+    return found.end()
+
+
+def _plain(value: Any) -> bytes | None:
+    """Texts as they are, null as none, everything else as JSON."""
+    if value is None:
+        return None
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")

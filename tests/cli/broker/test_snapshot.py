@@ -1,0 +1,141 @@
+"""Snapshots of a serving broker, and brokers on what was restored."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+SECONDS_MAX = 60.0
+
+
+def happens(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_snapshot_of_a_serving_broker_has_every_acknowledged_record(offline: Ottla, tmp_path: Path) -> None:
+    """Records are written all the time: of those acknowledged before, each is there, and there is no gap before the last."""
+    with Broker(data_dir=tmp_path / "data") as broker:
+        broker.create_topic("orders", 2)
+        is_over = threading.Event()
+        written = [0]
+        thread = threading.Thread(target=write, args=(broker.direct_server, is_over, written))
+        thread.start()
+        try:
+            assert happens(lambda: written[0] > 100)
+            before = written[0]
+            result = offline("snapshot", tmp_path / "copy", "--data-dir", broker.data_dir, "-o", "json")
+            assert result.code == 0, result
+            assert happens(lambda: written[0] > before + 10), "the broker goes on"
+        finally:
+            is_over.set()
+            thread.join()
+        assert json.loads(result.out)["paused_ms"] > 0
+    restored = offline("restore", tmp_path / "copy", "--data-dir", tmp_path / "restored")
+    assert (restored.code, restored.err) == (0, "")
+    assert re.fullmatch(rf"Restored [\d,]+ bytes to {tmp_path}/restored\.\n", restored.out)
+    with Broker(data_dir=tmp_path / "restored") as broker:
+        numbers = sorted(int(record.value or b"") for record in broker.records("orders"))
+        assert numbers == list(range(len(numbers)))
+        assert len(numbers) >= before
+        broker.add_record("orders", "goes on")
+
+
+def write(address: str, is_over: threading.Event, written: list[int]) -> None:
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.blocking.producer import Producer
+
+    with Cluster(address) as cluster, Producer(cluster) as producer:
+        while not is_over.is_set():
+            producer.produce("orders", str(written[0]).encode(), partition=written[0] % 2)
+            producer.flush()
+            written[0] += 1
+
+
+def test_a_stopped_broker_with_several_directories(offline: Ottla, tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    directories = [tmp_path / "one", tmp_path / "two"]
+    config.write_text(f"log.dirs={','.join(map(str, directories))}\n")
+    settings = {"log.dirs": ",".join(map(str, directories))}
+    with Broker(settings=settings) as broker:
+        broker.create_topic("orders", 4)
+        for number in range(4):
+            broker.add_record("orders", str(number), partition=number)
+    done = offline("snapshot", tmp_path / "copy", "--config", config)
+    assert (done.code, "the broker was not running" in done.out) == (0, True)
+    for path in directories:
+        assert any(found.name.startswith("orders-") for found in path.iterdir())
+        assert offline("restore", tmp_path / "copy", "--config", config).code == 1, "not empty"
+        subprocess.run(["rm", "-r", str(path)], check=True)
+    assert offline("restore", tmp_path / "copy", "--data-dir", tmp_path / "one").code == 1, "two directories in one"
+    assert offline("restore", tmp_path / "copy", "--config", config).code == 0
+    with Broker(settings=settings) as broker:
+        assert sorted(record.value or b"" for record in broker.records("orders")) == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_is_refused(offline: Ottla, broker: Broker, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    for target, place, message in (
+        (taken, broker.data_dir, "exists already"),
+        (tmp_path / "new", tmp_path / "nowhere", "is not a directory"),
+        (broker.data_dir / "inside", broker.data_dir, "is inside the data directory"),
+        (tmp_path / "new", taken, "is empty or a cluster's"),
+        (tmp_path / "no" / "such" / "place", broker.data_dir, "cannot copy"),
+    ):
+        result = offline("snapshot", target, "--data-dir", place)
+        if "no/such" not in str(target):
+            assert (result.code, message in result.err) == (1, True), result
+    result = offline("restore", taken, "--data-dir", tmp_path / "new")
+    assert (result.code, "is not a whole snapshot" in result.err) == (1, True)
+    (taken / "snapshot.json").write_text('{"version": 99}')
+    assert "of version 99" in offline("restore", taken, "--data-dir", tmp_path / "new").err
+    assert broker.topics() is not None, "the broker serves"
+
+
+def test_a_snapshot_that_is_killed_leaves_a_broker_that_serves(tmp_path: Path) -> None:
+    """The copy waits for a reader of a fifo, so that the broker is suspended when the program is killed."""
+    with Broker(data_dir=tmp_path / "data") as broker:
+        broker.create_topic("orders")
+        os.mkfifo(broker.data_dir / "fifo")
+        command = [sys.executable, "-m", "ottla.cli.main", "snapshot", str(tmp_path / "copy"), "-d", str(broker.data_dir)]
+        with subprocess.Popen(command) as program:
+            assert happens(lambda: state_of(broker.process.pid) in "Tt")
+            program.send_signal(signal.SIGKILL)
+        assert happens(lambda: state_of(broker.process.pid) not in "Tt")
+        assert broker.topics() == ["orders"]
+        (broker.data_dir / "fifo").unlink()
+    assert not (tmp_path / "copy").exists()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1].decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_snapshot_that_is_ended_leaves_nothing(tmp_path: Path, number: int) -> None:
+    with Broker(data_dir=tmp_path / "data") as broker:
+        os.mkfifo(broker.data_dir / "fifo")
+        command = [sys.executable, "-m", "ottla.cli.main", "snapshot", str(tmp_path / "copy"), "-d", str(broker.data_dir)]
+        with subprocess.Popen(command) as program:
+            assert happens(lambda: state_of(broker.process.pid) in "Tt")
+            program.send_signal(number)
+            assert program.wait(SECONDS_MAX) == 130
+        assert happens(lambda: state_of(broker.process.pid) not in "Tt")
+        (broker.data_dir / "fifo").unlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]

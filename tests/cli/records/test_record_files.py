@@ -1,0 +1,102 @@
+"""`produce --input`: tables, arrays, objects, exports; and what of them is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.command import Refused, UsageError
+from ottla.cli.records.record_files import FileRecord, read_records
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+
+def read(text: str, form: str, key_field: str | None = None) -> list[FileRecord]:
+    return list(read_records(io.StringIO(text, newline=""), form, key_field))
+
+
+def test_a_table() -> None:
+    text = 'id,name,price,open,note\r\n1,"Mai, ""Rosa""",2.50,true,\r\n\r\n02,"two\nlines",1e3,false,x\r\n'
+    first, second = read(text, "csv", "id")
+    assert (first.key, second.key) == (b"1", b"02")
+    assert json.loads(first.value or b"") == {"id": 1, "name": 'Mai, "Rosa"', "price": 2.5, "open": True, "note": None}
+    assert json.loads(second.value or b"") == {"id": "02", "name": "two\nlines", "price": 1000.0, "open": False, "note": "x"}
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"a": 1}, "text", null, [1], 2.0]', '{"a": 1}\n"text"\nnull\n[1]\n2.0\n', ' [\n{"a":1},"text",null,[1],2.0]\n\n']
+)
+def test_values(text: str) -> None:
+    assert [record.value for record in read(text, "json")] == [b'{"a":1}', b"text", None, b"[1]", b"2.0"]
+
+
+def test_a_member_is_the_key() -> None:
+    assert [record.key for record in read('[{"id": "a"}, {"id": 7}]', "json", "id")] == [b"a", b"7"]
+
+
+def test_an_export() -> None:
+    text = '{"topic": "t", "offset": 3, "ts": 5, "headers": ["h", "1", "n", null], "key_base64": "/w==", "payload": "v"}\n'
+    text += '{"key": null, "payload": null}'
+    assert read(text, "records") == [
+        FileRecord(b"\xff", b"v", (("h", b"1"), ("n", None)), 5),
+        FileRecord(None, None),
+    ]
+
+
+def test_nothing() -> None:
+    assert read("", "csv") == read("a,b\n", "csv") == read("[]", "json") == read("", "json") == read(" \n", "records") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "key_field", "message"),
+    [
+        ("a,b\n1\n", "csv", None, "row 1 has 1 cells, the header row 2"),
+        ("a,a\n1,2\n", "csv", None, "two of one name"),
+        ("a,\n1,2\n", "csv", None, "without a name"),
+        ("a,b\n1,2\n", "csv", "id", "no column 'id'; there are a, b"),
+        ('a,b\n1,"2\n', "csv", None, "is not CSV"),
+        ('[{"a": 1}, {b}]', "json", None, "value 2 is not JSON: '{b}]'"),
+        ('[{"a": 1}', "json", None, "no end after value 1"),
+        ("[" * 100_000, "json", None, "is not JSON"),
+        ('[{"a": 1}]', "json", "id", "value 1 has no member 'id'"),
+        ("[3]", "records", None, "record 1 is not as"),
+        ('{"key": "k", "headers": ["odd"]}', "records", None, "record 1 is not as"),
+        ('{"payload_base64": "!"}', "records", None, "record 1 is not as"),
+    ],
+)
+def test_what_is_refused(text: str, form: str, key_field: str | None, message: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        read(text, form, key_field)
+    assert message in str(refusal.value)
+
+
+def test_an_export_has_keys_of_its_own() -> None:
+    with pytest.raises(UsageError):
+        read("", "records", "id")
+
+
+def test_a_table_goes_in_and_comes_out(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    table = tmp_path / "orders.csv"
+    table.write_text('customer,item,amount\nalice,"apples, red",5\nbob,bread,7\n')
+    result = ottla("produce", topic, "-l", table, "--input", "csv", "--key-field", "customer", "-H", "source=shop")
+    assert (result.code, result.out, result.err) == (0, "", f"2 records to {topic}, offsets 0-1\n")
+    assert [(record.key, record.headers) for record in broker.records(topic)] == [
+        (name, (("source", b"shop"),)) for name in (b"alice", b"bob")
+    ]
+    columns = "value.customer,value.item,value.amount"
+    out = ottla("consume", topic, "-e", "-q", "-o", "csv", "--columns", columns).out
+    assert out == table.read_text().replace("customer,item,amount", columns)
+
+
+def test_a_bad_row_keeps_those_before_and_a_schema_is_checked(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    table, schema = tmp_path / "orders.csv", tmp_path / "schema.json"
+    table.write_text("item,amount\napples,5\nbread,many\n")
+    schema.write_text('{"properties": {"amount": {"type": "integer"}}}')
+    result = ottla("produce", topic, "-l", table, "--input", "csv", "--schema", schema)
+    assert (result.code, result.out) == (1, "")
+    assert "line 2 does not fit the schema: value.amount is not integer" in result.err
+    assert len(broker.records(topic)) == 1
+    assert ottla("produce", topic, "-l", table, "--key-field", "item").code == 2

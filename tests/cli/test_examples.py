@@ -1,0 +1,207 @@
+"""Every example in a help text runs, with the exit code that it promises; every command has one, and each is in the reference."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.command import Command
+from ottla.cli.command_groups import GROUPS, load_commands
+from ottla.cli.examples import EXAMPLES, Example
+from ottla.cli.help_tables import TABLES
+from ottla.cli.main import main
+from ottla.cli.parser import build_parser
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDERS = [{"key": key, "payload": json.dumps({"item": item, "amount": amount})} for key, item, amount in (
+    ("alice", "apples", 5), ("alice", "bread", 20), ("bob", "bread", 7), ("carol", "cheese", 11),
+)]  # fmt: skip
+SHIM = """\
+#!/bin/sh
+exec {python} -m ottla.cli.main "$@"
+"""
+WITHOUT_EXAMPLES = ("acl", "security", "token", "quota")
+IN_A_SHELL = set("|>&;$")
+SECONDS_MAX = 120.0
+
+
+def commands() -> dict[str, Command]:
+    """All commands, by their words."""
+    found = {}
+    for name in GROUPS:
+        loaded = load_commands(name)
+        found.update({name: loaded} if isinstance(loaded, Command) else {f"{name} {verb}": command for verb, command in loaded.items()})
+    return found
+
+
+@pytest.fixture(scope="module")
+def example_broker() -> Iterator[Broker]:
+    with Broker(topics=["orders:2"], settings={"ottla.metrics.listen": "127.0.0.1:0"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def place(example_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A directory with the files that the examples name, and a broker with what they expect; `ottla` on PATH is this source tree."""
+    broker = example_broker
+    broker.reset()
+    broker.create_topic("orders", 2)
+    binaries = tmp_path / ".bin"
+    binaries.mkdir()
+    (binaries / "ottla").write_text(SHIM.format(python=shlex.quote(sys.executable)))
+    (binaries / "ottla").chmod(0o755)
+    (tmp_path / "server.properties").write_text(f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/other-data\n")
+    (tmp_path / "orders.json").write_text("".join(order["payload"] + "\n" for order in ORDERS))
+    (tmp_path / "orders.csv").write_text("customer,item,amount\nalice,apples,5\nbob,bread,7\n")
+    (tmp_path / "export.json").write_text("".join(json.dumps(order) + "\n" for order in ORDERS))
+    (tmp_path / "delete.json").write_text('{"partitions": [{"topic": "orders", "partition": 0, "offset": 1}], "version": 1}')
+    (tmp_path / "topics.json").write_text('{"topics": [{"topic": "orders"}], "version": 1}')
+    (tmp_path / "plan.json").write_text('{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [0]}]}')
+    (tmp_path / "data").symlink_to(broker.data_dir)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.direct_server)
+    monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for number in (0, 1):
+        assert main(["produce", "orders", "-q", "-l", "export.json", "--input", "records", "-p", str(number)]) == 0
+    return tmp_path
+
+
+BEFORE: dict[str, tuple[str, ...]] = {
+    "restore": ("snapshot backup --data-dir data",),
+    "topic delete": ("topic create audit returns -q",),
+    "topic alter": ("topic create sales -q",),
+    "group": ("consume orders -g billing -e -q",),
+    "consume": ("produce orders -q -l export.json --input records",),
+    "share-group": (
+        "consume orders --share-group workers -c 1 --timeout-ms 1 -q",
+        "share-group reset-offsets workers --topic orders --to-latest --execute",
+    ),
+    "txn": ("produce orders -q -l orders.json --transactional-id etl-1",),
+    "profile set": ("profile create local -b localhost:9092",),
+    "profile use": ("profile create local -b localhost:9092",),
+    "profile delete": ("profile create prod -b localhost:9092",),
+    "bench share-consumer": ("config alter --group workers --add-config share.auto.offset.reset=earliest",),
+}  # fmt: skip
+"""What a command's examples expect to be there, made by our own commands."""
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, found in EXAMPLES.items() if any(not example.needs and not example.is_endless for example in found))
+)
+def test_examples_run(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (name.partition(" ")[0], name) if " " in name else (name,):
+        for line in BEFORE.get(words, ()):
+            main(shlex.split(line))
+    with Broker(data_dir=place / "ottla-data") if name in ("status", "stop", "snapshot") else nullcontext():
+        for example in EXAMPLES[name]:
+            if not example.needs and not example.is_endless:
+                capsys.readouterr()
+                code = run(example)
+                assert code == example.code, f"{example.line}\n{capsys.readouterr()}"
+
+
+def run(example: Example) -> int:
+    """The exit code of the line: in this process, or in a shell where it is more than one program."""
+    words = shlex.split(example.line)
+    if words[0] == "ottla" and not IN_A_SHELL & set(example.line.replace("'.*'", "")):
+        return main(words[1:])
+    return subprocess.run(["bash", "-o", "pipefail", "-c", example.line], timeout=SECONDS_MAX, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    "example",
+    [found for name in sorted(EXAMPLES) for found in EXAMPLES[name] if found.is_endless and not found.needs],
+    ids=lambda found: found.line,
+)
+def test_endless_examples_begin_their_work_and_end_by_ctrl_c(example: Example, place: Path, example_broker: Broker) -> None:
+    line = example.line
+    if " --port" not in line and "--config" not in line and "consume" not in line:
+        line += " --port 0"  # another broker may run on this machine
+    process = subprocess.Popen(["bash", "-c", f"exec {line}"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    timer = threading.Timer(SECONDS_MAX, process.kill)
+    timer.start()
+    is_over = threading.Event()
+    writer = threading.Thread(target=_write, args=(example_broker, is_over))
+    if "consume" in line:
+        writer.start()
+    try:
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == (130 if "consume" in line else 0)
+    finally:
+        is_over.set()
+        timer.cancel()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if writer.is_alive():
+            writer.join()
+
+
+def _write(broker: Broker, is_over: threading.Event) -> None:
+    while not is_over.wait(0.2):
+        broker.add_record("orders", "x")
+
+
+def test_the_metrics_example(place: Path, example_broker: Broker, offline: Ottla) -> None:
+    (example,) = EXAMPLES["metrics"]
+    deadline = time.monotonic() + SECONDS_MAX
+    while (found := re.search(r"metrics and health on http://(\S+?)[\"/\s]", example_broker.log)) is None:
+        assert time.monotonic() < deadline
+    words = shlex.split(example.line.replace("localhost:9404", found[1]))
+    result = offline(*words[1:])
+    assert result.code == 0, result
+    assert "kafka_log_log_size" in result.out
+
+
+def test_every_command_has_an_example_whose_options_it_knows() -> None:
+    known = commands()
+    assert set(EXAMPLES) <= set(known)
+    assert [name for name in sorted(set(known) - set(EXAMPLES)) if name.partition(" ")[0] not in WITHOUT_EXAMPLES] == []
+    assert set(TABLES) <= set(known)
+    for name, examples in EXAMPLES.items():
+        for example in examples:
+            line = re.sub(r" [<>] \S+$", "", example.line.rpartition("| ")[2])
+            words = shlex.split(line)
+            assert words[: 1 + len(name.split())] == ["ottla", *name.split()], example
+            build_parser(f"ottla {name}", known[name]).parse_args(words[1 + len(name.split()) :])
+
+
+def test_help_shows_examples_and_tables(offline: Ottla) -> None:
+    text = offline("consume", "--help").out
+    for part in (
+        "verbs of -f:",
+        "%v{hex}",
+        "where -o begins and ends:",
+        "expressions of --where:",
+        "examples:",
+        "ottla consume orders -e -J",
+    ):
+        assert part in text, part
+    assert "%%t" not in text
+    assert "  ottla topic create sales --partitions 6\n" in offline("topic", "create", "--help").out
+
+
+def test_the_reference_has_them_and_no_doubled_percent_signs() -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    for examples in EXAMPLES.values():
+        assert all(example.line in page for example in examples)
+    for tables in TABLES.values():
+        assert all(meaning.replace("|", "\\|") in page for table in tables for _, meaning in table.rows)
+    assert page.count("%%") == sum(1 for tables in TABLES.values() for table in tables for word, _ in table.rows if word == "%%")
