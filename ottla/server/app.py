@@ -194,6 +194,8 @@ class BrokerServer:
 
     def reload(self) -> None:
         """SIGHUP: reads the configuration again and takes over what may change while the broker runs."""
+        if self.http is not None:
+            self.http.reload()
         if self.read_again is None:
             return
         try:

@@ -3,11 +3,11 @@
 GET and HEAD of a handful of paths; everything else is refused. A request's head is bounded in size and time, connections in number, and a
 peer that does not read is dropped, so that no client can slow the broker down through this port. When all connections are taken, a new one
 takes the place of the one that has waited the longest without a request, so a health probe is always served. No answer ever contains a
-traceback. A page in a browser that has a name of its own resolve to this address is refused on loopback, by the Host header.
+traceback, and no request changes anything.
 
-`/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none; the reasons why a broker is not ready are shown only to
-clients that may read metrics. On an address that is not loopback, metrics need the user and password of `ottla.metrics.credentials`, and
-without that setting the broker refuses to open such an address.
+`/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none (`ottla.metrics.probes.open`); the reasons why a broker
+is not ready are shown only to clients that may read metrics. On an address that is not loopback, metrics need a password or a token, and
+without either the broker refuses to open such an address. Who may read what is decided in `http_access.py`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from base64 import b64decode
-from binascii import Error as Base64Error
-from hmac import compare_digest
+import socket
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from ottla.base.ports import AddressError
 from ottla.server.health import Health
+from ottla.server.http_access import HttpAccess, is_loopback
+from ottla.server.http_listener import HttpListener, streams
 from ottla.server.metric_page import CONTENT_TYPE, Page
 from ottla.server.metrics import Metrics
 
@@ -69,42 +68,50 @@ class BadRequest(Exception):
 class HttpPort:
     """The HTTP port of one broker."""
 
-    def __init__(self, metrics: Metrics, health: Health, *, listen: str, credentials: str = "") -> None:
+    def __init__(self, metrics: Metrics, health: Health, *, listen: str, access: HttpAccess) -> None:
         """Raises `AddressError` when `listen` is no address, or one that must not be opened like this."""
         self.host, self.port = parse_address(listen)
         self._metrics = metrics
         self._health = health
-        self._credentials = credentials.encode()
-        self._is_open_to_all = not credentials
-        self._server: asyncio.Server | None = None
+        self._access = access
+        self._listener = HttpListener(self._accepted)
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], None] = {}
         """Connections that have sent no whole request since their last answer, in the order in which they began to wait."""
-        if self._is_open_to_all and not is_loopback(self.host):
+        if access.is_open_to_all and not is_loopback(self.host):
             raise AddressError(
-                f"ottla.metrics.listen={listen} is not loopback and needs a password: set ottla.metrics.credentials=user:password"
+                f"ottla.metrics.listen={listen} is not loopback and needs a password: set ottla.metrics.credentials=user:password, or"
+                " ottla.metrics.token.file"
             )
 
     async def start(self) -> None:
         try:
-            self._server = await asyncio.start_server(self._accepted, self.host or None, self.port, limit=HEAD_BYTES_MAX)
+            await self._listener.open(self.host, self.port)
         except OSError as error:
             reason = error.strerror or str(error)
             raise AddressError(f"cannot listen on ottla.metrics.listen={self.host}:{self.port}: {reason}; choose another port") from error
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self._listener.port
         self._metrics.start()
         log.info("metrics and health on %s", self.url)
+        if not self._access.is_encrypted and not is_loopback(self.host):
+            log.warning("%s is not encrypted: passwords and tokens can be read on the way; set ottla.metrics.ssl.certificate", self.url)
+
+    def reload(self) -> None:
+        """Reads token and certificate again; connections that are open keep theirs."""
+        try:
+            self._access.read_files()
+        except AddressError as error:
+            log.error("token and certificate of the HTTP port stay as they are: %s", error)
 
     @property
     def url(self) -> str:
         """The URL to type into a browser; `*` stands for every address."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
+        return f"http{'s' if self._access.is_encrypted else ''}://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
 
     async def stop(self) -> None:
         """Closes the port and every connection of it."""
         self._metrics.stop()
-        if self._server is not None:
-            self._server.close()
+        await self._listener.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -112,21 +119,24 @@ class HttpPort:
 
     # Connections
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accepted(self, sock: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
         if len(self._tasks) >= CONNECTIONS_MAX and not self._drop_waiting():
-            writer.transport.abort()
+            sock.close()
             return
         self._tasks.add(task)
+        self._waiting[task] = None
+        writer: asyncio.StreamWriter | None = None
         try:
+            reader, writer = await streams(sock, self._access.tls, limit=HEAD_BYTES_MAX, handshake_seconds=HEAD_SECONDS_MAX)
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the peer has gone, is too slow, or this port closes: no answer can be sent
         finally:
             self._tasks.discard(task)
             self._waiting.pop(task, None)
-            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+            _close(sock, writer)
 
     def _drop_waiting(self) -> bool:
         """Makes room by dropping the connection that has waited the longest for its peer; False if all are being answered."""
@@ -160,9 +170,8 @@ class HttpPort:
         await asyncio.wait_for(reader.read(HEAD_BYTES_MAX), 1.0)
 
     def _check_host(self, request: Request) -> None:
-        """On a loopback address only names of loopback are served: another one was made to resolve to it (DNS rebinding)."""
         host = request.headers.get("host")
-        if host is not None and is_loopback(self.host) and not is_loopback(host_name(host)):
+        if host is not None and not self._access.is_host(host_name(host), self.host):
             raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST)
 
     async def _read_head(self, reader: asyncio.StreamReader, patience: float) -> bytes:
@@ -184,17 +193,16 @@ class HttpPort:
             return Answer(HTTPStatus.NOT_FOUND, as_json({"error": "Not Found", "paths": list(PATHS)}))
         if request.method not in ("GET", "HEAD"):
             return Answer(HTTPStatus.METHOD_NOT_ALLOWED, as_json({"error": "Method Not Allowed"}), headers="Allow: GET, HEAD\r\n")
+        is_trusted = self._access.is_trusted(request.headers.get("authorization", ""))
+        if not is_trusted and (path == "/metrics" or not self._access.has_open_probes):
+            return Answer(HTTPStatus.UNAUTHORIZED, as_json({"error": "Unauthorized"}), headers=self._access.challenge())
         if path == "/healthz":
             return Answer(HTTPStatus.OK, as_json({"status": "alive"}))
         if path == "/startupz":
             return verdict(self._health.has_started(), "started", "starting", {})
-        is_trusted = self._is_trusted(request.headers.get("authorization", ""))
         if path == "/readyz":
             reasons = self._health.reasons()
             return verdict(not reasons, "ready", "not ready", reasons if is_trusted else {})
-        if not is_trusted:
-            challenge = 'WWW-Authenticate: Basic realm="ottla", charset="UTF-8"\r\n'
-            return Answer(HTTPStatus.UNAUTHORIZED, as_json({"error": "Unauthorized"}), headers=challenge)
         return Answer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
 
     async def _scrape(self) -> bytes:
@@ -204,15 +212,14 @@ class HttpPort:
             await asyncio.sleep(0)
         return self._metrics.finish(page)
 
-    def _is_trusted(self, authorization: str) -> bool:
-        if self._is_open_to_all:
-            return True
-        scheme, _, given = authorization.partition(" ")
-        try:
-            decoded = b64decode(given, validate=True) if scheme.lower() == "basic" else b""
-        except (Base64Error, ValueError):
-            return False
-        return compare_digest(decoded, self._credentials)
+
+def _close(sock: socket.socket, writer: asyncio.StreamWriter | None) -> None:
+    if writer is None:  # there was no handshake
+        sock.close()
+    elif writer.transport.get_write_buffer_size():
+        writer.transport.abort()
+    else:
+        writer.close()
 
 
 def parse_address(listen: str) -> tuple[str, int]:
@@ -220,13 +227,6 @@ def parse_address(listen: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > PORT_MAX:
         raise AddressError(f"ottla.metrics.listen={listen} is not host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def host_name(host: str) -> str:

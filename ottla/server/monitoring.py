@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.machine.host import HostState
 from ottla.server.health import Health
 from ottla.server.http import HttpPort
+from ottla.server.http_access import HttpAccess
 from ottla.server.metrics import Metrics
 from ottla.server.node import Node
 
@@ -16,7 +17,16 @@ def make_port(node: Node, listen: str) -> HttpPort:
     """The port, not open yet. Raises `AddressError`."""
     metrics = Metrics(node)
     health = make_health(node, metrics)
-    return HttpPort(metrics, health, listen=listen, credentials=node.config.ottla_metrics_credentials or "")
+    config = node.config
+    access = HttpAccess(
+        credentials=config.ottla_metrics_credentials or "",
+        token_file=config.ottla_metrics_token_file or "",
+        certificate_file=config.ottla_metrics_ssl_certificate or "",
+        key_file=config.ottla_metrics_ssl_key or "",
+        hosts=config.ottla_metrics_hosts,
+        has_open_probes=config.ottla_metrics_probes_open,
+    )
+    return HttpPort(metrics, health, listen=listen, access=access)
 
 
 def make_health(node: Node, metrics: Metrics) -> Health:

@@ -127,8 +127,21 @@ class NetworkSettings:
     )
     ottla_metrics_listen = maybe_string("ottla.metrics.listen", "host:port of metrics and health over HTTP; not set: off.")
     ottla_metrics_credentials = maybe_password(
-        "ottla.metrics.credentials", "user:password for metrics over HTTP; needed where ottla.metrics.listen is not a loopback address."
+        "ottla.metrics.credentials", "user:password for metrics over HTTP; this or a token is needed where the port is not on loopback."
     )
+    ottla_metrics_token_file = maybe_string(
+        "ottla.metrics.token.file", "File with a bearer token for metrics over HTTP, beside or instead of the password."
+    )
+    ottla_metrics_ssl_certificate = maybe_string(
+        "ottla.metrics.ssl.certificate", "PEM file with the certificate chain of the HTTP port, which then speaks TLS only; not set: off."
+    )
+    ottla_metrics_ssl_key = maybe_string(
+        "ottla.metrics.ssl.key", "PEM file with the key of that certificate; not set: it stands in the same file."
+    )
+    ottla_metrics_hosts = words(
+        "ottla.metrics.hosts", (), "Names by which the HTTP port may be asked, besides its addresses; empty: any, on loopback localhost."
+    )
+    ottla_metrics_probes_open = boolean("ottla.metrics.probes.open", True, "Probes over HTTP need neither password nor token.")
     ottla_metrics_aliases = words(
         "ottla.metrics.aliases", (), "Further dialects of metric names.", valid=SomeOf("confluent", "strimzi-reporter", may_be_empty=True)
     )

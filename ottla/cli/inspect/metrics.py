@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
 SETTING = "ottla.metrics.listen"
+CERTIFICATE_SETTING = "ottla.metrics.ssl.certificate"
 TIMEOUT_S = 5.0
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -24,12 +28,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("names", nargs="*", metavar="NAME", help="only metrics whose name begins with this")
     add("--from", dest="address", metavar="HOST:PORT", help="the port of ottla.metrics.listen (default: read from the broker)")
     add("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials")
+    add("--token-file", metavar="FILE", help="as ottla.metrics.token.file")
+    add("--ca", metavar="FILE", help="PEM certificates to trust where the port speaks TLS (default: the system's)")
 
 
 def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
     address = args.address or _metrics_address(args)
-    text = scrape(address, args.credentials)
+    text = scrape(address, args.credentials, token_file=args.token_file, ca_file=args.ca)
     if output.form == "table":
         lines = text.splitlines() if args.names else []
         write("".join(f"{line}\n" for line in lines if _is_wanted(line, args.names)) if args.names else text)
@@ -49,41 +55,71 @@ def _metrics_address(args: argparse.Namespace) -> str:
         found = admin.describe_configs(cluster, admin.BROKER_RESOURCE, [str(broker_id)])[str(broker_id)]
     if isinstance(found, ApiError):
         raise found
-    listen = next((entry.value for entry in found if entry.name == SETTING), None)
+    settings = {entry.name: entry.value for entry in found}
+    listen = settings.get(SETTING)
     if not listen:
         raise Refused(f"broker {broker_id} exposes no metrics; start it with --set {SETTING}=127.0.0.1:9404", "NO_METRICS")
     host, _, port = str(listen).rpartition(":")
-    return f"{broker.host if host in ('', '0.0.0.0', '[::]') else host}:{port}"
+    scheme = "https://" if settings.get(CERTIFICATE_SETTING) else ""
+    return f"{scheme}{broker.host if host in ('', '0.0.0.0', '[::]') else host}:{port}"
 
 
-def scrape(address: str, credentials: str | None = None) -> str:
-    """The text of `/metrics`. Raises `Refused` or `ConnectError`."""
-    import base64
+def scrape(address: str, credentials: str | None = None, *, token_file: str | None = None, ca_file: str | None = None) -> str:
+    """The text of `/metrics`; an address that begins with `https://`, or `ca_file`, means TLS. Raises `Refused` or `ConnectError`."""
     import http.client
+    import ssl
 
     from ottla.client.errors import ConnectError
 
-    host, _, port = address.removeprefix("http://").removesuffix("/metrics").rstrip("/").rpartition(":")
-    if not port.isdigit():
-        raise UsageError(f"{address!r} is not HOST:PORT")
-    headers = {} if credentials is None else {"Authorization": "Basic " + base64.b64encode(credentials.encode()).decode()}
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    connection = _connection(address, ca_file)
     try:
-        connection.request("GET", "/metrics", headers=headers)
+        connection.request("GET", "/metrics", headers=_authorization(credentials, token_file))
         response = connection.getresponse()
         body = response.read()
     except TimeoutError:
         raise ConnectError(f"{address} did not answer within {TIMEOUT_S:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise ConnectError(f"the certificate of {address} is not trusted ({error.verify_message}); name its authority with --ca") from None
     except OSError as error:
         raise ConnectError(f"no metrics at {address}: {(error.strerror or str(error)).lower()}") from None
     except http.client.HTTPException:
-        raise ConnectError(f"{address} does not answer HTTP; is that the port of {SETTING}?") from None
+        raise ConnectError(f"{address} does not answer HTTP; is that the port of {SETTING}, and without TLS?") from None
     finally:
         connection.close()
     if response.status != 200:
-        hint = "; add --credentials USER:PASSWORD" if response.status == 401 else ""
+        hint = "; add --credentials USER:PASSWORD or --token-file FILE" if response.status == 401 else ""
         raise Refused(f"{address} answers {response.status} {response.reason}{hint}", "HTTP_ERROR")
     return body.decode("utf-8", "replace")
+
+
+def _connection(address: str, ca_file: str | None) -> HTTPConnection:
+    import http.client
+    import ssl
+
+    is_encrypted = address.startswith("https://") or ca_file is not None
+    bare = address.removeprefix("https://").removeprefix("http://").removesuffix("/metrics").rstrip("/")
+    host, _, port = bare.rpartition(":")
+    if not port.isdigit():
+        raise UsageError(f"{address!r} is not HOST:PORT")
+    if not is_encrypted:
+        return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise UsageError(f"{ca_file}: {error.strerror or 'no certificates'}") from None
+    return http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S, context=context)
+
+
+def _authorization(credentials: str | None, token_file: str | None) -> dict[str, str]:
+    import base64
+
+    if token_file is not None:
+        try:
+            with open(token_file, encoding="latin-1") as file:
+                return {"Authorization": f"Bearer {file.read().strip()}"}
+        except OSError as error:
+            raise UsageError(f"{token_file}: {error.strerror}") from None
+    return {} if credentials is None else {"Authorization": "Basic " + base64.b64encode(credentials.encode()).decode()}
 
 
 def _is_wanted(line: str, names: list[str]) -> bool:
