@@ -40,7 +40,7 @@ from ottla.server.node import Node
 from ottla.server.service import feed_watchdog, notify_ready, on_signals
 
 if TYPE_CHECKING:
-    from ottla.server.http import HttpPort
+    from ottla.server.monitoring.http import HttpPort
 
 log = logging.getLogger("ottla")
 
@@ -163,7 +163,7 @@ class BrokerServer:
         listen = self.config.ottla_metrics_listen
         if not listen:
             return
-        from ottla.server.monitoring import make_port
+        from ottla.server.monitoring.port import make_port
 
         try:
             self.http = make_port(self.node, listen)

@@ -6,10 +6,10 @@ Imported only where `ottla.metrics.listen` is set; a broker without monitoring d
 from __future__ import annotations
 
 from ottla.machine.host import HostState
-from ottla.server.health import Health
-from ottla.server.http import HttpPort
-from ottla.server.http_access import HttpAccess
 from ottla.server.metrics import Metrics
+from ottla.server.monitoring.health import Health
+from ottla.server.monitoring.http import HttpPort
+from ottla.server.monitoring.http_access import HttpAccess
 from ottla.server.node import Node
 
 

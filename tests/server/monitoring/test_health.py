@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.server.health import Health
+from ottla.server.monitoring.health import Health
 
 
 def test_every_failed_check_gives_its_reason() -> None:

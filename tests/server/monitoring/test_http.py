@@ -12,11 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.base.ports import AddressError
-from ottla.server import http
 from ottla.server.app import BrokerServer, StartRefused
-from ottla.server.http import HttpPort, parse_address, parse_head
-from ottla.server.http_access import is_loopback
-from ottla.server.monitoring import make_port
+from ottla.server.monitoring import http
+from ottla.server.monitoring.http import HttpPort, parse_address, parse_head
+from ottla.server.monitoring.http_access import is_loopback
+from ottla.server.monitoring.port import make_port
 from tests.server.conftest import MakeServer, config_for
 
 

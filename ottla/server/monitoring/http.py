@@ -20,11 +20,11 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from ottla.base.ports import AddressError
-from ottla.server.health import Health
-from ottla.server.http_access import HttpAccess, is_loopback
-from ottla.server.http_listener import HttpListener, streams
 from ottla.server.metric_page import CONTENT_TYPE, Page
 from ottla.server.metrics import Metrics
+from ottla.server.monitoring.health import Health
+from ottla.server.monitoring.http_access import HttpAccess, is_loopback
+from ottla.server.monitoring.http_listener import HttpListener, streams
 
 log = logging.getLogger("ottla.http")
 

@@ -17,14 +17,14 @@ from ottla.base.ports import AddressError
 from ottla.cli.command import Refused
 from ottla.cli.inspect.metrics import scrape
 from ottla.client.errors import ConnectError
-from ottla.server import http
 from ottla.server.app import BrokerServer, StartRefused
-from ottla.server.http import HttpPort
-from ottla.server.http_access import HttpAccess
-from ottla.server.monitoring import make_port
+from ottla.server.monitoring import http
+from ottla.server.monitoring.http import HttpPort
+from ottla.server.monitoring.http_access import HttpAccess
+from ottla.server.monitoring.port import make_port
 from ottla.testing.broker import Broker
 from tests.server.conftest import MakeServer
-from tests.server.test_http import Reply, read_reply
+from tests.server.monitoring.test_http import Reply, read_reply
 
 TOKEN = "0123456789abcdef-token"
 OpenPort = Callable[..., HttpPort]
