@@ -36,6 +36,7 @@ exec {python} -m ottla.cli.main "$@"
 # What differs from run to run, and what is compared instead.
 VOLATILE = (
     (r"\bin \d+ ms\b", "in N ms"),
+    (r"\b(passed|failed) in \d+\.\d+s( \([\d:]+\))?", r"\1 in N s"),
     (r"\b\d{13}\b", "<ms>"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)?", "<time>"),
     (r"\bid: [\w-]{22}(?!\S)", "id: <id>"),

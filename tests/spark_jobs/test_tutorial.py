@@ -1,0 +1,59 @@
+"""The steps of docs/tutorial.md: its test in this run's Spark session, then the pipeline as a process.
+
+A second process, after the kill, costs as much as all of that again: `make night` types those steps too (OTTLA_TUTORIAL_WHOLE=1). That
+pipelines survive kills is tested in every run, by test_pipeline_process.py and test_kills.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs import runner
+from tests.docs.pages import DOCS, blocks_of
+from tests.docs.runner import PageRun
+from tests.spark_jobs.conftest import QUICK_JAVA
+
+BLOCKS = [block for block in blocks_of(DOCS / "tutorial.md") if block.attributes.get("needs") == "spark"]
+FILES = BLOCKS[:2]
+"""The pipeline and its test."""
+START, RUN, KILL, *PROVE = BLOCKS[2:]
+TYPED = [START, RUN, KILL, *PROVE] if os.environ.get("OTTLA_TUTORIAL_WHOLE") else [START, RUN, *PROVE]
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(runner, "SECONDS_MAX", 280)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
+    run = PageRun(tmp_path)
+    for block in FILES:
+        run.run(block)
+    yield run
+    run.close()
+
+
+def test_the_tests_of_the_tutorial_pass(page: PageRun, spark: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(page.directory))
+    module = importlib.import_module("test_prices")
+    try:
+        (test,) = (made for name, made in vars(module).items() if name.startswith("test_"))
+        assert set(inspect.signature(test).parameters) == {"kafka_broker", "spark", "here"}
+        fixtures = ("kafka_broker", "kafka_topic", "kafka_group_id", "tmp_path")
+        here = inspect.unwrap(module.here)(**{name: request.getfixturevalue(name) for name in fixtures})
+        test(request.getfixturevalue("kafka_broker"), spark, here)
+    finally:
+        for name in ("test_prices", "prices"):
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.timeout(600)
+def test_the_pipeline_of_the_tutorial_runs_and_is_proved(page: PageRun) -> None:
+    assert [block.language for block in (START, RUN, KILL)] == ["console"] * 3 and "kill -9" in KILL.text and PROVE
+    for block in TYPED:
+        page.run(block)
