@@ -25,6 +25,7 @@ class Case(NamedTuple):
 
 _EXIT_RESET = "a refusal is exit code 1; Kafka's tool exits 0"
 _TRACE = "Kafka's tool prints a stack trace on stdout"
+_ENDED = "the JVM of all lines cannot end within Kafka's tool, which prints that"
 _OLD_NAME = "that an option has an old name is not printed on stdout"
 _EPOCH = "Kafka's client raises the producer's epoch with each transaction (KIP-890), our client keeps it"
 _WARNING = "that a partition has no record at that time is printed on stderr"
@@ -353,6 +354,41 @@ CASES: tuple[Case, ...] = (
     Case("kafka-share-groups"),
     Case("kafka-configs --alter --entity-type groups --entity-name s3 --add-config share.auto.offset.reset=earliest"),
     Case("kafka-share-consumer-perf-test --topic perf --group s3 --num-records 1000"),
+    Case("kafka-acls --list"),
+    Case("kafka-acls --add --allow-principal User:alice --operation Read --operation DescribeConfigs --topic orders"),
+    Case("kafka-acls --add --allow-principal User:alice --operation Read --topic orders"),
+    Case("kafka-acls --add --deny-principal User:bob --deny-host 10.0.0.1 --deny-host 10.0.0.2 --topic orders --group g1"),
+    Case("kafka-acls --add --producer --idempotent --allow-principal User:alice --topic a --topic b --transactional-id pay"),
+    Case("kafka-acls --add --consumer --allow-principal User:alice --allow-host 10.0.0.1 --topic a --group g1"),
+    Case("kafka-acls --add --producer --consumer --allow-principal User:carol --topic both --group g2"),
+    Case("kafka-acls --add --allow-principal User:* --operation All --topic ord --resource-pattern-type prefixed"),
+    Case("kafka-acls --add --allow-principal User:alice --operation Describe --topic *"),
+    Case("kafka-acls --add --allow-principal User:ops --operation ClusterAction --cluster"),
+    Case("kafka-acls --add --allow-principal User:ops --operation Describe --delegation-token id"),
+    Case("kafka-acls --add --allow-principal User:ops --operation CreateTokens --user-principal User:alice"),
+    Case("kafka-acls --add --allow-principal User:ops --operation TwoPhaseCommit --transactional-id pay"),
+    Case("kafka-acls --list"),
+    Case("kafka-acls --list --topic orders"),
+    Case("kafka-acls --list --topic orders --resource-pattern-type match"),
+    Case("kafka-acls --list --topic ord --resource-pattern-type any"),
+    Case("kafka-acls --list --topic nope"),
+    Case("kafka-acls --list --cluster --group g1"),
+    Case("kafka-acls --list --principal User:alice --principal User:absent"),
+    Case("kafka-acls --add --allow-principal alice --topic orders", why=_TRACE),
+    Case("kafka-acls --add --topic orders", why=_ENDED),
+    Case("kafka-acls --add --allow-principal User:alice", why=_ENDED),
+    Case("kafka-acls --add --allow-principal User:alice --operation Read --cluster", why=_ENDED),
+    Case("kafka-acls --add --allow-principal User:alice --topic orders --resource-pattern-type match", why=_ENDED),
+    Case("kafka-acls --add --producer --allow-principal User:alice --group g1"),
+    Case("kafka-acls --add --consumer --allow-principal User:alice --topic a"),
+    Case("kafka-acls --add --list"),
+    Case("kafka-acls --list --producer"),
+    Case("kafka-acls --remove --principal User:alice --topic a"),
+    Case("kafka-acls --remove --force --allow-principal User:alice --operation Read --topic orders"),
+    Case("kafka-acls --remove --force --producer --allow-principal User:alice --topic a"),
+    Case("kafka-acls --remove --force --topic orders --resource-pattern-type match"),
+    Case("kafka-acls --list"),
+    Case("kafka-acls --remove --force --topic nope"),
 )
 
 FILES = {

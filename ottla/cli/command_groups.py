@@ -39,6 +39,7 @@ GROUPS: dict[str, Group] = {
     "share-group": Group("groups.share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
     "txn": Group("transactions.txn", "Transactions: list, describe, find hanging ones, abort.", "Transactions"),
     "config": Group("cluster.config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
+    "acl": Group("access.acl", "Access rules (ACLs): list, add, remove.", "Settings and access"),
     "user": Group("cluster.user", "SCRAM users, on brokers that store them.", "Settings and access"),
     "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),
     "partitions": Group("cluster.partitions", "Move replicas, choose leaders.", "Cluster"),
@@ -55,7 +56,6 @@ GROUPS: dict[str, Group] = {
 }
 
 ABSENT: dict[str, str] = {
-    "acl": "access control lists",
     "console": "the console",
 }
 """Commands that a later version will have, each with the name of the missing part."""

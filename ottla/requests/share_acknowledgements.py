@@ -40,6 +40,8 @@ def identity(broker: Broker, request: RequestContext, group_id: str | None, memb
     require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
     if member_id is None or not is_member_id(member_id):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    if broker.share_sessions.belongs_to_other(group_id, member_id, request.connection.principal):
+        raise ApiError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"no session of {member_id}")
     return group_id, member_id
 
 

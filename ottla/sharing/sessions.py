@@ -33,7 +33,9 @@ Place = tuple[bytes, int]
 
 
 class ClosingConnection(Protocol):
-    """A connection that says when it is closed."""
+    """A client's connection, which says when it is closed."""
+
+    principal: str
 
     def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None: ...
 
@@ -43,12 +45,13 @@ class ClosingConnection(Protocol):
 class ShareSession:
     """The partitions that one member wants, in the order in which it named them; `epoch` is the one its next request carries."""
 
-    __slots__ = ("connection", "epoch", "group_id", "member_id", "wanted")
+    __slots__ = ("connection", "epoch", "group_id", "member_id", "principal", "wanted")
 
     def __init__(self, group_id: str, member_id: str, connection: ClosingConnection) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.connection = connection
+        self.principal = connection.principal
         self.epoch = 1
         self.wanted: dict[Place, None] = {}
 
@@ -86,6 +89,11 @@ class ShareSessions:
 
     def find(self, group_id: str, member_id: str) -> ShareSession | None:
         return self._groups.get(group_id, {}).get(member_id)
+
+    def belongs_to_other(self, group_id: str, member_id: str, principal: str) -> bool:
+        """Whether the member's session was opened by another principal: then it can neither be used nor replaced."""
+        known = self.find(group_id, member_id)
+        return known is not None and known.principal != principal
 
     def open(self, group_id: str, member_id: str, connection: ClosingConnection) -> ShareSession | None:
         """A new session, in the place of one that the member may have had; None when there are too many."""

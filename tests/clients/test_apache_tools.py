@@ -12,7 +12,7 @@ import pytest
 from tests.clients.broker_process import ROOT, BrokerProcess
 from tests.clients.java_program import Java
 from tools.compare_cases import CASES
-from tools.compare_tools import Seen, Verdict, run_ours, run_theirs
+from tools.compare_tools import ACCESS, Seen, Verdict, run_ours, run_theirs
 
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=5", "transaction.state.log.num.partitions=5",
@@ -27,7 +27,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[s
 
     def on_new_broker(name: str, run: Callable[[str, Path], list[Seen]]) -> list[Seen]:
         folder = tmp_path_factory.mktemp(name)
-        process = BrokerProcess(folder, SETTINGS).start()
+        process = BrokerProcess(folder, (*SETTINGS, *ACCESS)).start()
         try:
             return run(process.address, folder)
         finally:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Pending
+from ottla.security.principal import ANONYMOUS
 from tests.handlers.share_world import GROUP, LOCK_MS, ShareWorld, acquired, codes
 
 ACCEPT, RELEASE, RENEW = 1, 2, 4
@@ -68,6 +69,17 @@ def test_what_could_not_be_written_may_be_said_again() -> None:
 )
 def test_epochs(epoch: int, code: ErrorCode) -> None:
     assert holding().acknowledge(epoch, (0, 0, 9, [ACCEPT])).error_code == code
+
+
+def test_another_principal_cannot_use_or_replace_a_session() -> None:
+    world = ShareWorld()
+    world.append(2)
+    assert acquired(world.fetch(0, partitions=(0,)))
+    world.connection.principal = "User:other"
+    for refused in (world.fetch(1), world.fetch(0, partitions=(0,)), world.acknowledge(1, (0, 0, 0, [1])), world.fetch(-1)):
+        assert refused.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    world.connection.principal = ANONYMOUS
+    assert not codes(world.acknowledge(1, (0, 0, 1, [1])))[0]
 
 
 def test_no_session() -> None:

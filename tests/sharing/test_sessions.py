@@ -27,6 +27,17 @@ def test_epochs_count_up_and_begin_again() -> None:
     assert known.step("g", "b", 1) == (None, ErrorCode.SHARE_SESSION_NOT_FOUND)
 
 
+def test_a_session_belongs_to_the_principal_that_opened_it() -> None:
+    known = sessions()
+    mine = connection()
+    mine.principal = "User:a"
+    known.open("g", "a", mine)
+    assert known.belongs_to_other("g", "a", "User:b") and not known.belongs_to_other("g", "a", "User:a")
+    assert not known.belongs_to_other("g", "b", "User:b") and not known.belongs_to_other("h", "a", "User:b")
+    mine.closed()
+    assert not known.belongs_to_other("g", "a", "User:b")
+
+
 def test_a_new_one_takes_the_place_of_an_earlier_one() -> None:
     known = sessions()
     first_connection = connection()

@@ -100,7 +100,7 @@ def kafka_jars(folder: Path, version: str = KAFKA_VERSION) -> str:
     return f"{library}/*"
 
 
-def start_kafka(jars_folder: Path) -> Broker:
+def start_kafka(jars_folder: Path, *more_settings: str) -> Broker:
     """One node of Apache Kafka in KRaft mode with a heap of 1 GiB."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
@@ -109,7 +109,7 @@ def start_kafka(jars_folder: Path) -> Broker:
     folder = tempfile.mkdtemp(prefix="kafka-bench-")
     port, controller_port = free_port(), free_port()
     settings = Path(folder) / "server.properties"
-    settings.write_text(kafka_settings(folder, port, controller_port))
+    settings.write_text("\n".join([kafka_settings(folder, port, controller_port), *more_settings]))
     storage = ["java", "-cp", class_path, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAg", "-c", str(settings)]
     subprocess.run(storage, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     heap = ["-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-server", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]

@@ -29,7 +29,6 @@ SNIPPETS = """
 
 
 NOT_OFFERED = {
-    "acls": "access control lists",
     "sasl": "SASL",
     "console_port": "the console",
 }
@@ -61,7 +60,7 @@ def start_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--brokers", type=int, default=1, metavar="N", help="dev: so many brokers and a ZooKeeper as processes of this machine")
     add("--ports", metavar="PORT,...", help="dev: the port of each broker (default: from --port on)")
-    add("--acls", action="store_true", help=argparse.SUPPRESS)
+    add("--acls", action="store_true", help="access rules say who may do what (authorizer.class.name=acl); name super.users as well")
     add("--sasl", action="store_true", help=argparse.SUPPRESS)
     add("--console-port", type=int, help=argparse.SUPPRESS)
     add("--no-console", action="store_true", help=argparse.SUPPRESS)
@@ -86,6 +85,8 @@ def check_arguments(args: argparse.Namespace) -> list[int]:
     for name, what in NOT_OFFERED.items():
         if getattr(args, name):
             raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")
+    if args.acls:
+        args.assignments.append("authorizer.class.name=acl")
     if args.ephemeral and args.data_dir:
         raise UsageError("either --ephemeral or --data-dir")
     ports = [word.strip() for word in args.ports.split(",")] if args.ports else []

@@ -15,6 +15,9 @@ _JAVA: dict[ErrorCode, tuple[str, str]] = {
         "OffsetOutOfRangeException",
         "The requested offset is not within the range of offsets maintained by the server.",
     ),
+    ErrorCode.SECURITY_DISABLED: ("SecurityDisabledException", "Security features are disabled."),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ("ClusterAuthorizationException", "Cluster authorization failed."),
+    ErrorCode.INVALID_REQUEST: ("InvalidRequestException", "The request is malformed or otherwise invalid."),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
 }
 """Java exceptions by error code: class name and message."""

@@ -84,7 +84,8 @@ def test_seed_topics() -> None:
     ("words", "what"),
     [
         (("start", "--sasl"), "does not offer SASL"),
-        (("start", "--acls"), "does not offer access control lists"),
+        (("start", "--acls", "--set", "super.users=admin"), "super.users: Expected User:name but found admin"),
+        (("start", "--set", "super.users=User:admin"), "there is no authorizer, so everyone may do everything"),
         (("start", "--console-port", "8080"), "does not offer the console"),
         (("start", "--config", "no-such-file"), "cannot read no-such-file"),
         (("start", "--set", "num.partitions=many"), "num.partitions"),

@@ -1,0 +1,1 @@
+"""Commands about access: access rules, and what an address may do."""

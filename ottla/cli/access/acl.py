@@ -1,0 +1,103 @@
+"""`ottla acl`: access rules (ACLs): who may do what with which topics, groups and other resources."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.base.acls import AclFilter, Binding, java_name
+from ottla.cli.access.acl_options import (
+    add_resource_options,
+    add_rule_options,
+    bindings_of,
+    principal_of,
+    resources_of,
+    wanted_of,
+)
+from ottla.cli.command import Command
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.client.blocking import acl_admin
+
+_COLUMNS = (
+    ("RESOURCE", "resource"),
+    ("NAME", "name"),
+    ("PATTERN", "pattern"),
+    ("PRINCIPAL", "principal"),
+    ("HOST", "host"),
+    ("OPERATION", "operation"),
+    ("PERMISSION", "permission"),
+)
+
+
+def _rows(bindings: Sequence[Binding]) -> list[dict[str, Any]]:
+    return [
+        {
+            "resource": java_name(pattern.resource_type),
+            "name": pattern.name,
+            "pattern": java_name(pattern.pattern_type),
+            "principal": rule.principal,
+            "host": rule.host,
+            "operation": java_name(rule.operation),
+            "permission": java_name(rule.permission),
+        }
+        for pattern, rule in bindings
+    ]
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    add_resource_options(parser)
+    parser.add_argument("--principal", action="append", metavar="User:NAME", help="only rules about these; repeatable")
+
+
+def _list(args: argparse.Namespace) -> int:
+    principals = [principal_of(text) for text in args.principal or ()]
+    filters = [resource.filter() for resource in resources_of(args)] or [AclFilter()]
+    with connect(args) as cluster:
+        found = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
+    shown = [binding for binding in found if not principals or binding.rule.principal in principals]
+    output_of(args).show("acls", _rows(shown), _COLUMNS)
+    return 0
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_resource_options(parser)
+    add_rule_options(parser)
+
+
+def _add(args: argparse.Namespace) -> int:
+    bindings = bindings_of(args)
+    with connect(args) as cluster:
+        acl_admin.create_acls(cluster, bindings)
+    output_of(args).done(f"Added {_count(len(bindings))}.", {"added": _rows(bindings)})
+    return 0
+
+
+def _remove_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_arguments(parser)
+    add_yes(parser)
+
+
+def _remove(args: argparse.Namespace) -> int:
+    filters = [
+        resource.filter(rule) for resource, rules in wanted_of(args).items() for rule in (rules or [None])  # type: ignore[list-item]
+    ]
+    with connect(args) as cluster:
+        unwanted = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
+        for row in _rows(unwanted):
+            output_of(args).note(" ".join(str(value) for value in row.values()))
+        confirm(args, f"Remove {_count(len(unwanted))}?")
+        removed = acl_admin.delete_acls(cluster, filters)
+    output_of(args).done(f"Removed {_count(len(removed))}.", {"removed": _rows(removed)})
+    return 0
+
+
+def _count(number: int) -> str:
+    return f"{number} access rule{'' if number == 1 else 's'}"
+
+
+COMMANDS = {
+    "list": Command("Access rules, of all resources or of some.", _list_arguments, _list, may_watch=True),
+    "add": Command("Allow or deny principals something.", _add_arguments, _add),
+    "remove": Command("Remove access rules.", _remove_arguments, _remove),
+}
