@@ -182,6 +182,10 @@ class ClusterMetadata:
         self._names_by_id: dict[bytes, str] = {}
         self._configs: dict[tuple[int, str], Mapping[str, str]] = {}
 
+    def recently_gone(self) -> Iterable[BrokerMetadata]:
+        """Brokers that were live a moment ago; clients may still need to see them."""
+        return ()
+
     def topic(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 

@@ -52,7 +52,7 @@ class FailureDetector:
         self._held: dict[int, None] = {}
         self._probed: dict[int, None] = {}
         self._is_closed = False
-        peers.call_at_hang_up(self._on_hang_up)
+        peers.call_at_hang_up(self.on_hang_up)
 
     def review(self) -> None:
         """Opens connections to the brokers that are to be watched and are not yet."""
@@ -78,7 +78,8 @@ class FailureDetector:
     def _review_later(self) -> None:
         self._timers.call_later(REOPEN_MS, self.review)
 
-    def _on_hang_up(self, broker_id: int) -> None:
+    def on_hang_up(self, broker_id: int) -> None:
+        """A connection to a broker was closed by the other side."""
         self._held.pop(broker_id, None)
         epoch, address = self._epoch_of(broker_id), self._locate(broker_id)
         if self._is_closed or broker_id in self._probed or broker_id not in self._watched():

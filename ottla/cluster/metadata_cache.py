@@ -9,12 +9,13 @@ see such a replica as offline and, if it leads, the partition without a leader, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
     NO_LEADER,
+    BrokerMetadata,
     ClusterMetadata,
     ConfigPut,
     PartitionMetadata,
@@ -24,6 +25,10 @@ from ottla.base.cluster_metadata import (
 from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
 from ottla.base.types import TopicPartition
 
+GONE_SHOWN_MS = 5_000
+"""A broker that is gone is shown to clients for so long. One that learns of the new leaders and of the missing broker in the same answer
+may look for the leaders again a second later: librdkafka ends the missing broker first, and its partitions with it."""
+
 DELETED_MAX = 10_000
 """So many deleted topics are remembered."""
 
@@ -31,8 +36,11 @@ DELETED_MAX = 10_000
 class MetadataCache(ClusterMetadata):
     """`ClusterMetadata` that messages change."""
 
-    def __init__(self, cluster_id: str = "") -> None:
+    def __init__(self, cluster_id: str = "", now_ms: Callable[[], int] | None = None) -> None:
+        """`now_ms` is monotonic; without it brokers that are gone are not shown any more."""
         super().__init__(cluster_id)
+        self._now_ms = now_ms
+        self._gone: dict[int, tuple[BrokerMetadata, int]] = {}  # brokers that are gone, and since when
         self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
         self.is_of_cluster = False
         """Whether there may be topics that this broker has not been sent yet; False where its own controller is the only one."""
@@ -91,7 +99,9 @@ class MetadataCache(ClusterMetadata):
     def update(self, message: UpdateMetadata) -> tuple[list[str], list[str]]:
         """Returns the names of topics that are new or changed, and of those that are gone."""
         self.controller_id, self.controller_epoch = message.controller_id, message.controller_epoch
-        self.brokers = {broker.broker_id: broker for broker in message.brokers}
+        before, self.brokers = self.brokers, {broker.broker_id: broker for broker in message.brokers}
+        if self._now_ms is not None and (self._gone or before.keys() != self.brokers.keys()):
+            self._note_gone(before, self._now_ms())
         removed = [name for name, topic_id in message.removed if self._remove(name, topic_id)]
         self._note_deleted(topic_id for _, topic_id in message.removed)
         if message.is_complete:
@@ -101,6 +111,16 @@ class MetadataCache(ClusterMetadata):
                     removed.append(topic.name)
         changed = [topic.name for topic in message.topics if self._put(topic)]
         return changed, [name for name in removed if name not in self._topics]
+
+    def _note_gone(self, before: Mapping[int, BrokerMetadata], now_ms: int) -> None:
+        gone = {broker_id: (broker, now_ms) for broker_id, broker in before.items()}
+        self._gone = {broker_id: one for broker_id, one in (self._gone | gone).items() if broker_id not in self.brokers}
+
+    def recently_gone(self) -> list[BrokerMetadata]:
+        if not self._gone or self._now_ms is None:
+            return []
+        shown_since_ms = self._now_ms() - GONE_SHOWN_MS
+        return [broker for broker, gone_ms in self._gone.values() if gone_ms > shown_since_ms]
 
     def update_configs(self, message: UpdateConfigs) -> list[tuple[int, str]]:
         """Returns the resources that have other settings now, and the topics that are named."""

@@ -5,6 +5,8 @@ asked for: all of them (null, or an empty list in version 0), none (an empty lis
 topics without ids are ignored, as in Kafka; versions without ids refuse a request that has one, or lacks a name. A missing topic is created
 when the client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete
 when the call returns, and it is charged to the client's quota of changes. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
+Where the leader may have just died, the answer waits a moment for the next one (`cluster/suspects.py`), and a broker is listed for some
+seconds after it has gone.
 
 Version notes: 1 controller id, internal flag, null for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320).
 8-10 authorized operations of the cluster (KIP-430). 10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
@@ -14,7 +16,7 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ottla.base.cluster_metadata import TopicMetadata
 from ottla.base.errors import ErrorCode
@@ -25,7 +27,7 @@ from ottla.controller.internal_topics import new_internal_topic
 from ottla.controller.topic_names import why_invalid
 from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations, cluster_operations
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.endpoints import live_brokers
+from ottla.requests.endpoints import shown_brokers
 from ottla.requests.mutation_quota import NEVER, MutationQuota
 from ottla.requests.rights import describable_topics, is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
@@ -44,6 +46,34 @@ _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
 
 
 def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
+    suspects = broker.suspects
+    if suspects is None or not suspects.brokers or _is_settled(broker, body, suspects.brokers):
+        return _answer(broker, request, body)
+    pending = Pending()
+
+    def over() -> None:
+        answer = _answer(broker, request, body)
+        if isinstance(answer, Pending):
+            answer.then(pending.complete)
+        else:
+            pending.complete(answer)
+
+    suspects.call_when_over(lambda brokers: _is_settled(broker, body, brokers), over)
+    return pending
+
+
+def _is_settled(broker: Broker, body: MetadataRequest, suspected: Collection[int]) -> bool:
+    """Whether none of the partitions asked for is led by a broker that may have just died."""
+    metadata = broker.metadata
+    found: Iterable[TopicMetadata | None] = metadata.topics()
+    if body.topics:
+        found = (metadata.topic(one.name) if one.name is not None else metadata.topic_by_id(one.topic_id) for one in body.topics)
+    elif body.topics is not None:
+        return True
+    return not any(partition.leader in suspected for topic in found if topic is not None for partition in topic.partitions)
+
+
+def _answer(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
     if body.topics is None or (request.version == 0 and not body.topics):
         return _response(broker, request, body, _all_topics(broker, request, body))
     ids = [wanted.topic_id for wanted in body.topics if wanted.topic_id != ZERO_UUID]
@@ -80,7 +110,7 @@ def _response(broker: Broker, request: RequestContext, body: MetadataRequest, to
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in live_brokers(broker, request)
+            for node_id, host, port, rack in shown_brokers(broker, request)
         ],
         cluster_id=metadata.cluster_id,
         controller_id=metadata.controller_id,

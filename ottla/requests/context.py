@@ -178,6 +178,16 @@ class DirectoryMoves(Protocol):
     def under_way(self) -> Iterable[FutureLog]: ...
 
 
+class Suspects(Protocol):
+    """Brokers that may have just died (`cluster/suspects.py`)."""
+
+    @property
+    def brokers(self) -> Collection[int]: ...
+
+    def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
+        """Calls `function` once `is_over(suspected brokers)`, soon."""
+
+
 class GroupCoordinators(Protocol):
     """The group coordinators on this broker (`server/coordinator_hosts.py`)."""
 
@@ -319,5 +329,7 @@ class Broker:
     """None while no client has a quota."""
     acl_rules: AccessRules | None = None
     """None without an authorizer that has rules."""
+    suspects: Suspects | None = None
+    """None for a broker by itself."""
     lease: Lease | None = None
     """None where the session with the metadata store never ends: the embedded one."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.requests.context import Broker, RequestContext
 
 BrokerEndpoint = tuple[int, str, int, str | None]
@@ -10,9 +13,19 @@ BrokerEndpoint = tuple[int, str, int, str | None]
 
 def live_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
     """The brokers that have the listener to which this client is connected."""
+    return _reached(broker.metadata.brokers.values(), request)
+
+
+def shown_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
+    """Those, and the ones that have been gone for a few seconds."""
+    gone = broker.metadata.recently_gone()
+    return _reached((*broker.metadata.brokers.values(), *gone) if gone else broker.metadata.brokers.values(), request)
+
+
+def _reached(known_brokers: Iterable[BrokerMetadata], request: RequestContext) -> list[BrokerEndpoint]:
     listener = request.connection.listener
     brokers = []
-    for known in broker.metadata.brokers.values():
+    for known in known_brokers:
         address = known.endpoints.get(listener)
         if address is not None:
             brokers.append((known.broker_id, address[0], address[1], known.rack))

@@ -20,6 +20,7 @@ from ottla.cluster.member import ClusterMember
 from ottla.cluster.messenger import PeerMessenger
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.replica_fetchers import ReplicaFetchers
+from ottla.cluster.suspects import Suspects
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.requests.forwarding import Forwarder
@@ -31,6 +32,7 @@ class ClusterLinks:
     """The parts of one node that exist only among other brokers."""
 
     failure_detector: FailureDetector
+    suspects: Suspects
     isr_changes: IsrChanges
     forwarder: Forwarder
 
@@ -88,10 +90,21 @@ class ClusterLinks:
             self.peers, ports.network, ports.timers, locate=locate, epoch_of=self._metadata.broker_epoch, watched=watched,
             on_gone=member.controller.on_broker_gone,
         )  # fmt: skip
+        self.suspects = Suspects(ports.network, ports.timers, locate)
+        self.peers.call_at_hang_up(self._on_hang_up)
         self.isr_changes = IsrChanges(
             route, broker_id=self._config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=leader_of, timers=ports.timers
         )
         self.forwarder = Forwarder(route)
+
+    def _on_hang_up(self, broker_id: int) -> None:
+        self.suspects.on_hang_up(broker_id)
+        self.failure_detector.on_hang_up(broker_id)
+
+    def on_metadata(self) -> None:
+        """The controller has sent metadata."""
+        self.suspects.review()
+        self.failure_detector.review()
 
     def hand_over(self, led_partitions: Callable[[], Iterable[Partition]], done: Callable[[], object]) -> None:
         """Others take over what this broker leads, and it unregisters; then `done`."""

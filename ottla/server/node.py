@@ -109,7 +109,7 @@ class Node:
         self.endpoints: list[Endpoint] = []
         self.advertised: dict[str, tuple[str, int]] = {}
         self.cluster_id = claim_directories(ports, config, self.directories, store_name, cluster_id)
-        self.metadata = MetadataCache()
+        self.metadata = MetadataCache(now_ms=ports.clock.monotonic_ms)
         self.metadata.is_of_cluster = not config.is_single_broker
         self.waiters = Waiters(ports.clock, ports.timers)
         self.inspections = Inspections(ports.threads, ports.timers)
@@ -243,7 +243,7 @@ class Node:
 
     def _on_metadata(self) -> None:
         if self.links is not None:
-            self.links.failure_detector.review()
+            self.links.on_metadata()
         self.member.review_reports()
 
     def _watched(self) -> list[int]:
@@ -290,6 +290,7 @@ class Node:
             follower_sessions=self.follower_sessions,
             directory_moves=self.moves,
             isr_changes=self.links.isr_changes if self.links is not None else None,
+            suspects=self.links.suspects if self.links is not None else None,
             lease=self.member.lease if self.member.lease.may_lapse else None,
         )
 

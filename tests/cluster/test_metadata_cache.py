@@ -16,7 +16,8 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
 from ottla.base.types import TopicPartition
-from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.metadata_cache import GONE_SHOWN_MS, MetadataCache
+from tests.fakes import ManualClock
 
 FIRST, SECOND = bytes(range(16)), bytes(range(16, 32))
 
@@ -189,3 +190,28 @@ def test_a_topic_that_was_not_sent_yet_is_not_a_deleted_one() -> None:
     never_known = UpdateMetadata(controller_id=0, controller_epoch=1, broker_epoch=1, brokers=(), topics=(), removed=[("n", b"n" * 16)])
     cache.update(never_known)
     assert cache.is_deleted(b"n" * 16)
+
+
+def test_a_broker_that_has_gone_is_shown_for_a_while() -> None:
+    """A client that learns of the new leaders and of the missing broker at once may lose a second."""
+    clock = ManualClock()
+    cache = MetadataCache(now_ms=clock.monotonic_ms)
+
+    def live(*brokers: int) -> None:
+        known = tuple(BrokerMetadata(broker_id=number, endpoints={"P": (f"host-{number}", 9092)}, epoch=number) for number in brokers)
+        cache.update(UpdateMetadata(controller_id=0, controller_epoch=1, broker_epoch=1, brokers=known, topics=(), is_complete=True))
+
+    def gone() -> list[int]:
+        return [broker.broker_id for broker in cache.recently_gone()]
+
+    live(1, 2, 3)
+    assert gone() == []
+    live(1)
+    assert gone() == [2, 3] and list(cache.brokers) == [1]
+    clock.advance(GONE_SHOWN_MS - 1)
+    live(1, 3)
+    assert gone() == [2]
+    clock.advance(1)
+    assert gone() == []
+    live(1, 2, 3)
+    assert gone() == []

@@ -53,6 +53,7 @@ class AdminWorld:
             control=ControlInbox(self.cluster.member.receiver),
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),
+            suspects=None,
             quotas=None,
             acl_rules=None,
         )

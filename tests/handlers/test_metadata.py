@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import pytest
 
 from ottla.base.config import load
@@ -10,6 +12,8 @@ from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic
 from ottla.controller.membership import decide_brokers_changed
+from ottla.handlers.metadata import handle
+from ottla.requests.context import Pending, RequestContext
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.controller.cluster import Rules
@@ -200,3 +204,38 @@ def test_the_answer_follows_every_change_of_the_topic() -> None:
     after = world.ask(named("a")).topics[0]
     assert (len(before.partitions), len(after.partitions)) == (1, 4)
     assert before.topic_id != after.topic_id
+
+
+class Suspects:
+    """What the handler asks of `cluster/suspects.py`."""
+
+    def __init__(self, *brokers: int) -> None:
+        self.brokers = list(brokers)
+        self.waiting: list[tuple[Callable[[Collection[int]], bool], Callable[[], object]]] = []
+
+    def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
+        self.waiting.append((is_over, function))
+
+
+@pytest.mark.parametrize("asked", [MetadataRequest(topics=None), named("a")])
+def test_an_answer_about_a_leader_that_may_have_just_died_waits(asked: MetadataRequest) -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    suspects = world.broker.suspects = Suspects(0)
+    context = RequestContext(12, "test", world.connection)
+    pending = handle(world.broker, context, asked)
+    assert isinstance(pending, Pending) and not pending.is_done
+    ((is_over, function),) = suspects.waiting
+    assert not is_over([0]) and is_over([]) and is_over([7])
+    function()
+    assert [topic.name for topic in pending.response.topics] == ["a"]
+
+
+def test_what_no_suspect_leads_is_answered_at_once() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    suspects = world.broker.suspects = Suspects(7)
+    assert errors(world.ask(named("a"))) == {"a": 0}
+    suspects.brokers = [0]
+    assert world.ask(MetadataRequest(topics=[])).topics == [] and errors(world.ask(named("new"))) == {"new": 0}
+    assert suspects.waiting == []

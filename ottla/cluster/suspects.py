@@ -1,0 +1,63 @@
+"""Brokers that may have just died: clients that ask who leads instead of them are answered when that is decided, not before.
+
+A client that loses its connection to a leader asks another broker for metadata at once, some milliseconds before others have been elected.
+If the answer names the old leader, librdkafka asks again only a second later. So a broker whose connection to the leader was closed by the
+other side, and whose address refuses a new one, waits with such an answer until other leaders have been named, for `SUSPECTED_MS` at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ottla.base.ports import Channel, Locate, Network, Timers
+
+SUSPECTED_MS = 500
+
+
+class Suspects:
+    """The brokers that this one suspects, and what waits for an end of that."""
+
+    def __init__(self, network: Network, timers: Timers, locate: Locate) -> None:
+        self._network = network
+        self._timers = timers
+        self._locate = locate
+        self._since: dict[int, object] = {}
+        self._waiting: list[tuple[Callable[[Collection[int]], bool], Callable[[], object]]] = []
+
+    @property
+    def brokers(self) -> Collection[int]:
+        return self._since.keys()
+
+    def on_hang_up(self, broker_id: int) -> None:
+        """A connection to the broker was closed by the other side."""
+        address = self._locate(broker_id)
+        if address is None:
+            return
+        mark = self._since[broker_id] = object()
+
+        def clear() -> None:
+            if self._since.get(broker_id) is mark:
+                del self._since[broker_id]
+                self.review()
+
+        def connected(channel: Channel) -> None:
+            channel.close()
+            clear()
+
+        self._timers.call_later(SUSPECTED_MS, clear)
+        self._network.connect(*address, connected, lambda _reason: None)
+
+    def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
+        """Calls `function` once `is_over(suspected brokers)`, which is asked when metadata or the suspects have changed."""
+        self._waiting.append((is_over, function))
+
+    def review(self) -> None:
+        """Metadata, or the suspects, have changed."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for is_over, function in waiting:
+            if is_over(self.brokers):
+                function()
+            else:
+                self._waiting.append((is_over, function))

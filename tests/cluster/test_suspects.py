@@ -1,0 +1,70 @@
+"""A broker that may have just died is suspected until its address accepts a connection, or for half a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.ports import REFUSED
+from ottla.cluster.suspects import SUSPECTED_MS, Suspects
+from tests.fakes import ManualClock, ManualTimers
+
+
+class World:
+    """The suspects of one broker; connections are answered by the test."""
+
+    def __init__(self) -> None:
+        self.timers = ManualTimers(ManualClock())
+        self.attempts: list[tuple[Callable[[Any], None], Callable[[str], None]]] = []
+        self.leader = 2
+        self.called: list[str] = []
+        self.suspects = Suspects(self, self.timers, {2: ("two", 1)}.get)  # type: ignore[arg-type]
+
+    def connect(self, _host: str, _port: int, connected: Callable[[Any], None], failed: Callable[[str], None]) -> None:
+        self.attempts.append((connected, failed))
+
+    def close(self) -> None:
+        """A channel's."""
+
+    def wait(self, name: str) -> None:
+        self.suspects.call_when_over(lambda brokers: self.leader not in brokers, lambda: self.called.append(name))
+
+
+def test_what_waits_goes_on_when_others_lead() -> None:
+    world = World()
+    world.suspects.on_hang_up(2)
+    assert list(world.suspects.brokers) == [2]
+    world.attempts[0][1](REFUSED)
+    world.wait("a")
+    world.suspects.review()
+    assert world.called == []
+    world.leader = 3
+    world.suspects.review()
+    world.suspects.review()
+    assert world.called == ["a"]
+
+
+def test_a_broker_that_accepts_a_connection_is_not_suspected_any_more() -> None:
+    world = World()
+    world.suspects.on_hang_up(2)
+    world.wait("a")
+    world.attempts[0][0](world)
+    assert list(world.suspects.brokers) == [] and world.called == ["a"]
+
+
+def test_no_suspicion_lasts_and_a_new_one_has_its_own_time() -> None:
+    world = World()
+    world.suspects.on_hang_up(2)
+    world.wait("a")
+    world.timers.advance(SUSPECTED_MS - 1)
+    world.suspects.on_hang_up(2)
+    world.timers.advance(1)
+    assert world.called == [], "the first time is over, the second is not"
+    world.timers.advance(SUSPECTED_MS)
+    assert list(world.suspects.brokers) == [] and world.called == ["a"]
+
+
+def test_a_broker_that_has_gone_from_the_metadata_is_not_suspected() -> None:
+    world = World()
+    world.suspects.on_hang_up(3)
+    assert not world.suspects.brokers and not world.attempts
