@@ -56,6 +56,7 @@ class AdminWorld:
             suspects=None,
             cluster_identity=None,
             quotas=None,
+            cluster_identity=None,
             acl_rules=None,
         )
 
