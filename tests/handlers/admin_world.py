@@ -54,7 +54,6 @@ class AdminWorld:
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),
             suspects=None,
-            cluster_identity=None,
             quotas=None,
             cluster_identity=None,
             acl_rules=None,
