@@ -109,7 +109,10 @@ class Fetch:
 
     def attempt(self) -> FetchResponse | None:
         """Reads every partition; None if the request should wait for more."""
-        left = bytes_max = self._bytes_max()
+        body = self._body
+        left, min_bytes = min(body.max_bytes, self._broker.config.fetch_max_bytes), body.min_bytes
+        if self._broker.quotas is not None:
+            left, min_bytes = self._within_quota(left, min_bytes)
         size = 0
         is_urgent = not self._plan.wanted
         reads = self._reads = []
@@ -128,12 +131,12 @@ class Fetch:
             elif read[5] is not None:
                 is_urgent = True
         self._has_records = size > 0
-        return self.answer() if is_urgent or size >= min(self._body.min_bytes, bytes_max) else None
+        return self.answer() if is_urgent or size >= min_bytes else None
 
     def attempt_in_steps(self) -> Generator[None, None, bool]:
         """The same in steps; returns whether there is an answer."""
         wanted, partitions, self._reads = self._plan.wanted, self._partitions, []
-        left = self._bytes_max()
+        left, min_bytes = self._within_quota(min(self._body.max_bytes, self._broker.config.fetch_max_bytes), self._body.min_bytes)
         size, is_urgent, reads = 0, False, self._reads
         reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
         for number, (entry, partition) in enumerate(zip(wanted, partitions, strict=True), 1):
@@ -147,13 +150,15 @@ class Fetch:
             if not number % PARTITIONS_PER_STEP:
                 yield
         self._has_records = size > 0
-        return is_urgent or size >= self._body.min_bytes
+        return is_urgent or size >= min_bytes
 
-    def _bytes_max(self) -> int:
-        bytes_max = min(self._body.max_bytes, self._broker.config.fetch_max_bytes)
-        if self._broker.quotas is not None:
-            return min(bytes_max, self._broker.quotas.fetch_bytes_max(self._request.connection.principal, self._request.client_id))
-        return bytes_max
+    def _within_quota(self, max_bytes: int, min_bytes: int) -> tuple[int, int]:
+        """The same bounds, lower where the client would have to wait for so many bytes however long it has been idle."""
+        quotas, request = self._broker.quotas, self._request
+        if quotas is None:
+            return max_bytes, min_bytes
+        bytes_max = min(max_bytes, quotas.fetch_bytes_max(request.connection.principal, request.client_id))
+        return bytes_max, min(min_bytes, bytes_max)
 
     def wait_for_a_move(self) -> Pending:
         """Answers, in steps, when the first of the partitions moves or the time is over."""
