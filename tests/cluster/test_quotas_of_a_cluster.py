@@ -34,6 +34,7 @@ def test_a_quota_reaches_all_brokers_and_one_that_starts_and_leaves_them_again()
     nodes.until(lambda: limited(nodes) == [1, 2, 3])
     set_quota(nodes, 2, "producer_byte_rate", None)
     nodes.until(lambda: not limited(nodes))
+    assert [nodes.nodes[broker_id].metadata.quotas for broker_id in ALL] == [{}, {}, {}]
 
 
 def test_brokers_copy_records_whatever_clients_may_fetch() -> None:
@@ -44,6 +45,7 @@ def test_brokers_copy_records_whatever_clients_may_fetch() -> None:
     for number in range(5):
         nodes.write(f"{number}" * 1000)
     nodes.until(lambda: all(nodes.replica(broker_id).high_watermark == 5 for broker_id in ALL), 5_000)
+    assert all(nodes.replica(broker_id).log.log_end_offset == 5 for broker_id in ALL)
 
 
 @pytest.mark.parametrize("is_controller", [False, True])
