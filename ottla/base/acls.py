@@ -51,6 +51,13 @@ class AclOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+IMPLIED_BY = {
+    AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
+    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
+}
+"""An allowed operation of the right side allows the one on the left as well."""
+
+
 class Permission(IntEnum):
     DENY = 2
     ALLOW = 3

@@ -71,8 +71,10 @@ def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -
         return DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
     if name is None:
         topic = broker.metadata.topic_by_id(topic_id)
-        if topic is None or not _may(broker, request, AclOperation.DESCRIBE, topic.name):
-            # Clients without DESCRIBE do not learn whether there is such a topic.
+        if topic is not None and not _may(broker, request, AclOperation.DESCRIBE, topic.name):
+            # Its name stays hidden. An id is no secret, in Kafka either.
+            return DeletableTopicResult(name=None, topic_id=topic_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if topic is None:
             message = "This server does not host this topic ID."
             return DeletableTopicResult(name=None, topic_id=topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID, error_message=message)
         name = topic.name

@@ -23,7 +23,7 @@ from ottla.replication.leader import Leader
 from ottla.replication.traffic import Traffic
 from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
-from ottla.requests.rights import refusal_to_write, require
+from ottla.requests.rights import permits, refusal_to_write, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.storage.inspection import (
     Demands,
@@ -125,6 +125,8 @@ class Produce:
                 if not name:
                     refusal = ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
             refusal = refusal or refusal_to_write(self._broker, self._request, name)
+            if refusal is not None and self._transactional_id is not None:
+                refusal = self._first_refusal(refusal, self._transactional_id)
             for data in topic.partition_data:
                 result = make_result(index=data.index, base_offset=-1)
                 results.append(result)
@@ -339,6 +341,12 @@ class Produce:
         self._watch.cancel()
         if not self._pending.is_done:
             self._pending.complete(self.answer())
+
+    def _first_refusal(self, refusal: ApiError, transactional_id: str) -> ApiError:
+        """Kafka looks at the right to the transactional id first."""
+        if permits(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return refusal
+        return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     def _refuse(self, result: PartitionProduceResponse, error: ApiError, traffic: Traffic | None) -> None:
         error.__traceback__ = error.__context__ = None  # they would keep the buffers of the frames that raised it

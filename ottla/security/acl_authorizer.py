@@ -19,6 +19,9 @@ from ottla.security.principal import Requester
 DECISIONS_MAX = 50_000
 """So many decisions are remembered; then all are forgotten. Names of clients' choice are among them."""
 
+UNNAMED = "hardcode"
+"""The name by which Kafka finds out whether a resource that no rule names is open."""
+
 Question = tuple[str, str, int, str]
 """Principal, host, operation and resource type, name; the number inverted where any resource will do."""
 
@@ -97,12 +100,10 @@ class AclAuthorizer:
 
     def _decide_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         principal, host = requester.principal, normal_host(requester.host)
-        if not self._is_loaded:
-            decision = False
-        elif self._allows_without_rules:
-            decision = not self._index.denies_all(principal, host, operation, resource_type)
-        else:
-            decision = self._index.allows_any(principal, host, operation, resource_type)
+        decision = self._is_loaded and (
+            self._index.allows_any(principal, host, operation, resource_type)
+            or self._decide(requester, operation, resource_type, UNNAMED)
+        )
         return self._remembered((principal, requester.host, ~(operation << 4 | resource_type), ""), decision)
 
     def _remembered(self, question: Question, decision: bool) -> bool:

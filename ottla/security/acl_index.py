@@ -16,17 +16,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclOperation, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.base.acls import ANY_PRINCIPAL, IMPLIED_BY, WILDCARD, AclOperation, Pattern, PatternType, Permission, ResourceType, Rule
 
 T = TypeVar("T")
 Hosts = dict[str, int]
 """What each host, or every host (`*`), is allowed and denied."""
 
 DENIED_SHIFT = 32
-IMPLIED_BY = {
-    AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
-    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
-}
 
 
 def _allowed_bits(operation: AclOperation) -> int:

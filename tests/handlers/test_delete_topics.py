@@ -71,5 +71,5 @@ def test_rights() -> None:
     assert [(result.name, result.error_code) for result in answers] == [
         ("a", 0),
         ("b", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        (None, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ]

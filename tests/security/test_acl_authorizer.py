@@ -65,6 +65,8 @@ def test_resources_without_a_rule_are_open_where_that_is_set() -> None:
     made.put(Pattern(TOPIC, "*"), [rule("User:*", WRITE, Permission.DENY)])
     assert not made.is_allowed(of("User:b"), READ, TOPIC, "other")
     assert not made.is_allowed_on_any(of("User:b"), WRITE, TOPIC) and made.is_allowed_on_any(of("User:b"), WRITE, GROUP)
+    made.put(Pattern(GROUP, "*"), [rule("User:a", WRITE)])
+    assert made.is_allowed_on_any(of("User:a"), WRITE, GROUP) and not made.is_allowed_on_any(of("User:b"), WRITE, GROUP)
 
 
 def test_an_empty_name_is_a_name_and_not_any() -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from ottla.client.blocking.cluster import blocking
 from ottla.client.core import acl_admin as procedures
 
-__all__ = ["create_acls", "delete_acls", "describe_acls"]
+__all__ = ["allowed_operations", "create_acls", "delete_acls", "describe_acls"]
 
+allowed_operations = blocking(procedures.allowed_operations)
 describe_acls = blocking(procedures.describe_acls)
 create_acls = blocking(procedures.create_acls)
 delete_acls = blocking(procedures.delete_acls)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.base.errors import ErrorCode
 from ottla.client.core.admin import check
-from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.procedure import Procedure
+from ottla.client.errors import KafkaError
 
 
 def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Procedure[list[Binding]]:
@@ -84,3 +86,58 @@ def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Procedure
 
 def _rule(acl: Any) -> Rule:
     return Rule(acl.principal, acl.host, AclOperation(acl.operation), Permission(acl.permission_type))
+
+
+def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Procedure[list[AclOperation] | None]:
+    """What the broker says that this client may do with a resource; None where it does not say. Raises `KafkaError` for other failures.
+
+    A client that may not describe a resource may do nothing with it: whatever else is allowed implies that.
+    """
+    ask = {
+        ResourceType.CLUSTER: _allowed_on_cluster,
+        ResourceType.TOPIC: _allowed_on_topic,
+        ResourceType.GROUP: _allowed_on_group,
+    }.get(kind)
+    if ask is None:
+        return None
+    bits = yield from ask(cluster, name)
+    return None if bits is None else [operation for operation in AclOperation if bits >> operation & 1]
+
+
+def _allowed_on_cluster(cluster: ClusterCore, _name: str) -> Procedure[int | None]:
+    from ottla.wire.messages import describe_cluster as wire
+
+    answer = yield from cluster.ask_any(wire.DescribeClusterRequest(include_cluster_authorized_operations=True))
+    check(answer.error_code, answer.error_message, "the cluster")
+    bits: int = answer.cluster_authorized_operations
+    return bits if bits > 0 else 0
+
+
+def _allowed_on_topic(cluster: ClusterCore, name: str) -> Procedure[int | None]:
+    from ottla.wire.messages import metadata as wire
+
+    asked = wire.MetadataRequest(
+        topics=[wire.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False, include_topic_authorized_operations=True
+    )
+    (topic,) = (yield from cluster.ask_any(asked)).topics
+    return _bits(topic.error_code, topic.topic_authorized_operations, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _allowed_on_group(cluster: ClusterCore, name: str) -> Procedure[int | None]:
+    from ottla.wire.messages import describe_groups as wire
+
+    try:
+        asked = wire.DescribeGroupsRequest(groups=[name], include_authorized_operations=True)
+        answer = yield from cluster.ask_coordinator(GROUP, name, asked, error_of=lambda found: found.groups[0].error_code)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return 0
+        raise
+    (group,) = answer.groups
+    return _bits(group.error_code, group.authorized_operations, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _bits(code: int, bits: int, denied: ErrorCode) -> int | None:
+    if code == denied:
+        return 0
+    return bits if bits > 0 else None

@@ -1,0 +1,161 @@
+"""`ottla security`: what a client with these settings can do on a cluster, what it cannot, and why."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.base.acls import (
+    ANY_PRINCIPAL,
+    CLUSTER_NAME,
+    IMPLIED_BY,
+    MATCH,
+    WILDCARD,
+    AclFilter,
+    AclOperation,
+    Binding,
+    Permission,
+    ResourceType,
+    java_name,
+)
+from ottla.base.errors import ErrorCode
+from ottla.cli.access.acl_options import OPERATIONS, principal_of
+from ottla.cli.command import Command
+from ottla.cli.options import connect, output_of, properties_of
+from ottla.client.blocking import acl_admin
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.errors import ClientError, KafkaError
+
+_COLUMNS = (("WHAT", "what"), ("MAY", "may"), ("MAY NOT", "may_not"), ("WHY", "why"))
+TOPICS_MAX = 20
+"""So many of the topics that the client may see are shown where none is named."""
+
+_KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
+ANONYMOUS = "User:ANONYMOUS"
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--topic", action="append", metavar="TOPIC", help="a topic; repeatable, as the next ones are; default: those that are seen")
+    add("--group", action="append", metavar="GROUP", help="a group")
+    add("--transactional-id", action="append", metavar="ID", help="a transactional id")
+    add("--principal", metavar="User:NAME", help="another principal than that of these settings, judged by the access rules alone")
+    add("--from", dest="host", metavar="ADDRESS", help="with --principal: the address that it connects from")
+
+
+def _check(args: argparse.Namespace) -> int:
+    other = principal_of(args.principal) if args.principal else None
+    own = own_principal(properties_of(args))
+    with connect(args) as cluster:
+        try:
+            topics = args.topic or cluster.topic_names()[:TOPICS_MAX]
+        except ClientError as error:
+            output_of(args).show("access", [_row("connect", "no", "", str(error))], _COLUMNS)
+            return 1
+        rules, why = _rules(cluster)
+        rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate'}"), _row("access rules", "", "", why)]
+        named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
+        for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
+            judged = _by_rules(rules, other, args.host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
+            rows.append(_row(f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}"), *judged))
+    output_of(args).show("access", rows, _COLUMNS)
+    return 0
+
+
+def own_principal(properties: Mapping[str, str]) -> str | None:
+    """The principal that a broker takes a client with these properties for; None where its certificate says it."""
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol.startswith("SASL"):
+        from ottla.client.security import credentials
+
+        return f"User:{credentials(properties)[0]}"
+    has_certificate = any(name in properties for name in ("ssl.keystore.location", "ssl.certificate.location", "ssl.keystore.key"))
+    return None if protocol == "SSL" and has_certificate else ANONYMOUS
+
+
+def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
+    """The cluster's rules, None where they may not be seen; and what is to be said of them."""
+    try:
+        found = acl_admin.describe_acls(cluster, AclFilter())
+    except KafkaError as error:
+        if error.code is ErrorCode.SECURITY_DISABLED:
+            return [], "the broker has no authorizer: every client that connects may do everything"
+        if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return None, "they may not be seen without Describe on the cluster"
+        raise
+    return found, f"there are {len(found)}"
+
+
+def _by_broker(
+    cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str
+) -> tuple[str, str, str]:
+    """What the broker says that this client may do, and the rules that say so."""
+    try:
+        allowed = acl_admin.allowed_operations(cluster, kind, name)
+    except KafkaError as error:
+        return "", "", str(error)
+    if allowed is None:
+        return _by_rules(rules, principal, None, kind, name) if rules and principal else ("", "", "the broker does not say")
+    refused = [operation for operation in OPERATIONS[kind] if operation not in allowed]
+    return _names(allowed), _names(refused), _why(rules, principal, None, kind, name)
+
+
+def _by_rules(
+    rules: list[Binding] | None, principal: str | None, host: str | None, kind: ResourceType, name: str
+) -> tuple[str, str, str]:
+    """What the rules say, read one by one."""
+    if rules is None:
+        return "", "", "the rules may not be seen"
+    about = rules_about(rules, principal, host, kind, name)
+    allowed = [operation for operation in OPERATIONS[kind] if is_allowed(about, operation)]
+    refused = [operation for operation in OPERATIONS[kind] if operation not in allowed]
+    return _names(allowed), _names(refused), _why(rules, principal, host, kind, name)
+
+
+def rules_about(
+    rules: Sequence[Binding], principal: str | None, host: str | None, kind: ResourceType, name: str
+) -> list[Binding]:
+    """The rules that hold for a principal (from one host, or from any) on a resource."""
+    wanted = AclFilter(kind, name, MATCH)
+    return [
+        binding
+        for binding in rules
+        if wanted.holds_for(binding.pattern)
+        and binding.rule.principal in (principal, ANY_PRINCIPAL)
+        and (host is None or binding.rule.host in (host, WILDCARD))
+    ]
+
+
+def is_allowed(about: Sequence[Binding], operation: AclOperation) -> bool:
+    """Whether rules that hold for a request allow an operation: a denial beats what is allowed."""
+    denied = any(rule.permission is Permission.DENY and rule.operation in (operation, AclOperation.ALL) for _, rule in about)
+    enough = (operation, AclOperation.ALL, *IMPLIED_BY.get(operation, ()))
+    return not denied and any(rule.permission is Permission.ALLOW and rule.operation in enough for _, rule in about)
+
+
+def _why(rules: list[Binding] | None, principal: str | None, host: str | None, kind: ResourceType, name: str) -> str:
+    if not rules or principal is None:
+        return ""
+    about = rules_about(rules, principal, host, kind, name)
+    return "; ".join(map(_said, about)) or f"no rule names it for {principal}"
+
+
+def _said(binding: Binding) -> str:
+    pattern, rule = binding
+    where = "" if rule.host == WILDCARD else f" from {rule.host}"
+    of = f"{java_name(pattern.pattern_type).lower()} {pattern.name}"
+    return f"{java_name(rule.permission)} {java_name(rule.operation)} to {rule.principal}{where} ({of})"
+
+
+def _names(operations: Sequence[AclOperation]) -> str:
+    return ", ".join(map(java_name, operations))
+
+
+def _row(what: str, may: str, may_not: str, why: str) -> dict[str, Any]:
+    return {"what": what, "may": may, "may_not": may_not, "why": why}
+
+
+COMMANDS = {
+    "check": Command("What a client with these settings can do, what it cannot, and why.", _check_arguments, _check),
+}

@@ -1,0 +1,74 @@
+"""`ottla security check`: what these settings can and cannot do, by what the broker says and by the rules that say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.cli.access.security import is_allowed, own_principal, rules_about
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+TOPIC = ResourceType.TOPIC
+
+
+def checked(run: Ottla, *words: object) -> dict[str, dict[str, Any]]:
+    result = run("security", "check", *words, "-o", "json")
+    return {row["what"]: row for row in json.loads(result.out)["access"]}
+
+
+def test_a_broker_without_an_authorizer_says_so(ottla: Ottla, topic: str) -> None:
+    found = checked(ottla, "--topic", topic)
+    assert found["connect"] == {"what": "connect", "may": "yes", "may_not": "", "why": "as User:ANONYMOUS"}
+    assert found["access rules"]["why"] == "the broker has no authorizer: every client that connects may do everything"
+    assert found[f"Topic {topic}"]["may_not"] == "" and "Write" in found[f"Topic {topic}"]["may"]
+
+
+def test_a_super_user_may_do_everything_and_another_what_rules_say(acl: Ottla, guarded: Broker) -> None:
+    name = guarded.create_topic("checked")
+    acl("acl", "add", "--topic", name, "--allow-principal", "User:alice", "--operation", "Read", "--allow-host", "10.0.0.1")
+    acl("acl", "add", "--topic", "che", "--resource-pattern-type", "prefixed", "--deny-principal", "User:*", "--operation", "Delete")
+    mine = checked(acl, "--topic", name)[f"Topic {name}"]
+    assert mine["may_not"] == "" and mine["why"] == "Deny Delete to User:* (prefixed che)"
+    alice = checked(acl, "--topic", name, "--group", "g", "--principal", "User:alice", "--from", "10.0.0.1")
+    assert alice[f"Topic {name}"]["may"] == "Read, Describe" and "Delete" in alice[f"Topic {name}"]["may_not"]
+    assert "Allow Read to User:alice from 10.0.0.1 (literal checked)" in alice[f"Topic {name}"]["why"]
+    assert alice["Group g"] == {
+        "what": "Group g", "may": "", "may_not": "Read, Delete, Describe, DescribeConfigs, AlterConfigs",
+        "why": "no rule names it for User:alice",
+    }  # fmt: skip
+    elsewhere = checked(acl, "--topic", name, "--principal", "User:alice", "--from", "10.0.0.2")
+    assert elsewhere[f"Topic {name}"]["may"] == "" and alice["Cluster"]["may"] == ""
+
+
+def test_an_address_without_a_broker_is_said_to_be_one(offline: Ottla) -> None:
+    result = offline("security", "check", "-b", "127.0.0.1:1", "-o", "json")
+    assert result.code == 1
+    (row,) = json.loads(result.out)["access"]
+    assert row["what"] == "connect" and row["may"] == "no" and row["why"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "principal"),
+    [
+        ({}, "User:ANONYMOUS"),
+        ({"security.protocol": "SSL"}, "User:ANONYMOUS"),
+        ({"security.protocol": "SSL", "ssl.keystore.location": "me.pem"}, None),
+        ({"security.protocol": "sasl_ssl", "sasl.username": "al", "sasl.password": "x", "ssl.keystore.location": "me.pem"}, "User:al"),
+    ],
+)
+def test_the_principal_of_settings(properties: dict[str, str], principal: str | None) -> None:
+    assert own_principal(properties) == principal
+
+
+def test_rules_are_read_as_the_broker_reads_them() -> None:
+    read = Binding(Pattern(TOPIC, "t"), Rule("User:a", "*", AclOperation.READ, Permission.ALLOW))
+    deny = Binding(Pattern(TOPIC, "*"), Rule("User:*", "h", AclOperation.ALL, Permission.DENY))
+    other = Binding(Pattern(TOPIC, "tt", PatternType.PREFIXED), Rule("User:a", "*", AclOperation.ALL, Permission.ALLOW))
+    assert rules_about([read, deny, other], "User:a", "x", TOPIC, "t") == [read]
+    assert rules_about([read, deny, other], "User:a", None, TOPIC, "t") == [read, deny]
+    assert is_allowed([read], AclOperation.DESCRIBE) and not is_allowed([read], AclOperation.WRITE)
+    assert not is_allowed([read, deny], AclOperation.READ)
