@@ -55,7 +55,6 @@ class AdminWorld:
             authorizer=authorizer if authorizer is not None else AllowClients(),
             suspects=None,
             quotas=None,
-            cluster_identity=None,
             acl_rules=None,
         )
 
