@@ -54,6 +54,7 @@ class AdminWorld:
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),
             suspects=None,
+            cluster_identity=None,
             quotas=None,
             acl_rules=None,
         )
