@@ -31,7 +31,7 @@ def collect_quotas(page: Page, quotas: ClientQuotas | None, now_ms: int) -> None
         shown[share.kind] = None
         labels = labels_of(share)
         page.put(THROTTLE_TIMES[share.kind], round(meter.throttle_time_ms(now_ms), 3), labels)
-        page.put(RATES[share.kind], round(meter.rate.measure(now_ms), 6), labels)
+        page.put(RATES[share.kind], float(f"{meter.rate.measure(now_ms):.6g}"), labels)
     for kind, throttle_times in THROTTLE_TIMES.items():
         if kind not in shown:
             for name in (throttle_times, RATES[kind]):
