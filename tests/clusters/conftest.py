@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,11 @@ import pytest
 
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.clients.broker_process import BrokerProcess
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.admin  # noqa: F401
 
 
 @pytest.fixture(scope="module")

@@ -69,6 +69,21 @@ def test_a_leader_that_others_cannot_reach_acknowledges_nothing_alone(cluster: C
     assert load.verdict() == ""
 
 
+def test_a_leader_whose_answers_get_lost_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
+    """One way only: requests of clients and followers reach it, its answers do not reach them."""
+    with Load(cluster, topic) as load:
+        victim = cluster.leader_of(topic)
+        cluster.to_broker[victim].hold(requests=False)
+        others = [index for index, part in cluster.metadata(topic).items() if part.leader != victim]
+        before = {index: len(load.delivered[index]) for index in others}
+        eventually(lambda: all(len(load.delivered[index]) > before[index] + 100 for index in others), WAIT_SECONDS)
+        cluster.to_broker[victim].cut()
+        cluster.to_broker[victim].release()
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
 def test_a_broker_that_is_cut_off_from_everything_is_replaced(cluster: Cluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         victim = cluster.controller()
