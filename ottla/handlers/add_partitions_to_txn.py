@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed, may_be_broker
@@ -34,10 +34,18 @@ FENCED_SINCE = 2
 BATCHED_SINCE = 4
 ABORTABLE_SINCE = 5
 
+PARTITIONS_MAX = 20_000
+"""Of one transaction in one request: it is decided at once, and is one record."""
+
 Codes = dict[TopicPartition, ErrorCode]
 
 
 def handle(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
+    if request.version < BATCHED_SINCE:
+        if count_of(body.v3_and_below_topics) > PARTITIONS_MAX:
+            raise WireError(f"a transaction of more than {PARTITIONS_MAX} partitions")
+    elif any(count_of(transaction.topics) > PARTITIONS_MAX for transaction in body.transactions):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     pending = handle_batch(broker, request, body) if request.version >= BATCHED_SINCE else handle_client(broker, request, body)
     if isinstance(pending, Pending) and pending.is_done:
         done: AddPartitionsToTxnResponse = pending.response
@@ -127,6 +135,10 @@ def refuse_partitions(broker: Broker, request: RequestContext, partitions: Seque
         elif broker.metadata.partition(partition.topic, partition.partition) is None:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return refused
+
+
+def count_of(topics: Sequence[AddPartitionsToTxnTopic]) -> int:
+    return sum([len(topic.partitions) for topic in topics])
 
 
 def partitions_of(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -12,6 +12,8 @@ Not done: several copies at a time (`num.replica.alter.log.dirs.threads`); they 
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, RequestContext
@@ -24,8 +26,24 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
+PARTITIONS_PER_STEP = 200
+
 
 def handle(broker: Broker, request: RequestContext, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    steps = handle_in_steps(broker, request, body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: AlterReplicaLogDirsResponse = end.value
+            return answer
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: AlterReplicaLogDirsRequest
+) -> Generator[None, None, AlterReplicaLogDirsResponse]:
+    """The same for a request of thousands of partitions, a few of them in each step."""
+    count = 0
     is_allowed = is_allowed_on_cluster(broker, request, AclOperation.ALTER)
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in body.dirs:
@@ -34,6 +52,9 @@ def handle(broker: Broker, request: RequestContext, body: AlterReplicaLogDirsReq
             for index in topic.partitions:
                 code = _move(broker, directory.path, topic.name, index) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                 result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+                count += 1
+                if not count % PARTITIONS_PER_STEP:
+                    yield
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
 from ottla.requests.share_acknowledgements import LEADERSHIP_ERRORS, RENEWAL_SINCE, Codes, acknowledge, identity, leader_of, statements
-from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSION_PARTITIONS_MAX
 from ottla.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -36,6 +36,8 @@ def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeReques
     session, code = broker.share_sessions.step(group_id, member_id, body.share_session_epoch)
     if session is None:
         return ShareAcknowledgeResponse(error_code=code)
+    if sum([len(topic.partitions) for topic in body.topics]) > SESSION_PARTITIONS_MAX:
+        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)  # more than any session has
     stated = [
         ((topic.topic_id, partition.partition_index), statements(partition.acknowledgement_batches))
         for topic in body.topics

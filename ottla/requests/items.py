@@ -71,6 +71,11 @@ def _itself(value: Hashable) -> Hashable:
     return value
 
 
+def _marker(marker: Any) -> Hashable:
+    """A marker, or the answer about those of one producer."""
+    return marker.producer_id, *[getattr(marker, name, None) for name in ("producer_epoch", "coordinator_epoch", "transaction_result")]
+
+
 def _entity(entry: Any) -> Hashable:
     """What a quota is for: kinds and names."""
     return tuple(sorted((part.entity_type, part.entity_name or "", part.entity_name is None) for part in entry.entity))
@@ -129,6 +134,20 @@ ITEMS: dict[int, Sequence[Items]] = {
         "OffsetDelete": [_items("topics", "topics", "name", None, _PARTITIONS)],
         "AlterClientQuotas": [_items("entries", "entries", repeats=_TWICE, key=_entity, at_once=50)],
         "DescribeUserScramCredentials": [_items("users", "results", "name", "user", repeats=_TWICE)],
+        "DescribeQuorum": [
+            _items("topics", "topics", "topic_name", None, _items("partitions", "partitions", "partition_index"), at_once=500)
+        ],
+        "WriteTxnMarkers": [
+            _items("markers", "markers", "producer_id", None, _items("topics", "topics", "name", None, _INDEXES), key=_marker)
+        ],
+        **{
+            name: [_items("topics", "results", "topic_id", None, _items("partitions", "partitions", "partition"))]
+            for name in ("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
+                         "ReadShareGroupStateSummary")
+        },
+        "AddPartitionsToTxn": [
+            _items("transactions", "results_by_transaction", "transactional_id", repeats=_ALL, since=4, at_once=5),
+        ],
         "DescribeProducers": [_items("topics", "topics", "name", None, _INDEXES, is_amplified=True)],
         "DescribeTransactions": [_items("transactional_ids", "transaction_states", "", "transactional_id", at_once=50, is_amplified=True)],
         "ConsumerGroupDescribe": [_items("group_ids", "groups", "", "group_id", at_once=5, is_amplified=True)],

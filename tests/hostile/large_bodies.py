@@ -1,17 +1,42 @@
-"""The largest legal bodies of every API: its sample request with one array filled up, by one name or by as many different ones.
+"""The largest legal bodies of every API: its sample request with one array filled up, by one name or by as many different ones, or with
+one text as long as it may be.
 
-Bodies are made from the messages' declarations, so that an API that is new is attacked as well. Which array: the first of the request that
-its version has; and, where its elements have an array themselves, that of one element.
+Bodies are made from the messages' declarations, so that an API that is new is attacked as well. Which arrays: those of the request that its
+version has, and those of one element of each.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ottla.wire.codec import encoder
 from ottla.wire.schema import Field, Request, Struct, StructType
 
 REPEATED, DIFFERENT = "one name repeated", "all names different"
+TEXT_BYTES_MAX = 32_767
+
+
+class Body(NamedTuple):
+    """One large request."""
+
+    name: str
+    request: Request
+    version: int
+
+
+def large_bodies(sample: Request, version: int, bytes_max: int) -> Iterator[Body]:
+    """Every large body of the sample's API, in one version."""
+    for path in array_paths(type(sample), version):
+        for kind in (REPEATED, DIFFERENT):
+            name = f"{bytes_max >> 10} KiB of {'.'.join(path)}, {kind}"
+            yield Body(name, filled(sample, version, path, kind, bytes_max), version)
+    for field in sample.__fields__:
+        if field.is_in(version) and field.kind in ("string", "octets"):
+            whole: Request = copied(sample)
+            size = min(bytes_max, TEXT_BYTES_MAX) if field.kind == "string" else bytes_max
+            setattr(whole, field.name, "x" * size if field.kind == "string" else bytes(size))
+            yield Body(f"{size >> 10} KiB in {field.name}", whole, version)
 
 
 def array_paths(cls: type[Struct], version: int, depth: int = 0) -> list[list[str]]:

@@ -11,32 +11,36 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.apis import TABLE
-from ottla.wire.framing import load
-from ottla.wire.messages import describe_configs, describe_groups, join_group, list_offsets
+from ottla.wire.messages import add_partitions_to_txn, describe_configs, describe_groups, join_group, list_offsets
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient
-from tests.hostile.large_bodies import DIFFERENT, REPEATED, array_paths, filled
+from tests.hostile.large_bodies import large_bodies
 
 Connect = Callable[[], WireClient]
 BODY_BYTES = 12_000
-CLIENT_APIS = [api for api in TABLE.values() if not api.is_extension and array_paths(load(api.key)[0], api.max_version)]
+NOTHING_TO_FILL = {"ControlledShutdown", "DescribeCluster"}
+"""APIs whose requests have neither an array nor a text."""
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("key", [api.key for api in CLIENT_APIS], ids=[api.name for api in CLIENT_APIS])
-def test_many_things_named(attacked: BrokerProcess, connect: Connect, honest: World, key: int) -> None:
-    version = TABLE[key].max_version
-    sample = honest.request(key, version)
-    for path in array_paths(type(sample), version):
-        if len(path) == 1:
-            for kind in (REPEATED, DIFFERENT):
-                body = filled(sample, version, path, kind, BODY_BYTES)
+@pytest.mark.parametrize("key", TABLE, ids=[api.name for api in TABLE.values()])
+def test_as_much_as_fits(attacked: BrokerProcess, connect: Connect, honest: World, key: int) -> None:
+    """Arrays and texts of the newest version, and of every older one that has others."""
+    tried: set[str] = set()
+    for version in reversed(range(TABLE[key].min_version, TABLE[key].max_version + 1)):
+        for body in large_bodies(honest.request(key, version), version, BODY_BYTES):
+            if body.name not in tried:
+                tried.add(body.name)
                 client = connect()
-                client.send(client.frame(body, version))
+                if TABLE[key].is_extension:
+                    client.ask_for_extensions()
+                client.send(client.frame(body.request, version))
                 client.receive()
                 client.socket.close()
     assert attacked.is_running
+    assert tried or TABLE[key].name in NOTHING_TO_FILL, "an API that is not attacked"
+    assert not (tried and TABLE[key].name in NOTHING_TO_FILL)
 
 
 def test_a_large_group_described_a_thousand_times(attacked: BrokerProcess, connect: Connect, honest: World) -> None:
@@ -73,3 +77,17 @@ def test_a_partition_looked_up_in_many_entries_of_its_topic(connect: Connect, ho
     answer = connect().ask(request, 7)
     assert [topic.name for topic in answer.topics] == [honest.topic]
     assert {found.error_code for found in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_a_transaction_of_more_partitions_than_a_request_may_add(connect: Connect, honest: World) -> None:
+    """They are decided at once: half a second of a mebibyte of numbers."""
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name=honest.topic, partitions=list(range(20_001)))]
+    transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(transactional_id="wide", producer_id=1, topics=topics)
+    batched = add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[transaction])
+    assert connect().ask(batched, 5).error_code == ErrorCode.INVALID_REQUEST
+    older = add_partitions_to_txn.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="wide", v3_and_below_producer_id=1, v3_and_below_topics=topics
+    )
+    client = connect()
+    client.send(client.frame(older, 3))
+    assert client.receive() is None

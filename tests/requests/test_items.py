@@ -13,15 +13,14 @@ WHOLE = {
     # Sessions, waiting and byte limits are those of a request as a whole.
     "Fetch", "ShareFetch", "ShareAcknowledge",
     # What one member, transaction or set of topics asks for is decided at once.
-    "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "AddPartitionsToTxn", "CreateTopics", "UpdateFeatures",
+    "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "CreateTopics", "UpdateFeatures",
     # Filters, and answers that are grouped in another way than the request.
     "ListGroups", "ListTransactions", "ListConfigResources", "DescribeClientQuotas", "DescribeLogDirs", "AlterReplicaLogDirs",
     "DescribeTopicPartitions",
     # Refused as a whole.
-    "CreateAcls", "DeleteAcls", "DescribeQuorum",
+    "CreateAcls", "DeleteAcls",
     # Only from brokers.
-    "LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition", "WriteTxnMarkers", "InitializeShareGroupState",
-    "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
+    "LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition",
 }  # fmt: skip
 
 
