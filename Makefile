@@ -7,6 +7,7 @@
 #   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
+#   make bench-churn             15 minutes of what clients create and drop, and what it leaves in memory
 #   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
@@ -26,7 +27,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite site site-check dist clean
+.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark bench-churn sim night rewrite site site-check dist clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -70,6 +71,10 @@ check: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m tools.bench.main
 	@$(BIN)/python -m tools.bench.attacks
+	@$(BIN)/python -m tools.bench.turns
+
+bench-churn: $(STAMP)
+	@$(BIN)/python -m tools.bench.churn
 
 bench-peer: $(STAMP)
 	@$(BIN)/python -m tools.bench.peer

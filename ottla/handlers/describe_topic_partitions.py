@@ -31,7 +31,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
     response = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
     names = _names(broker, body)
     if _is_bad(body):
-        response.topics = [DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name) for name in names]
+        response.topics = [DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name) for name in names[:left]]
         return response
     for name in names:
         first = body.cursor.partition_index if body.cursor is not None and body.cursor.topic_name == name else 0
@@ -41,9 +41,11 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
         topic = broker.metadata.topic(name)
         if not is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             if body.topics:
+                left -= 1
                 refused = DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
                 response.topics.append(refused)
         elif topic is None:
+            left -= 1
             code = ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             may = authorized_operations(broker, request, ResourceType.TOPIC, name)
             response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_authorized_operations=may))

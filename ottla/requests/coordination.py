@@ -6,7 +6,7 @@ response of the answer. A refusal (no right, no coordinator here, still loading)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 """(machine, reply, now_ms) -> what to do."""
+
+SUBSCRIBED_TOPICS_MAX = 10_000
+"""Of one member; a subscription to more is a pattern."""
 
 
 def require_lease(broker: Broker) -> None:
@@ -66,13 +69,15 @@ def ask_about_topics(
     broker: Broker,
     request: RequestContext,
     group_id: str,
-    topics: Iterable[str],
+    topics: Sequence[str],
     command: Command,
     respond: Callable[[Beat], Any],
 ) -> Any:
     """The same for a heartbeat of a group with epochs, which names the topics that the member reads."""
     pending = Pending()
     try:
+        if len(topics) > SUBSCRIBED_TOPICS_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a member subscribes to at most {SUBSCRIBED_TOPICS_MAX} topics by name")
         require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
         for topic in topics:
             require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)

@@ -72,3 +72,16 @@ def test_rights(world: AdminWorld) -> None:
     assert denied.ask(DescribeTopicPartitionsRequest(topics=[])).topics == []
     (named,) = denied.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")])).topics
     assert named.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_topics_that_are_not_there_fill_a_page_too(world: AdminWorld) -> None:
+    """Tens of thousands of them were one answer, made in one turn of the loop."""
+    wanted = [f"missing-{number}" for number in range(5)]
+    found, cursor = [], None
+    while len(found) < 5:
+        topics = [TopicRequest(name=name) for name in wanted]
+        page = world.ask(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=2, cursor=cursor))
+        assert 0 < len(page.topics) <= 2
+        found += [topic.name for topic in page.topics]
+        cursor = page.next_cursor
+    assert found == wanted and cursor is None

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.apis import TABLE
+from ottla.wire.framing import load
 from ottla.wire.messages import add_partitions_to_txn, describe_configs, describe_groups, join_group, list_offsets
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import World
@@ -91,3 +92,12 @@ def test_a_transaction_of_more_partitions_than_a_request_may_add(connect: Connec
     client = connect()
     client.send(client.frame(older, 3))
     assert client.receive() is None
+
+
+@pytest.mark.parametrize(("key", "version"), [(68, 0), (76, 1)])
+def test_a_member_that_subscribes_to_too_many_names(connect: Connect, honest: World, key: int, version: int) -> None:
+    """Each of them was looked up in one turn of the loop."""
+    beat = {"rebalance_timeout_ms": 1000, "topic_partitions": []} if key == 68 else {}
+    names = [f"topic-{number}" for number in range(10_001)]
+    request = load(key)[0](group_id=f"names-{key}", member_id="m", subscribed_topic_names=names, **beat)
+    assert connect().ask(request, version).error_code == ErrorCode.INVALID_REQUEST

@@ -46,7 +46,7 @@ class TurnMeter:
             run(handle)
             self.longest_ms = max(self.longest_ms, (time.thread_time() - before) * 1000)
 
-        events.Handle._run = measured  # type: ignore[method-assign]
+        events.Handle._run = measured  # type: ignore[method-assign,assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
