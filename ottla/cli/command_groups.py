@@ -46,6 +46,7 @@ GROUPS: dict[str, Group] = {
     "partitions": Group("cluster.partitions", "Move replicas, choose leaders.", "Cluster"),
     "features": Group("cluster.features", "Feature levels.", "Cluster"),
     "bench": Group("bench.bench", "Measure producing, consuming and end-to-end latency.", "Measuring"),
+    "top": Group("top.top", "A live view: topics, groups and their lag, transactions, requests.", "Measuring"),
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
     "pipeline": Group("pipeline.pipeline", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),

@@ -90,6 +90,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("ottla consume orders -o 0:2 -o jsonl", "the offsets 0 and 1 of each partition; -o takes the form as well"),
         Example("ottla consume orders -o :end --output csv --columns offset,key,value.amount > orders.csv", "a table of what is there"),
         Example("ottla consume orders -e --where \"value.amount > 10 and key == 'alice'\"", "what fits"),
+        Example("ottla consume orders -e --schema order.proto --message Order", "Protobuf as JSON", needs="schemas"),
+        Example("ottla consume orders -e --registry http://localhost:8081", "what a schema registry knows, as JSON", needs="schemas"),
         Example("ottla consume orders -g billing --from-beginning -c 3", "three records as a member of a group, which moves on"),
     ),
     "offsets": (
@@ -151,6 +153,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "user list": (Example("ottla user list", "who has which credentials", needs="scram"),),
     "user create": (Example("ottla user create alice --password-stdin < password.txt", "SCRAM-SHA-256", needs="scram"),),
     "user delete": (Example("ottla user delete alice --yes", "with all credentials", needs="scram"),),
+    "cluster info": (Example("ottla cluster info", "brokers and topics, as kcat -L"),),
     "cluster status": (Example("ottla cluster status", "brokers, controller, healthy partitions"),),
     "cluster health": (Example("ottla cluster health", "exit code 1 if something is wrong"),),
     "cluster cluster-id": (Example("ottla cluster cluster-id", "its id"),),
@@ -182,6 +185,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "bench consumer": (Example("ottla bench consumer --topic orders --num-records 3", "reads three records"),),
     "bench share-consumer": (Example("ottla bench share-consumer --topic orders --num-records 3 --group workers", "in a share group"),),
     "bench e2e": (Example("ottla bench e2e --topic orders --num-records 20 --producer-acks all --record-size 10", "twenty round trips"),),
+    "top": (
+        Example("ottla top", "until q is pressed", is_endless=True, needs="a terminal"),
+        Example("ottla top --once --interval 1 -o json", "what happens within a second, for programs"),
+    ),
     "metrics": (Example("ottla metrics kafka_log --from localhost:9404", "of the logs; needs ottla.metrics.listen", needs="metrics"),),
     "check eos": (
         Example("ottla check eos --list", "what is checked"),

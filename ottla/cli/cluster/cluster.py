@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
+from ottla.cli.cluster.cluster_info import INFO
 from ottla.cli.cluster.logdirs import failed_directories
 from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
@@ -192,6 +193,7 @@ def _as_kafka(title: str, rows: list[dict[str, Any]]) -> str:
 
 
 COMMANDS = {
+    "info": INFO,
     "status": Command("Brokers, controller, and the number of healthy partitions.", no_arguments, _status, may_watch=True),
     "health": Command("Is the cluster healthy? Exit code 1 if not.", no_arguments, _health, may_watch=True),
     "cluster-id": Command("The cluster's id.", no_arguments, _cluster_id),

@@ -34,7 +34,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
-    address = args.address or _metrics_address(args)
+    address = args.address or metrics_address(args)
     text = scrape(address, args.credentials, token_file=args.token_file, ca_file=args.ca)
     if output.form == "table":
         lines = text.splitlines() if args.names else []
@@ -45,7 +45,8 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _metrics_address(args: argparse.Namespace) -> str:
+def metrics_address(args: argparse.Namespace) -> str:
+    """Where a broker says that its metrics are. Raises `Refused` if it exposes none."""
     from ottla.base.errors import ApiError
     from ottla.client.blocking import admin
 

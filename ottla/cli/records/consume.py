@@ -36,6 +36,7 @@ from ottla.cli.topics.topic_names import pattern_of
 from ottla.wire.records import CONTROL_COMMIT, Record
 
 if TYPE_CHECKING:
+    from ottla.cli.records.record_decoding import RecordDecoder
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.core.fetching import Fetched
@@ -53,6 +54,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--include", "--whitelist", metavar="REGEX", help="topics by regular expression")
     add("-g", "--group", "-G", metavar="GROUP", help="read as a member of this group")
     share_consume.add_options(parser)
+    _add_schema_options(parser)
     add("--from-beginning", action="store_true", help="start with the oldest record")
     add("-o", "--offset", action="append", default=[], metavar="START", help="where to begin, and a range where to end; table below")
     add("--output", choices=FORMS, dest="form", metavar="FORM", help=f"{'|'.join(FORMS)}: an array, an object a line, a table, values")
@@ -78,6 +80,26 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         add(name, action="store_true", help=argparse.SUPPRESS)
 
 
+def _add_schema_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("schemas (extra ottla[schemas])").add_argument
+    add("--schema", metavar="FILE", help="of the values: Avro (.avsc), Protobuf (.proto, .desc), else JSON Schema; they are shown as JSON")
+    add("--key-schema", metavar="FILE", help="the same for keys")
+    add("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)")
+    add("--framed", action="store_true", help="a registry's header stands before each value, though --schema is a file")
+    add("--registry", metavar="URL", help="a schema registry that has the schemas of values and keys")
+
+
+def _decoder(args: argparse.Namespace) -> RecordDecoder | None:
+    """What turns records into JSON by their schema; None if no option asks for it."""
+    if not any((args.schema, args.key_schema, args.registry, args.message, args.framed)):
+        return None
+    if args.share_group is not None:
+        raise UsageError("schemas do not go with --share-group")
+    from ottla.cli.records.record_decoding import make_decoder
+
+    return make_decoder(args)
+
+
 def _run(args: argparse.Namespace) -> int:
     if args.at_end and args.follow:
         raise UsageError("-e stops at the end, -F does not; choose one")
@@ -87,6 +109,7 @@ def _run(args: argparse.Namespace) -> int:
     form = _form(args)
     formatter = _formatter(args) if form is None else form.formatter
     share_consume.check_usage(args)
+    decoder = _decoder(args)
     if args.share_group is not None:
         with connect(args) as cluster, framed(form):
             return share_consume.run(cluster, args, _topics(cluster, args), formatter)
@@ -95,7 +118,7 @@ def _run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     with connect(args) as cluster:
         topics = _topics(cluster, args)
-        reading = _Reading(args, cluster, start, formatter, keeps)
+        reading = _Reading(args, cluster, start, formatter, keeps, decoder)
         with processed_count(output, lambda: reading.count), framed(form):
             reading.run(topics)
     output.detail(f"client: ottla's own; {reading.bytes} bytes in {time.perf_counter() - started:.3f} s")
@@ -189,8 +212,12 @@ def _keeps(args: argparse.Namespace) -> Keeps | None:
 class _Reading:
     """One run of `consume`: prints records and knows when to stop."""
 
-    def __init__(self, args: argparse.Namespace, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None) -> None:
+    def __init__(
+        self, args: argparse.Namespace, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None,
+        decoder: RecordDecoder | None,
+    ) -> None:  # fmt: skip
         self.args = args
+        self.decoder = decoder
         self.cluster = cluster
         self.start = start
         self.formatter = formatter
@@ -298,7 +325,7 @@ class _Reading:
             consumer.seek(partition, fetched.start)
             return False
         is_whole = left is None and (end is None or fetched.next_offset <= end)
-        if self.formatter is None and self.keeps is None and is_whole:
+        if self.formatter is None and self.keeps is None and self.decoder is None and is_whole:
             values = [b"null" if record[3] is None else record[3] for record in fetched.records()]
             if values:
                 values.append(b"")
@@ -318,6 +345,8 @@ class _Reading:
             for record in batch_records:
                 if end is not None and record.offset >= end:
                     return True
+                if self.decoder is not None:
+                    record = self.decoder.decode(topic, number, record)
                 if self.keeps is not None and not self.keeps(topic, number, record):
                     continue
                 if self.formatter is None:

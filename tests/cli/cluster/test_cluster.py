@@ -59,3 +59,14 @@ def test_api_versions(ottla: Ottla) -> None:
     rows = json.loads(ottla("cluster", "api-versions", "-o", "json").out)["api_versions"]
     produce = next(row for row in rows if row["api"] == "Produce")
     assert (produce["key"], produce["max"] >= 9, produce["usable"] is not None) == (0, True, True)
+
+
+def test_brokers_and_topics_in_one_look(ottla: Ottla, broker: Broker, topic: str) -> None:
+    found = json.loads(ottla("cluster", "info", "-o", "json").out)
+    host, port = broker.address
+    assert found["brokers"] == [{"id": 0, "host": host, "port": port, "rack": None, "controller": True}]
+    (row,) = [one for one in found["topics"] if one["topic"] == topic]
+    assert (row["partitions"], row["replication_factor"], row["leaderless"], row["out_of_sync"], row["internal"]) == (1, 1, 0, 0, False)
+    table = ottla("cluster", "info").out
+    assert table.startswith(f"cluster {found['cluster_id']}\n\nID ")
+    assert any(line.split() == [topic, "1", "1", "0", "0"] for line in table.splitlines())

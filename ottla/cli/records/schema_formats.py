@@ -1,0 +1,170 @@
+"""Avro, JSON Schema and Protobuf: from the text of a schema to a function that decodes bytes.
+
+The libraries (fastavro, jsonschema, protobuf with the compiler of grpcio-tools) are those of the extra `ottla[schemas]`. Each is imported
+when a schema of its kind is used, and what it raises for bytes that do not fit becomes a `Misfit`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ottla.cli.command import Refused, UsageError
+
+Decoder = Callable[[bytes], Any]
+"""From bytes to plain values. Raises `Misfit`."""
+
+COMPILE_SECONDS_MAX = 30.0
+AVRO_ERRORS = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, AttributeError)
+
+
+class Misfit(Exception):
+    """Bytes that do not fit a schema; the message says why."""
+
+
+class Format(NamedTuple):
+    """A schema. `decoder(name, path)` is for one of its messages, by name or by place; only Protobuf has several (`has_path`)."""
+
+    decoder: Callable[..., Decoder]
+    has_path: bool = False
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise Refused(f"{package} cannot be imported; install it: pip install 'ottla[schemas]'", "MissingRequirementError") from None
+
+
+def _only(decode: Decoder) -> Format:
+    """A schema of one type."""
+
+    def decoder(name: str | None = None, path: Sequence[int] = ()) -> Decoder:
+        if name is not None:
+            raise UsageError("--message is for Protobuf")
+        return decode
+
+    return Format(decoder)
+
+
+def avro(text: str, where: str) -> Format:
+    """UsageError if the text is no Avro schema."""
+    fastavro = _library("fastavro")
+    try:
+        schema = fastavro.parse_schema(json.loads(text))
+    except (*AVRO_ERRORS, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        raise UsageError(f"{where} is not an Avro schema: {_line(error)}") from None
+
+    def decode(data: bytes) -> Any:
+        stream = io.BytesIO(data)
+        try:
+            value = fastavro.schemaless_reader(stream, schema, None)
+        except AVRO_ERRORS as error:
+            raise Misfit(_line(error)) from None
+        if stream.tell() < len(data):
+            raise Misfit(f"{len(data) - stream.tell()} bytes are left over")
+        return value
+
+    return _only(decode)
+
+
+def json_schema(text: str, where: str) -> Format:
+    """UsageError if the text is no JSON Schema."""
+    jsonschema = _library("jsonschema")
+    try:
+        schema = json.loads(text)
+        kind = jsonschema.validators.validator_for(schema)
+        kind.check_schema(schema)
+    except (ValueError, RecursionError, jsonschema.exceptions.SchemaError) as error:
+        raise UsageError(f"{where} is not a JSON Schema: {_line(error)}") from None
+    validator = kind(schema)
+
+    def decode(data: bytes) -> Any:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise Misfit(f"it is not JSON: {_line(error)}") from None
+        wrong = next(iter(validator.iter_errors(value)), None)
+        if wrong is not None:
+            raise Misfit(f"{wrong.json_path}: {_line(wrong.message)}")
+        return value
+
+    return _only(decode)
+
+
+def protobuf_source(text: str, where: str) -> Format:
+    """Compiles a `.proto`; other files that it imports stand beside it, or are Google's own."""
+    _library("grpc_tools")
+    with tempfile.TemporaryDirectory(prefix="ottla-proto-") as directory:
+        source = Path(where) if where.endswith(".proto") else Path(directory, "schema.proto")
+        if source.parent == Path(directory):
+            source.write_text(text)
+        out = Path(directory, "set.desc")
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{source.parent}", "--include_imports", f"--descriptor_set_out={out}"]
+        done = subprocess.run(
+            [*command, str(source)], capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS_MAX, check=False
+        )
+        if done.returncode:
+            raise UsageError(f"{where} is not a Protobuf schema: {_line(done.stderr.strip())}")
+        return protobuf_descriptors(out.read_bytes(), where)
+
+
+def protobuf_descriptors(data: bytes, where: str) -> Format:
+    """The messages of a set of descriptors; the last file is the one that was compiled, those before it what it imports."""
+    descriptor_pb2 = _library("google.protobuf.descriptor_pb2")
+    pools, factory = _library("google.protobuf.descriptor_pool"), _library("google.protobuf.message_factory")
+    protobuf_error = _library("google.protobuf.message").DecodeError
+    forms = _library("google.protobuf.json_format")
+    pool = pools.DescriptorPool()
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(data).file
+        for file in files:
+            pool.Add(file)
+        own = pool.FindFileByName(files[-1].name)
+    except (protobuf_error, TypeError, IndexError, KeyError) as error:
+        raise UsageError(f"{where} is not a set of Protobuf descriptors: {_line(error)}") from None
+
+    def decoder(name: str | None = None, path: Sequence[int] = ()) -> Decoder:
+        message = factory.GetMessageClass(_message(pool, own, where, name, path))
+
+        def decode(data: bytes) -> Any:
+            try:
+                return forms.MessageToDict(message.FromString(data), preserving_proto_field_name=True)
+            except (protobuf_error, forms.Error) as error:
+                raise Misfit(_line(error)) from None
+
+        return decode
+
+    return Format(decoder, has_path=True)
+
+
+def _message(pool: Any, file: Any, where: str, name: str | None, path: Sequence[int]) -> Any:
+    """The descriptor of a message, by its name with or without the package, by its place, or the first of the file."""
+    messages = list(file.message_types_by_name.values())
+    if name is not None:
+        for candidate in (name, f"{file.package}.{name}"):
+            try:
+                return pool.FindMessageTypeByName(candidate)
+            except KeyError:
+                continue
+        raise UsageError(f"{where} has no message {name!r}; there are {', '.join(one.name for one in messages)}")
+    try:
+        found = messages[path[0] if path else 0]
+        for place in path[1:]:
+            found = found.nested_types[place]
+    except IndexError:
+        raise Misfit(f"{where} has no message at {list(path)}") from None
+    return found
+
+
+def _line(error: object) -> str:
+    """The first line of what a library says, or the name of its error."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -1,0 +1,220 @@
+"""One look at a cluster: topics and their growth, groups and their lag, open transactions, requests.
+
+A look at thousands of partitions costs some milliseconds: one ListOffsets for each broker, one OffsetFetch for each group. Rates are the
+difference to the look before. Requests come from a broker's metrics, where it exports them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.command import NotReached, Refused
+from ottla.cli.moments import now_ms
+from ottla.client.blocking import group_admin, transaction_admin
+from ottla.client.blocking.admin import LATEST, OffsetAt, list_offsets
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.errors import ClientError
+from ottla.wire.messages.metadata import MetadataResponseTopic
+
+METADATA_EVERY_S = 5.0
+"""Topics, leaders and in-sync sets are asked for less often than offsets: for thousands of partitions they cost the most."""
+GROUPS_MAX = 100
+TRANSACTIONS_MAX = 100
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+PREFIX = "kafka_network_requestmetrics_"
+REQUESTS = f"{PREFIX}requests_total"
+TIMES = f"{PREFIX}totaltimems"
+
+_LINE = re.compile(rf'^({REQUESTS}|{TIMES}){{request="([^"]+)"(?:,quantile="([^"]+)")?}} (\S+)$', re.MULTILINE)
+
+
+class TopicRow(NamedTuple):
+    """A topic: `end` is the sum of its end offsets, the rate is in records a second; None at the first look."""
+
+    name: str
+    partitions: int
+    out_of_sync: int
+    end: int
+    rate: float | None
+
+
+class GroupRow(NamedTuple):
+    """A group: its lag in records, and how that changes in a second."""
+
+    name: str
+    type: str
+    state: str
+    partitions: int
+    lag: int
+    change: float | None
+
+
+class TransactionRow(NamedTuple):
+    """A transaction that is open, or that is being ended."""
+
+    name: str
+    state: str
+    age_ms: int | None
+    partitions: int
+    client: str
+
+
+class RequestRow(NamedTuple):
+    """One kind of request: how many a second, and the 99th percentile of the time to the answer."""
+
+    name: str
+    rate: float | None
+    p99_ms: float | None
+
+
+class Sample(NamedTuple):
+    """One look. `requests` is None where no broker tells; `note` says why."""
+
+    at_s: float
+    cluster_id: str
+    brokers: int
+    controller: int
+    partitions: int
+    leaderless: int
+    out_of_sync: int
+    topics: list[TopicRow]
+    groups: list[GroupRow]
+    group_count: int
+    transactions: list[TransactionRow]
+    requests: list[RequestRow] | None
+    note: str = ""
+
+
+class _Known(NamedTuple):
+    """What metadata says of a topic; `led` are its partitions with a leader."""
+
+    name: str
+    partitions: int
+    leaderless: int
+    out_of_sync: int
+    led: list[TopicPartition]
+
+    @classmethod
+    def of(cls, topic: MetadataResponseTopic) -> _Known:
+        name, partitions = topic.name or "", topic.partitions
+        led = [TopicPartition(name, one.partition_index) for one in partitions if one.leader_id >= 0]
+        out_of_sync = sum(len(one.isr_nodes) < len(one.replica_nodes) for one in partitions)
+        return cls(name, len(partitions), len(partitions) - len(led), out_of_sync, led)
+
+
+class Sampler:
+    """Takes one look after the other."""
+
+    def __init__(self, cluster: Cluster, metrics: str | None = None, credentials: str | None = None) -> None:
+        """`metrics` is the HOST:PORT of a broker's `ottla.metrics.listen`."""
+        self._cluster = cluster
+        self._metrics = metrics
+        self._credentials = credentials
+        self._ends: dict[str, int] = {}
+        self._lags: dict[str, int] = {}
+        self._counts: dict[str, float] = {}
+        self._seconds = 0.0
+        self._last_s: float | None = None
+        self._known: list[_Known] = []
+        self._refresh_s = 0.0
+
+    def look(self) -> Sample:
+        """Asks the brokers. Raises `ClientError`."""
+        now = time.monotonic()
+        self._seconds = 0.0 if self._last_s is None else max(1e-3, now - self._last_s)
+        self._last_s = now
+        cluster = self._cluster
+        if now >= self._refresh_s:
+            answer = cluster.refresh(None)
+            self._known = [_Known.of(topic) for topic in answer.topics if topic.name is not None and not topic.error_code]
+            self._refresh_s = now + METADATA_EVERY_S
+        known = self._known
+        ends = self._end_offsets()
+        groups, count = self._groups(ends)
+        requests, note = self._requests()
+        return Sample(
+            now, cluster.cluster_id or "", len(cluster.brokers), cluster.controller_id, sum(topic.partitions for topic in known),
+            sum(topic.leaderless for topic in known), sum(topic.out_of_sync for topic in known),
+            self._topics(ends), groups, count, self._transactions(), requests, note,
+        )  # fmt: skip
+
+    def _per_second(self, new: float, old: float | None) -> float | None:
+        return None if old is None or not self._seconds else (new - old) / self._seconds
+
+    def _end_offsets(self) -> dict[TopicPartition, int]:
+        wanted = [partition for topic in self._known for partition in topic.led]
+        found = list_offsets(self._cluster, dict.fromkeys(wanted, LATEST)) if wanted else {}
+        return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
+
+    def _topics(self, ends: dict[TopicPartition, int]) -> list[TopicRow]:
+        """The busiest first."""
+        sums = {topic.name: sum(map(ends.get, topic.led, itertools.repeat(0))) for topic in self._known}
+        rows = [
+            TopicRow(
+                topic.name, topic.partitions, topic.out_of_sync, sums[topic.name],
+                self._per_second(sums[topic.name], self._ends.get(topic.name)),
+            )
+            for topic in self._known
+        ]  # fmt: skip
+        self._ends = sums
+        return sorted(rows, key=lambda row: (-(row.rate or 0), row.name.startswith("__"), row.name))
+
+    def _groups(self, ends: dict[TopicPartition, int]) -> tuple[list[GroupRow], int]:
+        """The groups with the most lag first; at most `GROUPS_MAX` are asked for their offsets."""
+        listed = group_admin.list_groups(self._cluster)
+        rows, lags = [], {}
+        for group in [found for found in listed if found.type.lower() != "share"][:GROUPS_MAX]:
+            committed = group_admin.committed_offsets(self._cluster, group.group_id)
+            lag = sum(max(0, ends[partition] - found.offset) for partition, found in committed.items() if partition in ends)
+            lags[group.group_id] = lag
+            change = self._per_second(lag, self._lags.get(group.group_id))
+            rows.append(GroupRow(group.group_id, group.type, group.state, len(committed), lag, change))
+        self._lags = lags
+        return sorted(rows, key=lambda row: (-row.lag, row.name)), len(listed)
+
+    def _transactions(self) -> list[TransactionRow]:
+        """The oldest first."""
+        try:
+            listed = transaction_admin.list_transactions(self._cluster, states=OPEN_STATES)
+        except ApiError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                return []
+            raise
+        rows = []
+        for found in listed[:TRANSACTIONS_MAX]:
+            try:
+                one = transaction_admin.describe_transaction(self._cluster, found.transactional_id)
+            except ApiError:
+                continue  # it has just ended
+            age = max(0, now_ms() - one.start_ms) if one.start_ms >= 0 else None
+            rows.append(TransactionRow(one.transactional_id, one.state, age, len(one.partitions), one.client_id))
+        return sorted(rows, key=lambda row: -(row.age_ms or 0))
+
+    def _requests(self) -> tuple[list[RequestRow] | None, str]:
+        """The busiest first; None and a reason where there are no metrics."""
+        if self._metrics is None:
+            return None, "no metrics: start the broker with --set ottla.metrics.listen=127.0.0.1:9404"
+        from ottla.cli.inspect.metrics import scrape
+
+        try:
+            text = scrape(self._metrics, self._credentials)
+        except (Refused, NotReached, ClientError) as error:
+            return None, str(error)
+        counts: dict[str, float] = {}
+        times: dict[str, float] = {}
+        start, end = text.find(PREFIX), text.rfind(PREFIX)
+        for name, request, quantile, value in _LINE.findall(text, start, text.find("\n", end)) if start >= 0 else ():
+            if name == REQUESTS:
+                counts[request] = counts.get(request, 0.0) + float(value)
+            elif quantile == "0.99":
+                times[request] = max(times.get(request, 0.0), float(value))
+        rows = [
+            RequestRow(name, self._per_second(count, self._counts.get(name)), times.get(name)) for name, count in counts.items() if count
+        ]
+        self._counts = counts
+        return sorted(rows, key=lambda row: (-(row.rate or 0), row.name)), ""

@@ -1,0 +1,144 @@
+"""`ottla top`: topics, groups and their lag, open transactions and requests, renewed every few seconds on a terminal.
+
+Needs rich (`pip install 'ottla[top]'`), which is imported here and nowhere else in the program. Without a terminal, or with `--once`, it
+takes two looks and prints what it would show: as a picture, or with `-o json` as data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+import time
+from typing import Any
+
+from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.options import connect, output_of
+from ottla.cli.top.sample import Sample, Sampler
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.errors import ClientError
+
+INTERVAL_S = 2.0
+INTERVAL_MIN_S = 0.1
+VIEWS = ("all", "topics", "groups", "transactions", "requests")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--interval", type=float, default=INTERVAL_S, metavar="SECS", help="seconds from one look to the next (default 2)")
+    add("--view", choices=VIEWS, default="all", metavar="VIEW", help="|".join(VIEWS))
+    add("--once", action="store_true", help="one picture, on any output; with -o json as data")
+    add("--from", dest="address", metavar="HOST:PORT", help="where requests are counted (default: ottla.metrics.listen of a broker)")
+    add("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials")
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    if args.interval < INTERVAL_MIN_S:
+        raise UsageError(f"--interval must be {INTERVAL_MIN_S:g} or more")
+    is_live = not args.once and output.form == "table"
+    if is_live and not (sys.stdout.isatty() and sys.stdin.isatty()):
+        raise UsageError("a live view needs a terminal; --once prints one picture, -o json data")
+    address = args.address or _metrics_address(args)
+    with connect(args) as cluster:
+        sampler = Sampler(cluster, address, args.credentials)
+        if is_live:
+            return _live(cluster, sampler, args)
+        sampler.look()
+        time.sleep(args.interval)  # rates are what happens between two looks
+        sample = sampler.look()
+    if output.is_structured:
+        output.show_object(as_object(sample))
+    elif output.form == "table":
+        console = _rich().console.Console(no_color=args.no_color or None, highlight=False)
+        console.print(_view().draw(sample, args.view, max(console.height, len(sample.topics) + len(sample.groups) + 40)))
+    else:
+        raise UsageError("top has a picture and -o json, jsonl, yaml")
+    return 0
+
+
+def as_object(sample: Sample) -> dict[str, Any]:
+    """The look as JSON shows it."""
+    found = sample._asdict()
+    del found["at_s"]
+    for name in ("topics", "groups", "transactions", "requests"):
+        found[name] = None if found[name] is None else [row._asdict() for row in found[name]]
+    return found
+
+
+def _metrics_address(args: argparse.Namespace) -> str | None:
+    """Where a broker says that its metrics are; None if it does not."""
+    from ottla.base.errors import ApiError
+    from ottla.cli.inspect.metrics import metrics_address
+
+    try:
+        return metrics_address(args)
+    except (Refused, ApiError):
+        return None
+
+
+def _rich() -> Any:
+    try:
+        import rich.console
+        import rich.live
+    except ImportError:
+        raise Refused("ottla top needs rich; install it: pip install 'ottla[top]'", "MissingRequirementError") from None
+    return rich
+
+
+def _view() -> Any:
+    from ottla.cli.top import view
+
+    return view
+
+
+def _live(cluster: Cluster, sampler: Sampler, args: argparse.Namespace) -> int:
+    """Draws until q or Ctrl-C. A broker that does not answer is reported, and asked again."""
+    rich, view = _rich(), _view()
+    console = rich.console.Console(no_color=args.no_color or None, highlight=False)
+    chosen = args.view
+    picture: Any = "..."
+    with _Keys() as keys, rich.live.Live(console=console, screen=True, auto_refresh=False) as live:
+        sample: Sample | None = None
+        next_s = time.monotonic()
+        while True:
+            if time.monotonic() >= next_s:
+                next_s = time.monotonic() + args.interval
+                try:
+                    sample = sampler.look()
+                except (ClientError, NotReached) as error:
+                    sample, picture = None, f"{error}\n\nasked again every {args.interval:g} s; q quits"
+                    cluster.close()
+            live.update(view.draw(sample, chosen, console.height) if sample is not None else picture, refresh=True)
+            key = keys.wait(max(0.0, next_s - time.monotonic()))
+            if key == "q":
+                return 0
+            chosen = view.KEYS.get(key, chosen)
+
+
+class _Keys:
+    """Keys without Enter; the terminal is as before at the end."""
+
+    def __enter__(self) -> _Keys:
+        import termios
+        import tty
+
+        self._descriptor = sys.stdin.fileno()
+        self._before = termios.tcgetattr(self._descriptor)
+        tty.setcbreak(self._descriptor)
+        return self
+
+    def wait(self, seconds: float) -> str:
+        """The key that was pressed, or nothing after this time; `q` if the terminal has gone."""
+        if not select.select([self._descriptor], [], [], seconds)[0]:
+            return ""
+        return os.read(self._descriptor, 1).decode("latin-1").lower() or "q"
+
+    def __exit__(self, *_: object) -> None:
+        import termios
+
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+
+
+COMMAND = Command("A live view: topics, groups and their lag, transactions, requests.", _arguments, _run)

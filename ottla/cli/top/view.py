@@ -1,0 +1,79 @@
+"""Draws a look at a cluster with rich: a head line, and tables that share the lines of the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ottla.cli.terminal import shown
+from ottla.cli.top.sample import Sample
+
+HEAD_LINES = 3
+TABLE_LINES = 3
+"""A title, the headings, and an empty line."""
+VIEWS = ("all", "topics", "groups", "transactions", "requests")
+KEYS = {"a": "all", "t": "topics", "g": "groups", "x": "transactions", "r": "requests"}
+
+
+def draw(sample: Sample, view: str, height: int) -> RenderableType:
+    """The picture for a terminal of this many lines."""
+    names = VIEWS[1:] if view == "all" else (view,)
+    lines = max(1, (height - HEAD_LINES - TABLE_LINES * len(names)) // len(names))
+    return Group(_head(sample), Text(), *(part for name in names for part in (_table(sample, name, lines), Text())))
+
+
+def _head(sample: Sample) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    is_well = not sample.leaderless and not sample.out_of_sync
+    text.append("healthy" if is_well else "TROUBLE", style="bold green" if is_well else "bold red")
+    for count, what in ((sample.leaderless, "without leader"), (sample.out_of_sync, "out of sync")):
+        if count:
+            text.append(f"  {count} {what}", style="red")
+    text.append(f"  cluster {sample.cluster_id}  brokers {sample.brokers}  controller {sample.controller}  topics {len(sample.topics)}")
+    text.append(f"  partitions {sample.partitions}")
+    text.append("\nq quit, a all, t topics, g groups, x transactions, r requests", style="dim")
+    return text
+
+
+def _table(sample: Sample, name: str, lines: int) -> RenderableType:
+    rows: list[Sequence[Any]]
+    if name == "topics":
+        rows = [(row.name, row.partitions, row.out_of_sync or "", number(row.rate), f"{row.end:,}") for row in sample.topics]
+        return _grid(f"Topics {len(rows)}", ("TOPIC", "PARTITIONS", "OUT OF SYNC", "RECORDS/S", "END OFFSETS"), rows, lines)
+    if name == "groups":
+        rows = [(row.name, row.state, row.partitions, f"{row.lag:,}", number(row.change, is_signed=True)) for row in sample.groups]
+        return _grid(f"Groups {sample.group_count}", ("GROUP", "STATE", "PARTITIONS", "LAG", "LAG/S"), rows, lines)
+    if name == "transactions":
+        rows = [(row.name, row.state, row.partitions, seconds(row.age_ms), row.client) for row in sample.transactions]
+        return _grid(f"Open transactions {len(rows)}", ("TRANSACTIONAL ID", "STATE", "PARTITIONS", "AGE", "CLIENT"), rows, lines)
+    if sample.requests is None:
+        return Text(f"Requests: {sample.note}", style="dim")
+    rows = [(row.name, number(row.rate), "-" if row.p99_ms is None else f"{row.p99_ms:.1f}") for row in sample.requests]
+    return _grid("Requests", ("REQUEST", "/S", "P99 MS"), rows, lines)
+
+
+def _grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], lines: int) -> Table:
+    more = f", the first {lines}" if len(rows) > lines else ""
+    table = Table(title=title + more, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, heading in enumerate(headings):
+        is_text = place == 0 or heading in ("STATE", "CLIENT")
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis", header_style="dim")
+    for row in rows[:lines]:
+        table.add_row(*(Text(shown(str(cell))) for cell in row))
+    return table
+
+
+def number(value: float | None, *, is_signed: bool = False) -> str:
+    """A rate with as many digits as one reads; `-` for unknown."""
+    if value is None:
+        return "-"
+    sign = "+" if is_signed and value > 0 else ""
+    return f"{sign}{value:,.0f}" if abs(value) >= 10 or value == 0 else f"{sign}{value:.1f}"
+
+
+def seconds(age_ms: int | None) -> str:
+    return "-" if age_ms is None else f"{age_ms / 1000:,.1f} s"

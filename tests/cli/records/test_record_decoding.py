@@ -1,0 +1,229 @@
+"""Records in Avro, Protobuf and JSON, with schemas from files and from a registry, printed as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from ottla.cli.command import UsageError
+from ottla.cli.records.record_decoding import HEADER, file_format
+from ottla.cli.records.schema_formats import Misfit, avro, json_schema, protobuf_descriptors, protobuf_source
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+AVRO = {
+    "type": "record", "name": "Order", "fields": [
+        {"name": "item", "type": "string"},
+        {"name": "amount", "type": ["null", "int"]},
+        {"name": "raw", "type": "bytes"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    ],
+}  # fmt: skip
+ORDER = {"item": "äpfel", "amount": 5, "raw": b"\xff", "day": 20_000}
+AS_JSON = {"item": "äpfel", "amount": 5, "raw": "/w==", "day": "2024-10-04"}
+JSON_SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer", "multipleOf": 5}}, "$defs": {}, "required": ["amount"]}
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Order { string item = 1; int32 unit_price = 2; google.protobuf.Timestamp at = 3; message Line { int32 number = 1; } }
+message Refund { string reason = 1; }
+"""
+PROTO_ORDER = b"\x0a\x06apples\x10\x05\x1a\x02\x08\x01"
+PROTO_AS_JSON = {"item": "apples", "unit_price": 5, "at": "1970-01-01T00:00:01Z"}
+
+
+def encoded(value: dict[str, Any] = ORDER) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(AVRO), value)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    """A registry with a schema of each type: 1 Avro, 2 JSON, 3 Protobuf, 4 one that refers to another."""
+    schemas: dict[str, dict[str, Any]] = {
+        "1": {"schema": json.dumps(AVRO)},
+        "2": {"schema": json.dumps(JSON_SCHEMA), "schemaType": "JSON"},
+        "3": {"schema": PROTO, "schemaType": "PROTOBUF"},
+        "4": {"schema": json.dumps(AVRO), "references": [{"name": "Other"}]},
+        "5": {"schema": "x", "schemaType": "THRIFT"},
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            number = self.path.removeprefix("/schemas/ids/")
+            is_allowed = self.headers.get("Authorization") in (None, "Basic bWU6cEB3")
+            body = json.dumps(schemas.get(number, {})).encode()
+            self.send_response(200 if number in schemas and is_allowed else 404 if is_allowed else 401)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def read(ottla: Ottla, topic: str, *options: object) -> list[dict[str, Any]]:
+    result = ottla("consume", topic, "-e", "-q", "-J", *options)
+    assert result.code == 0, result
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+def test_avro_from_a_file(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    schema = tmp_path / "order.avsc"
+    schema.write_text(json.dumps(AVRO))
+    broker.add_record(topic, encoded(), key=encoded())
+    broker.add_record(topic, None)
+    first, tombstone = read(ottla, topic, "--schema", schema, "--key-schema", schema)
+    assert json.loads(first["payload"]) == json.loads(first["key"]) == AS_JSON
+    assert (tombstone["payload"], tombstone["key"]) == (None, None)
+    assert [row["offset"] for row in read(ottla, topic, "--schema", schema, "--where", "value.amount == 5")] == [0]
+    out = ottla("consume", topic, "-e", "-q", "--schema", schema, "-o", "csv", "--columns", "value.item,value.amount").out
+    assert out == "value.item,value.amount\näpfel,5\n,\n"
+
+
+def test_protobuf_from_a_file(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    schema, compiled = tmp_path / "order.proto", tmp_path / "order.desc"
+    schema.write_text(PROTO)
+    command = [
+        sys.executable,
+        "-m",
+        "grpc_tools.protoc",
+        f"-I{tmp_path}",
+        "--include_imports",
+        f"--descriptor_set_out={compiled}",
+        str(schema),
+    ]
+    subprocess.run(command, check=True)
+    broker.add_record(topic, PROTO_ORDER)
+    for path in (schema, compiled):
+        (record,) = read(ottla, topic, "--schema", path)
+        assert json.loads(record["payload"]) == PROTO_AS_JSON
+        (other,) = read(ottla, topic, "--schema", path, "--message", "Refund")
+        assert json.loads(other["payload"])["reason"] == "apples"
+    unknown = ottla("consume", topic, "-e", "--schema", schema, "--message", "Bill")
+    assert (unknown.code, "no message 'Bill'; there are Order, Refund" in unknown.err) == (2, True)
+
+
+def test_json_is_checked(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    schema = tmp_path / "order.json"
+    schema.write_text(json.dumps(JSON_SCHEMA))
+    broker.add_record(topic, '{"amount": 5}')
+    broker.add_record(topic, '{"amount": 7}')
+    result = ottla("consume", topic, "-e", "-q", "--schema", schema)
+    assert (result.code, result.out) == (1, '{"amount": 5}\n')
+    assert f"{topic}-0 offset 1 does not fit the schema: $.amount: 7 is not a multiple of 5" in result.err
+
+
+def test_a_registry(ottla: Ottla, broker: Broker, topic: str, registry: str) -> None:
+    broker.add_record(topic, HEADER.pack(0, 1) + encoded(), key="plain")
+    broker.add_record(topic, HEADER.pack(0, 2) + b'{"amount": 10}', key=HEADER.pack(0, 1) + encoded())
+    broker.add_record(topic, HEADER.pack(0, 3) + b"\0" + PROTO_ORDER)
+    broker.add_record(topic, HEADER.pack(0, 3) + b"\x02\x02\x0a\x03why")
+    broker.add_record(topic, HEADER.pack(0, 3) + b"\x04\0\0\x08\x07")
+    found = read(ottla, topic, "--registry", registry.replace("http://", "http://me:p%40w@"))
+    assert [json.loads(record["payload"]) for record in found] == [
+        AS_JSON, {"amount": 10}, PROTO_AS_JSON, {"reason": "why"}, {"number": 7},
+    ]  # fmt: skip
+    assert found[0]["key"] == "plain"
+    assert json.loads(found[1]["key"]) == AS_JSON
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"text", "has no header with the id of a schema"),
+        (HEADER.pack(0, 4) + b"x", "refers to others"),
+        (HEADER.pack(0, 5) + b"x", "of type THRIFT"),
+        (HEADER.pack(0, 9) + b"x", "answers 404"),
+        (HEADER.pack(0, 1) + b"\x0c", "does not fit the schema"),
+        (HEADER.pack(0, 3) + b"\x02\x20x", "no message at [16]"),
+        (HEADER.pack(0, 3) + b"\xff", "header is cut short"),
+    ],
+)
+def test_what_a_registry_cannot_decode(ottla: Ottla, broker: Broker, topic: str, registry: str, value: bytes, message: str) -> None:
+    broker.add_record(topic, value)
+    result = ottla("consume", topic, "-e", "--registry", registry)
+    assert (result.code, message in result.err, "Traceback" in result.err) == (1, True, False), result
+
+
+def test_a_registry_that_is_not_there(ottla: Ottla, broker: Broker, topic: str) -> None:
+    broker.add_record(topic, HEADER.pack(0, 1) + encoded())
+    result = ottla("consume", topic, "-e", "--registry", "http://127.0.0.1:1")
+    assert (result.code, "no schema registry at http://127.0.0.1:1" in result.err) == (3, True)
+    assert ottla("consume", topic, "-e", "--registry", "ftp://x").code == 2
+
+
+def test_a_header_before_a_schema_of_a_file(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    schema = tmp_path / "order.avsc"
+    schema.write_text(json.dumps(AVRO))
+    broker.add_record(topic, HEADER.pack(0, 77) + encoded())
+    (record,) = read(ottla, topic, "--schema", schema, "--framed")
+    assert json.loads(record["payload"]) == AS_JSON
+    assert ottla("consume", topic, "-e", "--schema", schema).code == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--framed",),
+        ("--message", "x"),
+        ("--registry", "http://x", "--schema", "y"),
+        ("--schema", "no-such-file"),
+        ("--schema", "x.avsc", "--share-group", "g"),
+    ],
+)
+def test_what_does_not_go_together(ottla: Ottla, topic: str, options: tuple[str, ...]) -> None:
+    assert ottla("consume", topic, "-e", *options).code == 2
+
+
+@pytest.mark.parametrize("data", [b"", encoded()[:-1], encoded() + b"x", b"\x7f" * 20])
+def test_avro_that_does_not_fit(data: bytes) -> None:
+    with pytest.raises(Misfit):
+        avro(json.dumps(AVRO), "order.avsc").decoder()(data)
+
+
+def test_schemas_that_are_none(tmp_path: Path) -> None:
+    for make, text in (
+        (avro, "{"),
+        (avro, '{"type": "colour"}'),
+        (json_schema, '{"type": 5}'),
+        (json_schema, "["),
+        (protobuf_source, "message {"),
+    ):
+        with pytest.raises(UsageError):
+            make(text, "schema")
+    for data in (b"", b"\xff\xff"):
+        with pytest.raises(UsageError):
+            protobuf_descriptors(data, "schema.desc")
+    path = tmp_path / "order.avsc"
+    path.write_text(json.dumps(AVRO))
+    with pytest.raises(UsageError, match="--message is for Protobuf"):
+        file_format(str(path)).decoder("Order")
+
+
+@pytest.mark.parametrize("name", ["fastavro", "jsonschema", "grpc_tools"])
+def test_without_a_library(ottla: Ottla, topic: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / {"fastavro": "x.avsc", "jsonschema": "x.json", "grpc_tools": "x.proto"}[name]
+    path.write_text("{}")
+    monkeypatch.setitem(sys.modules, name, None)
+    result = ottla("consume", topic, "-e", "--schema", path)
+    assert (result.code, f"{name} cannot be imported; install it: pip install 'ottla[schemas]'" in result.err) == (1, True)

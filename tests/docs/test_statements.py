@@ -1,0 +1,93 @@
+"""What the pages say in passing is true: settings and their defaults, metrics, commands and their options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
+from ottla.cli.command import Command
+from ottla.cli.command_groups import GROUPS, load_commands
+from ottla.cli.parser import build_parser
+from tests.docs.pages import ROOT, pages
+from tests.server.metric_names import exported_names
+
+PAGES = [*pages(), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+NO_SETTINGS = ("ottla.audit", "ottla.console.listen")
+"""A logger, and a setting whose part does not exist yet."""
+OTHERS_METRICS = ("ottla_pipeline_",)
+"""Those that a Spark pipeline exports."""
+SETTINGS = {**GROUP_SETTINGS, **TOPIC_SETTINGS, **BROKER_SETTINGS}
+
+
+def inline_code(page: Path) -> list[str]:
+    """What stands in backticks in sentences and tables, not in blocks."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", text)]
+
+
+def wrong_defaults(text: str) -> list[str]:
+    """`name` (value) where that is not the setting's default."""
+    found = []
+    for name, number, unit in re.findall(r"`([a-z][\w.]+)`\s\((\d[\d,]*) ?(KiB|MiB|GiB|)\)", text):
+        setting = SETTINGS.get(name)
+        value = int(number.replace(",", "")) * UNITS[unit]
+        if setting is not None and setting.default != value:
+            found.append(f"{name} is {setting.default}, not {value}")
+    return found
+
+
+def wrong_command(line: str) -> str | None:
+    """What is wrong with a command such as `ottla topic create NAME -p 3`; None if nothing is."""
+    words = shlex.split(line.replace("...", ""))[1:]
+    if not words or words[0].startswith("-") or words[0] not in GROUPS:
+        is_known = not words or words[0].startswith(("-", "kafka-")) or not words[0].isalpha() or words[0].isupper()
+        return None if is_known else f"{line}: no command {words[0]}"
+    command = load_commands(words[0])
+    rest = words[1:]
+    if not isinstance(command, Command):
+        if not rest or rest[0].startswith("-") or not re.fullmatch(r"[a-z][a-z-]+", rest[0]):
+            return None  # the group, or a list of its verbs
+        if rest[0] not in command:
+            return f"{line}: no verb {rest[0]}"
+        words, command = words[:2], command[rest[0]]
+        rest = rest[1:]
+    known = {name for action in build_parser("ottla", command)._actions for name in action.option_strings}
+    unknown = [word for word in rest if re.fullmatch(r"--?[a-zA-Z][\w-]*", word.partition("=")[0]) and word.partition("=")[0] not in known]
+    return f"{line}: no option {unknown[0]}" if unknown else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_and_their_defaults(page: Path) -> None:
+    assert wrong_defaults(page.read_text()) == []
+    named = [re.sub(r"=.*", "", code) for code in inline_code(page) if re.fullmatch(r"ottla(\.[a-z]+)+(=.*)?", code)]
+    others = ("ottla.testing", "ottla.client", "ottla.spark", "ottla.wire", "ottla.cli", "ottla.service", "ottla.json", *NO_SETTINGS)
+    assert [name for name in named if name not in SETTINGS and not name.startswith(others)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_metrics(page: Path) -> None:
+    named = [code for code in inline_code(page) if re.fullmatch(r"(kafka|ottla)_[a-z0-9_]+", code)]
+    modules = {path.stem for path in ROOT.rglob("ottla/**/*.py")} | {"kafka_broker", "kafka_topic", "kafka_group_id", "kafka_cluster"}
+    known = exported_names() | modules | {"kafka_broker_settings", "kafka_exporter"}
+    named = [name for name in named if not name.startswith(OTHERS_METRICS)]
+    assert [name for name in named if name not in known and not any(name.endswith("_") and one.startswith(name) for one in known)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands(page: Path) -> None:
+    lines = [code for code in inline_code(page) if code.startswith("ottla ") and not re.search(r"[|<>;{\[]", code)]
+    assert [wrong for line in lines if (wrong := wrong_command(line))] == []
+
+
+def test_the_rules_find_what_is_wrong() -> None:
+    assert wrong_defaults("`ottla.open.files.max` (512) limits, `message.max.bytes` (1 MiB)") != []
+    assert wrong_defaults("`socket.request.max.bytes` (100 MiB), `other.thing` (7)") == []
+    assert wrong_command("ottla topic crate orders") == "ottla topic crate orders: no verb crate"
+    assert wrong_command("ottla produce orders --kye x") == "ottla produce orders --kye x: no option --kye"
+    assert wrong_command("ottla frobnicate") == "ottla frobnicate: no command frobnicate"
+    assert wrong_command("ottla topic create orders -p 3 --config a=b") is None
