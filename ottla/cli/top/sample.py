@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -110,11 +111,10 @@ class _Known(NamedTuple):
 class Sampler:
     """Takes one look after the other."""
 
-    def __init__(self, cluster: Cluster, metrics: str | None = None, credentials: str | None = None) -> None:
-        """`metrics` is the HOST:PORT of a broker's `ottla.metrics.listen`."""
+    def __init__(self, cluster: Cluster, scrape: Callable[[], str] | None = None) -> None:
+        """`scrape` returns the text of a broker's `/metrics`; None if none exports any."""
         self._cluster = cluster
-        self._metrics = metrics
-        self._credentials = credentials
+        self._scrape = scrape
         self._ends: dict[str, int] = {}
         self._lags: dict[str, int] = {}
         self._counts: dict[str, float] = {}
@@ -197,12 +197,10 @@ class Sampler:
 
     def _requests(self) -> tuple[list[RequestRow] | None, str]:
         """The busiest first; None and a reason where there are no metrics."""
-        if self._metrics is None:
+        if self._scrape is None:
             return None, "no metrics: start the broker with --set ottla.metrics.listen=127.0.0.1:9404"
-        from ottla.cli.inspect.metrics import scrape
-
         try:
-            text = scrape(self._metrics, self._credentials)
+            text = self._scrape()
         except (Refused, NotReached, ClientError) as error:
             return None, str(error)
         counts: dict[str, float] = {}

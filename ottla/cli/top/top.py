@@ -11,6 +11,7 @@ import os
 import select
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ottla.cli.command import Command, NotReached, Refused, UsageError
@@ -31,6 +32,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--once", action="store_true", help="one picture, on any output; with -o json as data")
     add("--from", dest="address", metavar="HOST:PORT", help="where requests are counted (default: ottla.metrics.listen of a broker)")
     add("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials")
+    add("--token-file", metavar="FILE", help="as ottla.metrics.token.file")
+    add("--ca", metavar="FILE", help="PEM certificates to trust where that port speaks TLS (default: the system's)")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -40,9 +43,9 @@ def _run(args: argparse.Namespace) -> int:
     is_live = not args.once and output.form == "table"
     if is_live and not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise UsageError("a live view needs a terminal; --once prints one picture, -o json data")
-    address = args.address or _metrics_address(args)
+    scrape = _scrape(args)
     with connect(args) as cluster:
-        sampler = Sampler(cluster, address, args.credentials)
+        sampler = Sampler(cluster, scrape)
         if is_live:
             return _live(cluster, sampler, args)
         sampler.look()
@@ -67,15 +70,16 @@ def as_object(sample: Sample) -> dict[str, Any]:
     return found
 
 
-def _metrics_address(args: argparse.Namespace) -> str | None:
-    """Where a broker says that its metrics are; None if it does not."""
+def _scrape(args: argparse.Namespace) -> Callable[[], str] | None:
+    """Reads the metrics of a broker, where it is said or where a broker says that they are; None if it does not."""
     from ottla.base.errors import ApiError
-    from ottla.cli.inspect.metrics import metrics_address
+    from ottla.cli.inspect.metrics import metrics_address, scrape
 
     try:
-        return metrics_address(args)
-    except (Refused, ApiError):
+        address = args.address or metrics_address(args)
+    except (Refused, ApiError, ClientError):
         return None
+    return lambda: scrape(address, args.credentials, token_file=args.token_file, ca_file=args.ca)
 
 
 def _rich() -> Any:
