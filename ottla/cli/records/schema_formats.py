@@ -69,8 +69,9 @@ def avro(text: str, where: str) -> Format:
             value = fastavro.schemaless_reader(stream, schema, None)
         except AVRO_ERRORS as error:
             raise Misfit(_line(error)) from None
-        if stream.tell() < len(data):
-            raise Misfit(f"{len(data) - stream.tell()} bytes are left over")
+        rest = stream.read()
+        if rest:
+            raise Misfit(f"{len(rest)} bytes are left over")
         return value
 
     return _only(decode)

@@ -74,7 +74,7 @@ class RequestRow(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One look. `requests` is None where no broker tells; `note` says why."""
+    """One look. `requests` is None where no broker exports them; `note` says why."""
 
     at_s: float
     cluster_id: str
