@@ -53,9 +53,10 @@ def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
 
 
 def refusal_to_write(broker: Broker, request: RequestContext, topic: str) -> ApiError | None:
-    """The reason to refuse every record that a client sends to a topic; None if there is none."""
+    """The reason to refuse every record that a client sends to a topic; None if there is none. A client that gives only the topic's id
+    must not learn its name."""
     if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
-        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{request.connection.principal} may not write to {topic!r}")
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{request.connection.principal} may not write to the topic")
     if topic in INTERNAL_TOPICS:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
     return None

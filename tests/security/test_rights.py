@@ -7,6 +7,7 @@ API cannot need all of its rights. Every API of the table is tried: with all rig
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ottla.requests.authorized_operations import SUPPORTED
 from ottla.security.acl import DENIED, ResourceType
 from ottla.wire.framing import load
 from ottla.wire.messages import delete_topics, fetch, find_coordinator, metadata
-from ottla.wire.schema import Request
+from ottla.wire.schema import Request, Struct
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
 from tests.clients.sample_requests import World, batch
@@ -347,6 +348,43 @@ def test_without_any_right_every_api_refuses(api: ServedApi, world: World, judge
         else:
             assert codes - {0} <= REFUSALS, answer
             assert codes - {0}, answer
+
+
+ABSENT = {"world": "absent", "group": "no-group", "offsets": "no-offsets", "share-group": "no-share-group"}
+
+_NAMES = re.compile(rf"(?<![\w-])({'|'.join(ABSENT)})(?![\w-])")
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.rights], ids=[api.name for api in APIS if api.rights])
+def test_without_any_right_what_exists_looks_like_what_does_not(
+    api: ServedApi, world: World, judged_broker: BrokerProcess, judge: Judge
+) -> None:
+    for maker in _makers(api):
+        version = TRIED_IN.get(api.name, api.max_version)
+        request = maker(world, In(version))
+        judge.deny("all")
+        try:
+            with WireClient(judged_broker.port) as client:
+                existing, absent = client.ask(request, version), client.ask(renamed(request, ABSENT), version)
+        finally:
+            judge.deny([])
+        assert text_of(absent) == _NAMES.sub(lambda found: ABSENT[found[0]], text_of(existing))
+
+
+def text_of(answer: Any) -> str:
+    """The whole answer, but for what is random in it."""
+    return re.sub(r"session_id=\d+|<memory at \w+>", "", repr(answer))
+
+
+def renamed(value: Any, names: dict[str, str]) -> Any:
+    """The same message about resources of other names."""
+    if isinstance(value, list):
+        return [renamed(inner, names) for inner in value]
+    if isinstance(value, Struct):
+        fields = {field.name: renamed(getattr(value, field.name), names) for field in value.__fields__}
+        is_same = all(inner is getattr(value, name) for name, inner in fields.items())
+        return value if is_same else type(value)(**fields)
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def nested(value: Any, name: str) -> Iterator[int]:

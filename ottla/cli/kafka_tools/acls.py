@@ -43,6 +43,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_resource_options(parser)
     add_rule_options(parser)
     parser.add_argument("--principal", action="append", metavar="User:NAME", help="with --list: only rules about these")
+    parser.add_argument("--bootstrap-controller", dest="bootstrap", metavar="HOST:PORT", help=argparse.SUPPRESS)
     parser.add_argument("--force", action="store_true", help="do not ask")
 
 

@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from ottla.testing.broker import Broker
 from tests.cli.access.conftest import acl, guarded
 from tests.cli.conftest import Ottla
 
@@ -50,6 +51,12 @@ def test_rules_are_added_listed_and_removed(acl: Ottla, monkeypatch: pytest.Monk
 def test_wrong_usage_is_one_line(offline: Ottla, words: tuple[str, ...], message: str) -> None:
     refused = offline("kafka-acls", *words)
     assert refused.code == 2 and message in refused.err and refused.err.count("\n") == 1 and not refused.out
+
+
+def test_a_controllers_address_is_a_brokers(offline: Ottla, guarded: Broker, acl: Ottla) -> None:
+    acl(*ADD)
+    listed = offline("kafka-acls", "--list", "--bootstrap-controller", guarded.bootstrap_server)
+    assert (listed.code, listed.out) == (0, f"Current ACLs for resource `{PATTERN}`:\n\t{READ}\n\n")
 
 
 def test_a_refusal_of_the_broker_is_kafkas_line(ottla: Ottla) -> None:
