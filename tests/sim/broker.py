@@ -44,6 +44,8 @@ STRIKES = 0.01
 """How many records of the coordinator are followed by a power cut at once."""
 SLOW_ADMISSION = 0.25
 ADMISSION_MS = (20, 400)
+LATE_METADATA = 0.3
+LATE_METADATA_MS = (1, 300)
 LISTENER, PORT = "PLAINTEXT", 9092
 BROKER_EPOCH = 0
 ASSIGNMENTS = (
@@ -103,6 +105,10 @@ class SimNode(Node):
         self.metadata.cluster_id = self.cluster_id
         self._serve()
         self._broker.publish()
+
+    def _watched(self) -> list[int]:
+        """None: the scripted controller is never gone, and nobody else is elected."""
+        return []
 
     def _broker_epoch(self) -> int:
         """As the scripted controller has it: these brokers do not register."""
@@ -210,20 +216,20 @@ class SimBroker:
     # The controller
 
     def publish(self) -> None:
-        """All living brokers learn what this one leads now, then this one is sent its replicas."""
+        """All living brokers are sent what this one leads now, and this one its replicas: usually after the metadata, as from our
+        controller, now and then before it, as from those of Apache Kafka."""
         topics = self._topics()
         brokers = [
             BrokerMetadata(broker_id=number, endpoints={LISTENER: (host_of(number), PORT)}, epoch=BROKER_EPOCH)
             for number in self.world.brokers
         ]
+        metadata = UpdateMetadata(
+            controller_id=1, controller_epoch=1, broker_epoch=BROKER_EPOCH, topics=topics, brokers=brokers, is_complete=True
+        )
+        delay_ms = self._chance.randint(*LATE_METADATA_MS) if self._chance.random() < LATE_METADATA else 0
         for broker in self.world.brokers.values():
-            if broker.node is not None:
-                broker.node.member.receiver.receive(
-                    UpdateMetadata(
-                        controller_id=1, controller_epoch=1, broker_epoch=BROKER_EPOCH, topics=topics, brokers=brokers, is_complete=True
-                    ),
-                    lambda _code: None,
-                )
+            if broker.node is not None and not (delay_ms and broker is self):
+                broker.node.member.receiver.receive(metadata, lambda _code: None)
         states = [
             ReplicaRole(
                 topic=topic.name, topic_id=topic.topic_id, partition=partition, is_new=self.epoch == 0, configs=self.topic_configs
@@ -234,7 +240,10 @@ class SimBroker:
         ]
         assert self.node is not None
         message = LeaderAndIsr(controller_id=1, controller_epoch=1, broker_epoch=BROKER_EPOCH, states=states)
-        self.node.member.receiver.receive(message, lambda _code: None)
+        receiver = self.node.member.receiver
+        receiver.receive(message, lambda _code: None)
+        if delay_ms:
+            self.life.call_later(delay_ms, lambda: receiver.receive(metadata, lambda _code: None))
 
     def _topics(self) -> list[TopicMetadata]:
         found: dict[str, list[PartitionMetadata]] = {}

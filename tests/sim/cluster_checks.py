@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ottla.base.cluster_metadata import PartitionMetadata
-from ottla.base.ports import Operation, Outcome, StoreResult
+from ottla.base.ports import Check, Operation, Outcome, StoreResult
 from ottla.base.types import TopicPartition
 from ottla.controller import znodes
 from ottla.replication.partition import Partition
@@ -37,6 +37,15 @@ class Ledger:
         self.end = 0
 
 
+class Proposal(NamedTuple):
+    """A change of the ISR that a leader has proposed: in which term, from which state, after how many answers to earlier ones."""
+
+    term: Any
+    partition_epoch: int
+    moving: tuple[int, ...]
+    answers: int
+
+
 class StoreJudge:
     """Looks at every write that the metadata store takes."""
 
@@ -45,6 +54,9 @@ class StoreJudge:
         self._works = model.apply
         model.apply = self._apply  # type: ignore[method-assign]
         self.controller_epoch = 0
+        self.elected: dict[int, int] = {}
+        self.noted_epochs: dict[int, int] = {}
+        """The registrations that the states of partitions take into account."""
         self.writers: dict[int, int] = {}
         self.states: dict[TopicPartition, PartitionMetadata] = {}
         self.leaders: dict[TopicPartition, dict[int, int]] = {}
@@ -61,9 +73,21 @@ class StoreJudge:
         outcome = self._works(operations, session_id)
         if outcome.result is StoreResult.OK:
             self.writes += 1
+            is_changing = any(not isinstance(operation, Check) for operation in operations)
             for operation in operations:
+                if is_changing and isinstance(store, ClusterStore) and operation.path == znodes.CONTROLLER_EPOCH:
+                    self._note_writer(operation, store.broker_id)
                 self._note(operation.path, store)
         return outcome
+
+    def _note_writer(self, operation: Operation, broker_id: int) -> None:
+        """I38: under an epoch writes only the controller that was elected to it."""
+        if isinstance(operation, Check):
+            epoch = self.controller_epoch
+            elected = self.elected.get(epoch, broker_id)
+            assert elected == broker_id, f"broker {broker_id} writes in controller epoch {epoch}, to which {elected} was elected (I38)"
+        else:
+            self.elected[self.controller_epoch + 1] = broker_id
 
     def _note(self, path: str, store: Any) -> None:
         node = self._model.tree.get(path)
@@ -72,6 +96,8 @@ class StoreJudge:
             epoch = znodes.read_controller_epoch(node.data)
             assert epoch >= self.controller_epoch, f"the controller epoch falls from {self.controller_epoch} to {epoch} (I38)"
             self.controller_epoch = epoch
+        elif path == znodes.BROKER_EPOCHS and node is not None:
+            self.noted_epochs = znodes.read_broker_epochs(node.data)[0]
         elif path.startswith("/brokers/topics/") and path.endswith("/state"):
             _, _, _, topic, _, index, _ = path.split("/")
             self._note_state(TopicPartition(topic, int(index)), node, store)
@@ -128,6 +154,12 @@ class ClusterChecks:
         self._seen: dict[int, tuple[int, int]] = {}
         self._topics: dict[tuple[int, str], Any] = {}
         self._looked: dict[tuple[int, int, bytes, int], tuple[Any, ...]] = {}
+        self._proposals: dict[tuple[int, bytes, int], Proposal] = {}
+        self._answers: dict[tuple[int, bytes, int], int] = {}
+
+    def note_answer(self, broker_id: int, topic_id: bytes, index: int) -> None:
+        """The controller's answer to a proposal of this leader arrives now."""
+        self._answers[broker_id, topic_id, index] = self._answers.get((broker_id, topic_id, index), 0) + 1
 
     def check(self, broker: ClusterBroker) -> None:
         """This broker has done something."""
@@ -190,6 +222,8 @@ class ClusterChecks:
         if leader is not None:
             assert start <= stable <= high, f"{where}: start {start}, last stable {stable}, high watermark {high} (I2)"
             self._check_leader(broker, partition, where)
+            self._check_proposal(broker, partition, where)
+        self._check_member(broker, partition, where)
         self._compare(broker, partition, where)
 
     def _check_leader(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
@@ -208,6 +242,28 @@ class ClusterChecks:
         if high > ledger.end:
             self._extend(ledger, partition, high, where)
             self.check_isr(partition.topic_partition, partition.topic_id)
+
+    def _check_proposal(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
+        """I12: what is pending counts until the controller has answered, or has sent newer state."""
+        key = (broker.broker_id, partition.topic_id, partition.topic_partition.partition)
+        now = Proposal(partition.leader, partition.partition_epoch, partition.isr_state.moving, self._answers.get(key, 0))
+        before = self._proposals.get(key)
+        if before is not None and before.moving and before.moving != now.moving and before._replace(moving=now.moving) == now:
+            state = f"partition epoch {now.partition_epoch} of leader epoch {partition.leader_epoch}"
+            raise AssertionError(f"{where}: the change by {before.moving} pending since {state} is forgotten without an answer (I12)")
+        self._proposals[key] = now
+
+    def _check_member(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
+        """I10: a member of the committed ISR that has registered anew, which the states take into account by now, has all that was ever
+        committed. The last member stays whatever it has lost (KIP-966)."""
+        key, topic_id, node = partition.topic_partition, partition.topic_id, broker.node
+        state, ledger = self.store.states.get(key), self.ledgers.get((topic_id, key.partition))
+        if state is None or ledger is None or node is None or self.store.ids.get(key.topic) != topic_id or len(state.isr) < 2:
+            return
+        epoch, end = self.store.noted_epochs.get(broker.broker_id), partition.log.log_end_offset
+        if broker.broker_id in state.isr and epoch == node.member.broker_epoch():
+            stays = f"in the ISR {state.isr} of epoch {state.leader_epoch} with registration {epoch}"
+            assert end >= ledger.end, f"{where}, {stays}: its log ends at {end}, {ledger.end} is committed (I10)"
 
     def _extend(self, ledger: Ledger, partition: Partition, high: int, where: str) -> None:
         for base, batch in batches_from(partition, ledger.end):

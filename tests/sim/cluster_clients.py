@@ -15,8 +15,9 @@ from ottla.wire.messages.alter_partition_reassignments import (
 )
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.wire.messages.elect_leaders import ElectLeadersRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.sim.clients import AGAIN, GiveUp, PlainProducer, Producer
+from tests.sim.cluster_broker import ClusterBroker
 from tests.sim.network import Call
 from tests.sim.process import Steps
 
@@ -98,12 +99,27 @@ class Operator:
             self.done[name] = self.done.get(name, 0) + 1
         return answer
 
+    def create_at(self, broker: ClusterBroker) -> None:
+        """Asks this broker, whatever becomes of it."""
+        topic = self._new_topic()
+        call = Call(create_topics, 7, lambda: CreateTopicsRequest(topics=[topic], timeout_ms=500), CONTROLLER)
+        self.world.network.send(call, broker.host, lambda _answer: None)
+
+    def elect_leader_of(self, key: TopicPartition) -> None:
+        """Asks some broker to let the preferred replica lead."""
+        wanted = [TopicPartitions(topic=key.topic, partitions=[key.partition])]
+        body = ElectLeadersRequest(election_type=0, topic_partitions=wanted, timeout_ms=500)
+        self.world.send(Call(elect_leaders, 2, lambda: body, CONTROLLER), lambda _answer: None)
+
     def _create(self) -> Steps:
+        topic = self._new_topic()
+        yield from self._ask("create", create_topics, 7, lambda: CreateTopicsRequest(topics=[topic], timeout_ms=500))
+
+    def _new_topic(self) -> CreatableTopic:
         self.made += 1
         name = f"x{self.made}"
         self.names.append(name)
-        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=self.chance.choice((1, 2, 3)))
-        yield from self._ask("create", create_topics, 7, lambda: CreateTopicsRequest(topics=[topic], timeout_ms=500))
+        return CreatableTopic(name=name, num_partitions=1, replication_factor=self.chance.choice((1, 2, 3)))
 
     def _delete(self) -> Steps:
         if not self.names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.base.ports import Delete
+from ottla.base.ports import Delete, SessionEvent
 from ottla.controller import znodes
 from ottla.controller.api import AlterPartitionDone, IsrChangeRequest
 from tests.sim.cluster_broker import ClusterBroker, ClusterNode
@@ -26,6 +26,10 @@ REPEATED = 0.3
 REPEATED_MS = (1, 40)
 LATER_MS = (500, 4_000)
 DEPOSED_MS = (20, 200)
+UNCONNECTED = 0.6
+AWAY_MS = (40, 200)
+ASKED_TIMES = 3
+ASKED_MS = (0, 15)
 
 
 class LateIsrChanges:
@@ -46,8 +50,13 @@ class LateIsrChanges:
     def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:
         world = self._world
 
-        def answered(*answer: Any) -> None:
-            self._later(LATE, lambda: done(*answer))
+        def answered(code: Any, results: Any) -> None:
+            def arrive() -> None:
+                for result in results:
+                    world.checks.note_answer(self._broker.broker_id, result.topic_id, result.partition)
+                done(code, results)
+
+            self._later(LATE, arrive)
 
         if not world.is_ending and world.chance.random() < LATE * STRUCK:
             self._strike(changes)
@@ -85,10 +94,22 @@ class LateIsrChanges:
 
 
 def depose(world: ClusterWorld) -> None:
-    """Somebody deletes `/controller`; the controller learns of it, and of everything else, late for a while."""
-    for broker in world.brokers.values():
-        if broker.is_up and broker.node is not None and broker.node.member.controller.is_active:
-            broker.store.slow_down(world.chance.randint(*DEPOSED_MS))
-            world.later(300, 1_500, lambda store=broker.store: store.slow_down(0))  # type: ignore[misc]
-            world.later(5, 60, lambda: world.model.session().multi([Delete(znodes.CONTROLLER)], lambda _outcome: None))
-            return
+    """Somebody deletes `/controller`; the controller learns of it late, because the store answers it slowly for a while, or because it has
+    no connection just then. It is back before its session is over, and requests reach it before it has looked who is the controller."""
+    deposed = [broker for broker in world.brokers.values() if broker.node is not None and broker.node.member.controller.is_active]
+    if not deposed or not deposed[0].is_up:
+        return
+    broker, store = deposed[0], deposed[0].store
+    if world.chance.random() < UNCONNECTED:
+        store.cut(is_noticed=False)
+        store.listen(lambda event: _ask_deposed(world, broker) if event is SessionEvent.CONNECTED else None)
+        world.later(*AWAY_MS, store.mend)
+    else:
+        store.slow_down(world.chance.randint(*DEPOSED_MS))
+        world.later(300, 1_500, lambda: store.slow_down(0))
+    world.later(5, 60, lambda: world.model.session().multi([Delete(znodes.CONTROLLER)], lambda _outcome: None))
+
+
+def _ask_deposed(world: ClusterWorld, broker: ClusterBroker) -> None:
+    for _ in range(ASKED_TIMES if not world.is_ending else 0):
+        world.later(*ASKED_MS, lambda: world.operator.create_at(broker))

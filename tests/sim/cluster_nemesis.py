@@ -1,7 +1,8 @@
 """What happens to a cluster: every now and then a random fault strikes a random subset of its brokers, the empty one included.
 
-Where nothing is synced before it is acknowledged, one machine may lose its power at a time, and the next only when every replica is in sync
-again: that is what a cluster promises to survive. Processes that are killed, pauses, partitions and expiries know no such bound.
+Where nothing is synced before it is acknowledged, one machine may lose its power or its disk at a time, and the next only when every
+replica is in sync again: that is what a cluster promises to survive. Processes that are killed, pauses, partitions and expiries know no
+such bound.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ CUT_MS = (100, 3_500)
 STORM_MS = (300, 2_000)
 DISK_MS = (200, 1_500)
 FUSE_MAX = 40
+USURPED_MS = (20, 150)
+REJOINED_MS = (250, 700)
+PATIENT_MS = 2_500
 WITHIN = 0.4
 CLOCK_JUMPS_MS = (-3_600_000, -30_000, 30_000, 3_600_000)
 
@@ -50,7 +54,8 @@ class Nemesis:
             (2, "stop", lambda broker: broker.stop()),
             (1, "clock", lambda broker: broker.clock.jump_wall(self.chance.choice(CLOCK_JUMPS_MS))),
             (1, "disk", self._fail_disk),
-            (2, "depose", lambda _broker: depose(self.world)),
+            (3, "depose", lambda _broker: depose(self.world)),
+            (2, "usurp", lambda _broker: self._usurp()),
         ]
 
     def start(self) -> None:
@@ -126,8 +131,10 @@ class Nemesis:
         self.world.later(*PAUSE_MS, broker.resume)
 
     def _fail_disk(self, broker: ClusterBroker) -> None:
-        if not broker.is_up:
+        """What was not synced elsewhere may be here alone, so a disk that fails is a loss like that of the power."""
+        if not broker.is_up or not self._may_lose(broker):
             return
+        self._lossy = broker.broker_id
         kind = self.chance.choice(("full", "write", "sync"))
         if kind == "full":
             broker.disk.capacity_bytes = broker.disk.used_bytes + self.chance.randint(0, 500)
@@ -157,6 +164,23 @@ class Nemesis:
         for link in links:
             self.world.network.cut(*link)
         self.world.later(*CUT_MS, lambda: self.world.network.mend(links))
+
+    def _usurp(self) -> None:
+        """A leader with which its clients speak, but no other broker, loses its session; soon it is back, and is elected again."""
+        world, states = self.world, self.world.checks.store.states
+        key = self.chance.choice([key for key in world.data_keys if key.topic == "t"])
+        leader, replicas = states[key].leader if key in states else -1, world.checks.store.replicas.get(key, ())
+        if leader == -1 or leader != replicas[0] or not world.brokers[leader].is_ready:
+            return
+        broker = world.brokers[leader]
+        others = [host_of(number) for number in world.brokers if number != leader]
+        links = [link for other in others for link in ((broker.host, other), (other, broker.host))]
+        for link in links:
+            world.network.cut(*link)
+        world.later(*USURPED_MS, lambda: broker.store.expire_now() if broker.is_up and not broker.is_paused else None)
+        world.later(*REJOINED_MS, lambda: world.network.mend(links))
+        for _ in range(3):
+            world.later(REJOINED_MS[1], PATIENT_MS, lambda: world.operator.elect_leader_of(key))
 
     def _cut_store(self, broker: ClusterBroker) -> None:
         number = broker.broker_id

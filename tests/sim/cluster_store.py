@@ -38,8 +38,9 @@ class ClusterStore(MemoryStore):
 
     # The connection
 
-    def cut(self) -> None:
-        """The network carries nothing between this broker and ZooKeeper any more."""
+    def cut(self, *, is_noticed: bool = True) -> None:
+        """The network carries nothing between this broker and ZooKeeper any more; the client notices some time later, or only when it is
+        connected again."""
         if self._is_away:
             return
         self._is_away = True
@@ -47,7 +48,8 @@ class ClusterStore(MemoryStore):
         self._cuts += 1
         self._expire_unless_back(self._cuts)
         cuts = self._cuts
-        self._process.call_later(self._chance.randint(*NOTICED_MS), lambda: self._notice(cuts))
+        if is_noticed:
+            self._process.call_later(self._chance.randint(*NOTICED_MS), lambda: self._notice(cuts))
 
     def mend(self) -> None:
         """The network carries everything again; the client connects in a moment."""

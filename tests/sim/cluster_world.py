@@ -24,7 +24,7 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 from tests.sim import logs, readers
-from tests.sim.clients import OFFSETS, committed_offset
+from tests.sim.clients import OFFSETS, TRANSACTIONS, committed_offset
 from tests.sim.cluster_broker import CLUSTER_ID, ClusterBroker, ClusterNode, host_of
 from tests.sim.cluster_checks import ClusterChecks, batches_from
 from tests.sim.cluster_clients import CONTROLLER, ClusterPlainProducer, ClusterProducer, HastyProducer, Operator, PatientProducer
@@ -253,7 +253,7 @@ class ClusterWorld:
         self._run_until(self.clock.monotonic_ms() + 1_000)
         self._wait(lambda: all(process.is_dead for process in self._clients), REST_MS, "clients do not come to their end")
         self._wait(self._is_whole, REST_MS, self._why_not_whole)
-        self._wait(self._is_decided, REST_MS, "a transaction hangs (I31)")
+        self._wait(lambda: not self._why_undecided(), REST_MS, self._why_undecided)
 
     def _wait(self, is_done: Callable[[], bool], limit_ms: int, why: str | Callable[[], str]) -> None:
         end_ms = self.clock.monotonic_ms() + limit_ms
@@ -292,9 +292,16 @@ class ClusterWorld:
                     return f"{key} on broker {replica} lags behind {end} (I45)"
         return ""
 
-    def _is_decided(self) -> bool:
-        leaders = [self.leader_of(key) for key in KEYS]
-        return all(leader is not None and leader.last_stable_offset == leader.log.log_end_offset for leader in leaders)
+    def _why_undecided(self) -> str:
+        """I31: a transaction that is still open; empty if there is none."""
+        leaders = {key: self.leader_of(key) for key in KEYS}
+        coordinator = leaders[TRANSACTIONS]
+        for key, leader in leaders.items():
+            if leader is None or coordinator is None:
+                return f"{key} has no leader (I45)"
+            if leader.last_stable_offset < leader.log.log_end_offset:
+                return logs.why_open(leader, coordinator)
+        return ""
 
     # Judging
 

@@ -32,6 +32,7 @@ from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TransactionMetadata, prepared
 from ottla.transactions.routing import TransactionCoordinators
 from ottla.wire.batch_header import BatchHeader
+from tests.sim.broker import SimNode
 from tests.sim.seed_search import catch_seed
 from tests.sim.world import World
 
@@ -237,6 +238,11 @@ def complete_before_markers() -> Any:
     return mock.patch.object(markers, "_wait", lambda _partition, _last_offset, done: done(ErrorCode.NONE))
 
 
+def take_unknown_for_written() -> Any:
+    """A partition of which the metadata of the coordinator does not know counts as deleted: it needs no marker."""
+    return mock.patch.object(SimNode, "_is_gone", lambda _node: markers.never_hidden)
+
+
 def answer_with_another_offset() -> Any:
     """A duplicate is answered with another offset than that of the batch in the log."""
     find = ProducerEntry.find_duplicate
@@ -276,6 +282,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         replace_partitions,
         end_any_epoch,
         complete_before_markers,
+        take_unknown_for_written,
         answer_with_another_offset,
     )
 }

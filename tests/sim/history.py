@@ -78,11 +78,18 @@ class History:
         missing = [value for _, value in transaction.all_values() if value not in self.places]
         who = f"transaction {transaction.number} of {transaction.transactional_id}"
         if transaction.outcome == "ok":
-            assert not missing, f"lost-write: {who} is committed, {missing} were not seen"
+            assert not missing, f"lost-write: {who} is committed, {missing} were not seen{self._instead_of(missing, transaction)}"
         elif transaction.outcome == "fail":
             assert not self.is_visible(transaction), f"G1a: {who} has failed and was seen"
         else:
             assert not missing or not self.is_visible(transaction), f"torn: {who} was seen without {missing} (I23)"
+
+    def _instead_of(self, missing: list[str], transaction: Transaction) -> str:
+        """What stands where these values were acknowledged."""
+        where = ((partition, value) for partition, values in transaction.values.items() for value in values if value in missing)
+        places = [(partition, self.promised[value]) for partition, value in where if value in self.promised]
+        found = [f"{partition}@{offset} has {self.seen.get((partition, offset))}" for partition, offset in places]
+        return f", where they were acknowledged: {', '.join(found)} (I14)" if found else ""
 
     def _judge_order(self, transaction: Transaction) -> None:
         for partition, values in transaction.values.items():

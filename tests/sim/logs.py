@@ -66,6 +66,33 @@ def judge_stable(partition: Partition) -> None:
     assert found == expected, f"{partition.topic_partition}: the last stable offset is {found}, the log says {expected} (I24)"
 
 
+def open_transactions(partition: Partition) -> dict[int, tuple[int, int]]:
+    """The producers that have no marker after their last records: in which epoch they wrote, and from which offset on."""
+    opened: dict[int, tuple[int, int]] = {}
+    for start, batch in batches(partition):
+        header: BatchHeader = read_batch_header(batch, 0)
+        if header.is_control:
+            opened.pop(header.producer_id, None)
+        elif header.is_transactional:
+            opened.setdefault(header.producer_id, (header.producer_epoch, start))
+    return opened
+
+
+def why_open(partition: Partition, coordinator: Partition) -> str:
+    """Which transactions are open in a partition, and what the coordinator has noted of them last."""
+    states: dict[int, str] = {}
+    for _, batch in batches(coordinator):
+        for record in read_records(batch):
+            decoded = read_record(LogRecord(bytes(record.key or b""), None if record.value is None else bytes(record.value)))
+            if decoded is not None and decoded.metadata is not None:
+                states[decoded.metadata.producer_id] = decoded.metadata.state.value
+    found = (
+        f"of {producer_id}/{epoch} from {offset}, whose coordinator has {states.get(producer_id)}, has no marker"
+        for producer_id, (epoch, offset) in open_transactions(partition).items()
+    )
+    return f"{partition.topic_partition}: a transaction hangs (I31): {'; '.join(found)} (I25)"
+
+
 def judge_moves(partition: Partition) -> None:
     """I27: every record of a transactional id is a move that the table allows."""
     states: dict[str, TransactionState] = {}

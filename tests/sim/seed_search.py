@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 
-def catch_seed(fault: AbstractContextManager[Any], run: Callable[[int], object], seeds: int, first: int) -> tuple[int, str]:
-    """The first of `seeds` seeds whose run fails under the fault, and how; (0, "") if none does."""
+def catch_seed(
+    fault: AbstractContextManager[Any], run: Callable[[int], object], seeds: int, first: int, verdict: str = ""
+) -> tuple[int, str]:
+    """The first of `seeds` seeds whose run fails under the fault with a verdict that matches the regular expression, and how; (0, "") if
+    none does."""
     with fault:
         for seed in range(first, first + seeds):
             try:
                 run(seed)
             except AssertionError as failure:
-                return seed, str(failure).split("\n", 1)[0]
+                why = str(failure).split("\n", 1)[0]
+                if re.search(verdict, why):
+                    return seed, why
     return 0, ""

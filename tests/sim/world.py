@@ -239,7 +239,8 @@ class World:
         self._check_replay()
         partitions = {key: partition for broker in self.brokers.values() for key, partition in broker.partitions.items()}
         for key, partition in partitions.items():
-            assert partition.last_stable_offset == partition.log.log_end_offset, f"{key}: a transaction hangs (I31)"
+            is_decided = partition.last_stable_offset == partition.log.log_end_offset
+            assert is_decided, logs.why_open(partition, partitions[TRANSACTIONS])
             if key.topic in ("t", GROUP_METADATA_TOPIC):
                 logs.judge_markers(partition)
             elif key.topic == TRANSACTION_STATE_TOPIC:
