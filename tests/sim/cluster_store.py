@@ -103,7 +103,7 @@ class ClusterStore(MemoryStore):
 
     def expire_now(self) -> None:
         """The server ends a session whose client is there."""
-        if not self._is_away and not self._is_over:
+        if not self._is_away and not self._is_over and not self._is_silent:
             self.expire()
             self._renew_later()
 
