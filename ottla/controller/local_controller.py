@@ -274,7 +274,7 @@ class LocalController:
             state.apply([BrokerRemoved(broker.broker_id) for broker in joined])
             self._announcements.everything(state, state.brokers.values())
             done(state)
-            self._submit_membership(lambda state: (_unknown_of(state, joined), []))
+            self._submit_membership()
             self._complete_interrupted(lambda: None)
 
         self._read_state(loaded)
@@ -282,15 +282,16 @@ class LocalController:
     def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
         """Decides what follows from brokers that have registered or gone, if any have."""
         self._live = live
-        if not self._is_announcing:
-            return
+        if self._is_announcing:
+            self._submit_membership()
 
-        def changed(state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
-            present = {broker_id: live[broker_id] for broker_id in sorted(live) if not self._is_gone(state, live[broker_id])}
-            left = [broker_id for broker_id in sorted(state.brokers) if broker_id not in present]
-            return _unknown_of(state, list(present.values())), left
-
-        self._submit_membership(changed)
+    def _membership_changes(self, state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
+        """The brokers that have registered, and those that are gone, by what was read last: an older list may be decided after a newer."""
+        if self._live is None:
+            return [], []
+        present = [broker for _, broker in sorted(self._live.items()) if not self._is_gone(state, broker)]
+        ids = [broker.broker_id for broker in present]
+        return _unknown_of(state, present), [broker_id for broker_id in sorted(state.brokers) if broker_id not in ids]
 
     def _is_gone(self, state: ClusterState, broker: BrokerMetadata) -> bool:
         return broker.epoch in (self._gone.get(broker.broker_id), state.dead.get(broker.broker_id))
@@ -302,11 +303,9 @@ class LocalController:
             lambda code: log.error("reports of failed logs: %s", code.name),
         )
 
-    def _submit_membership(self, changed: Callable[[ClusterState], tuple[list[BrokerMetadata], list[int]]]) -> None:
-        """`changed` names the brokers that have registered and those that are gone."""
-
+    def _submit_membership(self) -> None:
         def decide(state: ClusterState) -> Plan:
-            joined, left = changed(state)
+            joined, left = self._membership_changes(state)
             return membership.decide_brokers_changed(state, joined, left, self._rules, self._gone)
 
         self._submit(decide, lambda _answer: None, lambda code: log.error("brokers have changed: %s", code.name))
