@@ -107,7 +107,7 @@ class SimNode(Node):
         self._broker.publish()
 
     def _watched(self) -> list[int]:
-        """None: the scripted controller is never gone, and nobody else is elected."""
+        """None: the scripted controller is never gone, and no other is elected."""
         return []
 
     def _broker_epoch(self) -> int:
