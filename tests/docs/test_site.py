@@ -25,6 +25,10 @@ def test_only_pages_with_a_diagram_load_mermaid() -> None:
     assert hooks.on_post_page(drawn) == drawn
 
 
+def test_a_bar_in_code_in_a_table_is_a_bar() -> None:
+    assert hooks.on_page_markdown("| `a \\| b` | c \\| d |\n`a \\| b`") == "| `a | b` | c \\| d |\n`a \\| b`"
+
+
 def test_every_fault_that_the_check_looks_for_is_planted() -> None:
     """Found or not is seen in a browser: `blind_spots` is what `make site-check` begins with."""
     assert all(word in check.PLANTED for word in ("2000px", "stateDiagram", "missing.png", "console.error", "fetch(", "undefinedName"))
