@@ -118,6 +118,17 @@ class QuotaPut:
 
 
 @immutable
+class ScramPut:
+    """The SCRAM credentials of a user, by mechanism, as the text that is stored; none of them removes them all."""
+
+    user: str
+    credentials: Mapping[str, str] = field(repr=False)
+
+
+SettingPut = ConfigPut | QuotaPut | ScramPut
+
+
+@immutable
 class BrokerPut:
     broker: BrokerMetadata
 
@@ -160,6 +171,7 @@ Change = (
     | PartitionPut
     | ConfigPut
     | QuotaPut
+    | ScramPut
     | BrokerPut
     | BrokerRemoved
     | BrokerLeaving
@@ -177,6 +189,8 @@ class ClusterMetadata:
         self.controller_epoch = -1
         self.brokers: dict[int, BrokerMetadata] = {}
         self.quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self.scram: dict[str, Mapping[str, str]] = {}
+        """The SCRAM credentials of users, by mechanism (`security/credentials.py`)."""
         self.partition_count = 0
         self._topics: dict[str, TopicMetadata] = {}
         self._names_by_id: dict[bytes, str] = {}

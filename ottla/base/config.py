@@ -22,9 +22,11 @@ from ottla.base.settings.access import AccessSettings, why_contradictory
 from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.gathering import ConfigError, Given, Notice, gather
+from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
+from ottla.base.settings.security import SecuritySettings, split_listener_name
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
@@ -75,8 +77,9 @@ class Synonym(NamedTuple):
 
 
 class _AllSettings(
-    NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
-    StagingSettings, ZooKeeperSettings, AccessSettings,
+    NetworkSettings, SecuritySettings, AccessSettings,
+    LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
+    StagingSettings, ZooKeeperSettings,
 ):  # fmt: skip
     """The broker's settings in one class."""
 
@@ -93,6 +96,7 @@ class BrokerConfig(_AllSettings):
         self._broker_dynamic: dict[str, str] = {}
         self._cluster_dynamic: dict[str, str] = {}
         self._listeners: list[Callable[[frozenset[str]], object]] = []
+        self.of_listeners = ListenerValues(self._given, lambda: (self._broker_dynamic, self._cluster_dynamic), self.value)
         is_single = not self._given.get("zookeeper.connect", Given("", "")).text.strip()
         self.is_single_broker = is_single
         self._defaults = SINGLE_BROKER_DEFAULTS if is_single else CLUSTER_DEFAULTS
@@ -179,9 +183,11 @@ class BrokerConfig(_AllSettings):
         broker.
         """
         notices: list[Notice] = []
+        before = {**self._cluster_dynamic, **self._broker_dynamic}
         self._cluster_dynamic = _usable(cluster, notices)
         self._broker_dynamic = _usable(broker, notices)
-        changed = []
+        now = {**self._cluster_dynamic, **self._broker_dynamic}
+        changed = [name for name in {**before, **now} if name not in BROKER_SETTINGS and before.get(name) != now.get(name)]
         for name, setting in BROKER_SETTINGS.items():
             if setting.update is Update.READ_ONLY:
                 continue
@@ -203,8 +209,17 @@ class BrokerConfig(_AllSettings):
                 self._given.pop(name, None)
                 if name in newer._given:
                     self._given[name] = newer._given[name]
+        families = self._families()
+        for name in families:
+            self._given.pop(name, None)
+        self._given.update(newer._families())
         self.set_dynamic(self._cluster_dynamic, self._broker_dynamic)
-        return frozenset(name for name, value in before.items() if self.value(name) != value)
+        changed = [name for name in {**families, **self._families()} if families.get(name) != self._families().get(name)]
+        return frozenset([*(name for name, value in before.items() if self.value(name) != value), *changed])
+
+    def _families(self) -> dict[str, Given]:
+        """What is given under names that are no line of the table: settings of one listener, users of PLAIN."""
+        return {name: entry for name, entry in self._given.items() if name not in BROKER_SETTINGS}
 
     # Topics
 
@@ -397,6 +412,7 @@ class BrokerConfig(_AllSettings):
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
         self._check_share_groups()
         self._check_access()
+        self.of_listeners.check(self.endpoints)
 
     def _check_access(self) -> None:
         named = frozenset(name for name, given in self._given.items() if given.text.strip())
@@ -463,7 +479,8 @@ def problems(given: Mapping[str, Given]) -> list[str]:
 def _usable(values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
     usable = {}
     for name, text in values.items():
-        setting = BROKER_SETTINGS.get(name)
+        of_listener = split_listener_name(name)
+        setting = BROKER_SETTINGS.get(name if of_listener is None else of_listener.setting)
         if setting is None or setting.update is Update.READ_ONLY:
             continue
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
-from ottla.base.cluster_metadata import BrokerMetadata, ConfigPut, PartitionMetadata, QuotaPut, TopicMetadata
+from ottla.base.cluster_metadata import BrokerMetadata, PartitionMetadata, SettingPut, TopicMetadata
 from ottla.base.errors import ErrorCode
 from ottla.base.immutable import immutable
 
@@ -74,9 +74,9 @@ class UpdateMetadata(ControlMessage):
 
 @immutable(kw_only=True)
 class UpdateConfigs(ControlMessage):
-    """New settings of topics, brokers and groups, and quotas. `is_complete`: nothing else is set."""
+    """New settings of topics, brokers and groups, quotas, and credentials of users. `is_complete`: nothing else is set."""
 
-    changes: Sequence[ConfigPut | QuotaPut]
+    changes: Sequence[SettingPut]
     is_complete: bool = False
 
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ottla.base.cluster_metadata import CONFIG_TOPIC, ConfigPut, QuotaPut
+from ottla.base.cluster_metadata import CONFIG_TOPIC, ConfigPut, QuotaPut, ScramPut, SettingPut
 from ottla.base.control_messages import UpdateConfigs
 from ottla.base.ports import MetadataStore, Operation, StoreNode, StoreResult, Timers, WatchEvent
 from ottla.base.store_retries import StoreRetries
@@ -24,7 +24,7 @@ log = logging.getLogger("ottla.cluster")
 PURGE_MS = 15 * 60 * 1000
 ROOTS = (znodes.CONFIG_FOLDERS[4], znodes.CONFIG_FOLDERS[32], znodes.USERS, znodes.CLIENTS, znodes.IPS)
 
-Settings = Sequence[ConfigPut | QuotaPut]
+Settings = Sequence[SettingPut]
 Nodes = Mapping[str, StoreNode]
 NodesRead = Callable[[StoreResult, dict[str, StoreNode]], object]
 
@@ -114,7 +114,7 @@ class ConfigWatch:
         paths = {_path_of(subject): subject for subject in subjects}
 
         def take(found: Nodes) -> None:
-            self._send([_put(path, subject, found.get(path)) for path, subject in paths.items()])
+            self._send([put for path, subject in paths.items() for put in _puts(path, subject, found.get(path))])
 
         if paths:
             read_paths(self._store, list(paths), self._guarded(take))
@@ -146,14 +146,17 @@ def _path_of(subject: ConfigPut | QuotaPut) -> str:
     return znodes.quota_path(subject.entity)
 
 
-def _put(path: str, subject: ConfigPut | QuotaPut, node: StoreNode | None) -> ConfigPut | QuotaPut:
+def _puts(path: str, subject: ConfigPut | QuotaPut, node: StoreNode | None) -> list[SettingPut]:
     """What the node says now; without a node, and from a damaged one, nothing is set."""
+    user = znodes.user_of(subject.entity) if isinstance(subject, QuotaPut) else None
+    nothing: list[SettingPut] = [subject] if user is None else [subject, ScramPut(user, {})]
     if node is None:
-        return subject
+        return nothing
     try:
         if isinstance(subject, ConfigPut):
-            return replace(subject, configs=znodes.read_config(node.data))
-        return replace(subject, quotas=znodes.read_quotas(node.data))
+            return [replace(subject, configs=znodes.read_config(node.data))]
+        quotas = replace(subject, quotas=znodes.read_quotas(node.data))
+        return [quotas] if user is None else [quotas, ScramPut(user, znodes.read_scram(node.data))]
     except znodes.NodeError as error:
         log.warning("%s in the metadata store is damaged and skipped: %s", path, error)
-        return subject
+        return nothing

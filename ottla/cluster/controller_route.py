@@ -30,6 +30,8 @@ from ottla.controller.api import (
     QuotaRequest,
     QuotaResult,
     Reassignment,
+    ScramRequest,
+    ScramResult,
     TopicResult,
 )
 from ottla.controller.local_controller import LocalController
@@ -240,6 +242,9 @@ class ControllerRoute:
 
     def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None:
         self.local.alter_quotas(requests, validate_only, done)
+
+    def alter_scram(self, requests: Sequence[ScramRequest], done: Callable[[list[ScramResult]], None]) -> None:
+        self.local.alter_scram(requests, done)
 
     def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]

@@ -20,6 +20,7 @@ from ottla.base.cluster_metadata import (
     ConfigPut,
     PartitionMetadata,
     QuotaPut,
+    ScramPut,
     TopicMetadata,
 )
 from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
@@ -48,6 +49,8 @@ class MetadataCache(ClusterMetadata):
         """Called when quotas may have changed."""
         self._deleted: dict[bytes, None] = {}  # ids, the newest last
         self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
+        self.on_credentials: Callable[[], object] = lambda: None
+        """Called when credentials of users have changed."""
 
     def broker_epoch(self, broker_id: int) -> int | None:
         """The epoch under which a broker is registered, as far as controllers have sent it."""
@@ -126,19 +129,24 @@ class MetadataCache(ClusterMetadata):
         """Returns the resources that have other settings now, and the topics that are named."""
         before = dict(self._configs)
         if message.is_complete:
-            self._configs, self.quotas = {}, {}
+            self._configs, self.quotas, self.scram = {}, {}, {}
         topics: list[tuple[int, str]] = []
         has_quotas = message.is_complete
         for change in message.changes:
-            if not isinstance(change, ConfigPut):
+            if isinstance(change, QuotaPut):
                 self._put_quotas(change)
                 has_quotas = True
+                continue
+            if isinstance(change, ScramPut):
+                self._put_scram(change)
                 continue
             self._put_configs(change)
             if change.resource_type == CONFIG_TOPIC:
                 topics.append((CONFIG_TOPIC, change.name))
         if has_quotas and self.on_quotas is not None:
             self.on_quotas()
+        if message.is_complete or any(isinstance(change, ScramPut) for change in message.changes):
+            self.on_credentials()
         return [key for key in {**before, **self._configs} if before.get(key) != self._configs.get(key)] + topics
 
     def _put(self, topic: TopicMetadata) -> bool:
@@ -197,6 +205,12 @@ class MetadataCache(ClusterMetadata):
             self._configs[key] = change.configs
         else:
             self._configs.pop(key, None)
+
+    def _put_scram(self, change: ScramPut) -> None:
+        if change.credentials:
+            self.scram[change.user] = change.credentials
+        else:
+            self.scram.pop(change.user, None)
 
     def _put_quotas(self, change: QuotaPut) -> None:
         if change.quotas:

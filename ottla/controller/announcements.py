@@ -25,6 +25,8 @@ from ottla.base.cluster_metadata import (
     PartitionMetadata,
     QuotaPut,
     ReplicasFailed,
+    ScramPut,
+    SettingPut,
     TopicMetadata,
     TopicRemoved,
 )
@@ -109,7 +111,7 @@ class Announcements:
                 self._send(state, state.brokers[broker_id], StopReplica, stopped=of_broker)
 
     def _metadata(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
-        settings = [change for change in changes if isinstance(change, ConfigPut | QuotaPut) and not _is_of_topic(change)]
+        settings = [change for change in changes if isinstance(change, SettingPut) and not _is_of_topic(change)]
         gone = dict.fromkeys(change.name for change in changes if isinstance(change, TopicRemoved))
         removed = [(name, topic.topic_id) for name, topic in before.items() if topic is not None and name in gone]
         names = [*before, *(put.name for put in changes if isinstance(put, ConfigPut) and _is_of_topic(put))]
@@ -180,7 +182,7 @@ class Announcements:
         return True
 
 
-def _is_of_topic(change: ConfigPut | QuotaPut) -> bool:
+def _is_of_topic(change: SettingPut) -> bool:
     """Settings of topics travel with the metadata."""
     return isinstance(change, ConfigPut) and change.resource_type == CONFIG_TOPIC
 
@@ -189,12 +191,13 @@ def _live(state: ClusterState) -> tuple[BrokerMetadata, ...]:
     return tuple(state.brokers.values())
 
 
-def _all_settings(state: ClusterState) -> list[ConfigPut | QuotaPut]:
-    """Returns the settings and quotas of all resources but topics, which carry their own."""
-    found: list[ConfigPut | QuotaPut] = []
+def _all_settings(state: ClusterState) -> list[SettingPut]:
+    """Returns the settings of all resources but topics, which carry their own; quotas; credentials of users."""
+    found: list[SettingPut] = []
     for resource_type in (CONFIG_BROKER, CONFIG_GROUP):
         found += [ConfigPut(resource_type, name, state.configs(resource_type, name)) for name in state.config_names(resource_type)]
-    return [*found, *(QuotaPut(entity, quotas) for entity, quotas in state.quotas.items())]
+    found += [QuotaPut(entity, quotas) for entity, quotas in state.quotas.items()]
+    return [*found, *(ScramPut(user, credentials) for user, credentials in state.scram.items())]
 
 
 def _state_of(topic: TopicMetadata, partition: PartitionMetadata, *, is_new: bool) -> ReplicaRole:

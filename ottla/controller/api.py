@@ -146,6 +146,22 @@ class QuotaResult:
     message: str | None = None
 
 
+@immutable(kw_only=True)
+class ScramRequest:
+    """A user's new credential for one mechanism, as it is stored; None removes the one there is."""
+
+    user: str
+    mechanism: str
+    credential: str | None = field(repr=False)
+
+
+@immutable(kw_only=True)
+class ScramResult:
+    user: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
 AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
 """The error of the whole request, and the results for its partitions."""
 
@@ -168,6 +184,8 @@ class Controller(Protocol):
     def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None: ...
 
     def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None: ...
+
+    def alter_scram(self, requests: Sequence[ScramRequest], done: Callable[[list[ScramResult]], None]) -> None: ...
 
     def alter_partition(
         self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone

@@ -50,14 +50,14 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
         path, data = znodes.config_path(*key), znodes.config_bytes(configs)
         operations: list[Operation] = [Set(path, data) if key in state.config_nodes else Create(path, data)]
         if not config.is_single_broker and request.resource_type != CONFIG_TOPIC:
-            operations.append(_announced(path))  # those of topics travel with the topic
+            operations.append(announced(path))  # those of topics travel with the topic
         units.append(Unit(operations, [ConfigPut(*key, configs)]))
     if validate_only:
         return Plan(answer=results)
     return planned(state, units, answer=results)
 
 
-def _announced(path: str) -> Operation:
+def announced(path: str) -> Operation:
     """The node by which all brokers learn that the settings at this path have changed."""
     return Create(znodes.CONFIG_CHANGE_PREFIX, znodes.change_bytes(path), is_sequential=True)
 
@@ -156,7 +156,7 @@ def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Seq
         made_before = len(made)
         operations = _quota_writes(state, request.entity, quotas, made)
         if not config.is_single_broker:
-            operations.append(_announced(znodes.quota_path(request.entity)))
+            operations.append(announced(znodes.quota_path(request.entity)))
         parents = [QuotaPut(entity, {}) for entity in islice(made, made_before, None) if entity != request.entity]
         units.append(Unit(operations, [*parents, QuotaPut(request.entity, quotas)]))
     if validate_only:
@@ -196,7 +196,8 @@ def _check_quota(name: str, value: float, largest: int | None) -> None:
 
 def _quota_writes(state: ClusterState, entity: QuotaEntity, quotas: Mapping[str, float], made: dict[QuotaEntity, None]) -> list[Operation]:
     """The node of the entity; a user's node brings the folder for its clients with it."""
-    path, data = znodes.quota_path(entity), znodes.quota_bytes(quotas)
+    name = znodes.user_of(entity)
+    path, data = znodes.quota_path(entity), znodes.user_bytes(quotas, state.scram.get(name, {}) if name is not None else {})
     if entity in state.quota_nodes or entity in made:
         return [Set(path, data)]
     operations: list[Operation] = []

@@ -21,6 +21,8 @@ from ottla.base.cluster_metadata import (
     PartitionMetadata,
     QuotaEntity,
     QuotaPut,
+    ScramPut,
+    SettingPut,
     TopicPut,
     TopicRemoved,
 )
@@ -210,16 +212,16 @@ def _missing_nodes(nodes: Mapping[str, StoreNode], state: ClusterState) -> dict[
     return found
 
 
-def settings_in(nodes: Mapping[str, StoreNode]) -> tuple[list[ConfigPut | QuotaPut], list[str]]:
-    """The settings of all resources but topics, and the quotas; and a line for each node that was skipped."""
+def settings_in(nodes: Mapping[str, StoreNode]) -> tuple[list[SettingPut], list[str]]:
+    """The settings of all resources but topics, the quotas, and the credentials of users; and a line for each node that was skipped."""
     notes: list[str] = []
     return _configs(nodes, _names(nodes), lambda _name: False, notes), notes
 
 
 def _configs(
     nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], has_topic: Callable[[str], bool], notes: list[str]
-) -> list[ConfigPut | QuotaPut]:
-    changes: list[ConfigPut | QuotaPut] = []
+) -> list[SettingPut]:
+    changes: list[SettingPut] = []
     for resource_type, folder in znodes.CONFIG_FOLDERS.items():
         for node_name in names.get(folder, []):
             path = f"{folder}/{node_name}"
@@ -231,6 +233,10 @@ def _configs(
     for path, entity in _quota_entities(names):
         quotas = _tried(notes, path, znodes.read_quotas, nodes[path].data)
         changes.append(QuotaPut(entity, quotas or {}))
+        user = znodes.user_of(entity)
+        credentials = None if user is None else _tried(notes, path, znodes.read_scram, nodes[path].data)
+        if user is not None and credentials:
+            changes.append(ScramPut(user, credentials))
     return changes
 
 

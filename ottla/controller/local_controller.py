@@ -21,7 +21,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, MetadataStore, Operation, Random, StoreNode, StoreResult, Timers
 from ottla.base.store_retries import StoreRetries
-from ottla.controller import configs, machine, membership, topics
+from ottla.controller import configs, credentials, machine, membership, topics
 from ottla.controller.announcements import Announcements
 from ottla.controller.api import (
     AlterPartitionDone,
@@ -35,6 +35,8 @@ from ottla.controller.api import (
     QuotaRequest,
     QuotaResult,
     Reassignment,
+    ScramRequest,
+    ScramResult,
     TopicResult,
 )
 from ottla.controller.balance import decide_balance
@@ -386,6 +388,13 @@ class LocalController:
             lambda state: configs.decide_alter_quotas(state, self._config, requests, validate_only=validate_only),
             done,
             lambda code: done([QuotaResult(entity=request.entity, error=code) for request in requests]),
+        )
+
+    def alter_scram(self, requests: Sequence[ScramRequest], done: Callable[[list[ScramResult]], None]) -> None:
+        self._submit(
+            lambda state: credentials.decide_alter_scram(state, self._config, requests),
+            done,
+            lambda code: done([ScramResult(user=request.user, error=code) for request in requests]),
         )
 
     def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:

@@ -26,6 +26,7 @@ from ottla.base.cluster_metadata import (
     QuotaEntity,
     QuotaPut,
     ReplicasFailed,
+    ScramPut,
     TopicDeleted,
     TopicMetadata,
     TopicPut,
@@ -88,6 +89,8 @@ class ClusterState(ClusterMetadata):
                 self._put_configs(change)
             elif isinstance(change, QuotaPut):
                 self._put_quotas(change)
+            elif isinstance(change, ScramPut):
+                self._put_scram(change)
             elif isinstance(change, BrokerEpochsNoted):
                 self.noted_epochs, self.noted_version, self.dead = change.epochs, change.version, change.dead
             elif isinstance(change, BrokerLeaving):
@@ -202,6 +205,13 @@ class ClusterState(ClusterMetadata):
             self.quotas[change.entity] = dict(change.quotas)
         else:
             self.quotas.pop(change.entity, None)
+
+    def _put_scram(self, change: ScramPut) -> None:
+        self.quota_nodes[("user", change.user),] = None
+        if change.credentials:
+            self.scram[change.user] = dict(change.credentials)
+        else:
+            self.scram.pop(change.user, None)
 
     def _renew_offline_replicas(self) -> None:
         for name, topic in self._topics.items():

@@ -47,6 +47,8 @@ IPS = "/config/ips"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 DEFAULT_ENTITY = "<default>"
+SCRAM_PREFIX = "SCRAM-"
+"""In the node of a user, what begins so is a credential and no quota."""
 
 BASE_PATHS = (
     "/brokers",
@@ -421,9 +423,24 @@ def quota_bytes(quotas: Mapping[str, float]) -> bytes:
     return config_bytes({name: str(value) for name, value in quotas.items()})
 
 
+def user_bytes(quotas: Mapping[str, float], credentials: Mapping[str, str]) -> bytes:
+    """The node of a user, which holds both, as Kafka's does."""
+    return config_bytes({**credentials, **{name: str(value) for name, value in quotas.items()}})
+
+
+def read_scram(data: bytes) -> dict[str, str]:
+    """The SCRAM credentials in the node of a user, by mechanism."""
+    return {name: text for name, text in read_config(data).items() if name.startswith(SCRAM_PREFIX)}
+
+
+def user_of(entity: QuotaEntity) -> str | None:
+    """The user whose node is that of this entity; None if it is no single user's."""
+    return entity[0][1] if len(entity) == 1 and entity[0][0] == "user" else None
+
+
 def read_quotas(data: bytes) -> dict[str, float]:
     try:
-        return {name: float(text) for name, text in read_config(data).items()}
+        return {name: float(text) for name, text in read_config(data).items() if not name.startswith(SCRAM_PREFIX)}
     except ValueError as error:
         raise NodeError(f"a quota node holds no numbers: {error}") from None
 

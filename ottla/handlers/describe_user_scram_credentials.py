@@ -1,11 +1,11 @@
-"""DescribeUserScramCredentials: which users have SCRAM credentials.
+"""DescribeUserScramCredentials: which users have SCRAM credentials, and of how many rounds.
 
-Behaviour: this broker keeps no credentials, so all users (null or an empty list) are none, and each user that is named is
-RESOURCE_NOT_FOUND. Kafka's tools ask this whenever they describe users, also those with nothing but quotas.
+Behaviour: all users for null or an empty list; a named user without credentials is RESOURCE_NOT_FOUND, one that is named twice
+DUPLICATE_RESOURCE. Salts and keys are never answered.
 
 Version notes: KIP-554.
 
-Not done: credentials, and AlterUserScramCredentials with them.
+Not done: nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
+from ottla.security.credentials import read_credential
+from ottla.security.scram import MECHANISM_NUMBERS
 from ottla.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -27,13 +30,23 @@ def handle(broker: Broker, request: RequestContext, body: DescribeUserScramCrede
     if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeUserScramCredentialsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     counts = Counter(user.name for user in body.users or ())
-    results = [_unknown(name) if count == 1 else _repeated(name) for name, count in counts.items()]
+    names = counts or dict.fromkeys(broker.metadata.scram, 1)
+    results = [_described(broker, name) if count == 1 else _repeated(name) for name, count in names.items()]
     return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
 
-def _unknown(name: str) -> DescribeUserScramCredentialsResult:
-    message = f"Attempt to describe a user credential that does not exist: {name}"
-    return DescribeUserScramCredentialsResult(user=name, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message)
+def _described(broker: Broker, name: str) -> DescribeUserScramCredentialsResult:
+    stored = broker.metadata.scram.get(name, {})
+    found = {mechanism: read_credential(stored.get(mechanism, "")) for mechanism in MECHANISM_NUMBERS}
+    infos = [
+        CredentialInfo(mechanism=MECHANISM_NUMBERS[mechanism], iterations=credential.iterations)
+        for mechanism, credential in found.items()
+        if credential is not None
+    ]
+    if not infos:
+        message = f"Attempt to describe a user credential that does not exist: {name}"
+        return DescribeUserScramCredentialsResult(user=name, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message)
+    return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
 
 
 def _repeated(name: str) -> DescribeUserScramCredentialsResult:

@@ -1,12 +1,14 @@
 """SaslAuthenticate: the client authenticates.
 
-Behaviour: gives the token to the exchange that SaslHandshake began and answers with its token. A refusal is SASL_AUTHENTICATION_FAILED and
-ends the connection (KIP-152). On a listener that does not authenticate by SASL, and after authentication, ILLEGAL_SASL_STATE. What wants to
-be known for a broker and is not stays a client.
+Behaviour: gives the token to the exchange that SaslHandshake began and answers with its token. A refusal is SASL_AUTHENTICATION_FAILED, a
+little later (`connection.failed.authentication.delay.ms`), and ends the connection (KIP-152). On a listener that does not authenticate by
+SASL, and after authentication without another SaslHandshake, ILLEGAL_SASL_STATE. Where sessions are limited the answer has the time after
+which the client must authenticate again: after it nothing but that is executed. What wants to be known for a broker and is not stays a
+client.
 
 Version notes: KIP-152. 1 the lifetime of a session (KIP-368).
 
-Not done: no listener has a mechanism yet; lifetimes and re-authentication (KIP-368).
+Not done: nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import logging
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
-from ottla.security.authentication import Exchange, Outcome
+from ottla.security.authentication import Authentication, Exchange, Outcome
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 log = logging.getLogger("ottla.security")
@@ -33,12 +35,47 @@ def handle(broker: Broker, request: RequestContext, body: SaslAuthenticateReques
     pending = Pending()
 
     def stepped(code: ErrorCode, outcome: Outcome) -> None:
-        if outcome.principal is not None and not code:
+        answer = SaslAuthenticateResponse(error_code=code, error_message=outcome.error, auth_bytes=outcome.token)
+        if code:
+            _refuse(broker, connection, authentication, outcome, pending, answer)
+            return
+        if outcome.principal is not None:
             connection.authenticated(outcome.principal)
-        pending.complete(SaslAuthenticateResponse(error_code=code, error_message=outcome.error, auth_bytes=outcome.token))
+            answer.session_lifetime_ms = _limit_session(broker, connection, authentication, outcome)
+        pending.complete(answer)
 
     authentication.step(bytes(body.auth_bytes), stepped)
     return pending
+
+
+def _refuse(
+    broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: Outcome, pending: Pending,
+    answer: SaslAuthenticateResponse,
+) -> None:  # fmt: skip
+    """Answers after a while, so that guesses take their time."""
+    log.warning(
+        "%s is refused on listener %s: mechanism %s, user %s: %s", connection.identity, connection.listener,
+        authentication.mechanism or "none", ascii(outcome.claimed), ascii(outcome.error),
+    )  # fmt: skip
+    delay_ms = broker.config.connection_failed_authentication_delay_ms
+    timer = broker.timers.call_later(delay_ms, lambda: pending.complete(answer))
+    pending.abandon = timer.cancel
+
+
+def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: Outcome) -> int:
+    """Ends the session in time; returns after how many milliseconds, 0 for never."""
+    listener, mechanism = connection.listener, authentication.mechanism
+    limits = [broker.config.of_listeners.value(listener, "connections.max.reauth.ms", mechanism)]
+    if outcome.ends_ms is not None:
+        limits.append(max(outcome.ends_ms - broker.clock.wall_ms(), 1))
+    lifetime_ms = min((limit for limit in limits if limit > 0), default=0)
+
+    def end() -> None:
+        authentication.end_session()
+        connection.session_ended()
+
+    connection.limit_session(broker.timers.call_later(lifetime_ms, end) if lifetime_ms else None)
+    return int(lifetime_ms)
 
 
 def _prove(connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:

@@ -1,30 +1,47 @@
 """SaslHandshake: the client chooses a SASL mechanism.
 
 Behaviour: begins the exchange of a mechanism that the listener has; another one is UNSUPPORTED_SASL_MECHANISM and ends the connection. On
-a listener that does not authenticate by SASL, and after authentication, ILLEGAL_SASL_STATE as Kafka answers. On the listener for brokers
-another broker begins its own proof, whatever the listener wants of clients (`security/cluster_identity.py`).
+a listener that does not authenticate by SASL, ILLEGAL_SASL_STATE as Kafka answers. After authentication it begins another one (KIP-368):
+nothing else is executed before that is complete; more than one in a second are ILLEGAL_SASL_STATE. On the listener for brokers another
+broker begins its own proof, whatever the listener wants of clients (`security/cluster_identity.py`).
 
 Version notes: 1 announces SaslAuthenticate frames instead of raw ones (KIP-152).
 
-Not done: no listener has a mechanism yet; raw tokens after version 0; re-authentication (KIP-368).
+Not done: raw tokens after version 0.
 """
 
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import Broker, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.cluster_identity import MECHANISM, ClusterIdentity
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
+AGAIN_INTERVAL_MS = 1000
+"""Authenticating again sooner than this after the last time is refused, as in Kafka."""
 
-def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse:
+
+def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse | Pending:
+    connection = request.connection
     identity = broker.cluster_identity
-    if identity is not None and body.mechanism == MECHANISM and request.connection.listener == broker.config.inter_broker_listener:
+    if identity is not None and body.mechanism == MECHANISM and connection.listener == broker.config.inter_broker_listener:
         return _begin_proof(identity, request)
-    authentication = request.connection.authentication
-    if authentication is None or request.connection.is_authenticated:
+    authentication = connection.authentication
+    if authentication is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-    return SaslHandshakeResponse(error_code=authentication.choose(body.mechanism), mechanisms=list(authentication.mechanisms))
+    if not connection.is_authenticated and not authentication.has_authenticated:
+        return SaslHandshakeResponse(error_code=authentication.choose(body.mechanism), mechanisms=list(authentication.mechanisms))
+    now_ms = broker.clock.monotonic_ms()
+    last_ms = connection.authenticated_again_ms
+    is_too_soon = last_ms is not None and now_ms - last_ms < AGAIN_INTERVAL_MS
+    if not authentication.has_authenticated or (is_too_soon and connection.is_authenticated):
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    connection.authenticates_again(now_ms)
+    pending = Pending()
+    pending.complete(
+        SaslHandshakeResponse(error_code=authentication.choose(body.mechanism), mechanisms=list(authentication.mechanisms))
+    )
+    return pending
 
 
 def _begin_proof(identity: ClusterIdentity, request: RequestContext) -> SaslHandshakeResponse:

@@ -134,6 +134,8 @@ TABLE: dict[int, ServedApi] = {
         _line("DescribeClientQuotas", DESCRIBE_CONFIGS[1]),
         _line("AlterClientQuotas", ALTER_CONFIGS[1], is_forwarded=True),
         _line("DescribeUserScramCredentials", DESCRIBE_CLUSTER),
+        # librdkafka 2.16 leaves one byte behind an AlterUserScramCredentials request.
+        _line("AlterUserScramCredentials", ALTER_CLUSTER, is_forwarded=True, may_have_stray_bytes=True),
         _line("DescribeQuorum", DESCRIBE_CLUSTER),
         _line("AlterPartition", CLUSTER_ACTION, is_advertised=False),
         _line("UpdateFeatures", ALTER_CLUSTER, is_forwarded=True),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
-from ottla.base.ports import Clock, Random, Timers
+from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication, Exchange
@@ -78,7 +78,8 @@ class ConnectionInfo:
     """Facts of one client connection that outlive a request."""
 
     __slots__ = (
-        "_closing", "authentication", "client_software_name", "client_software_version", "has_extensions", "host", "identity",
+        "_closing", "_session_timer", "authenticated_again_ms", "authentication",
+        "client_software_name", "client_software_version", "has_extensions", "host", "identity",
         "is_authenticated", "is_inter_broker", "listener", "peer", "peer_exchange", "principal",
     )  # fmt: skip
 
@@ -101,12 +102,35 @@ class ConnectionInfo:
         """Whether the client has asked for our own APIs (`wire.apis.EXTENSIONS_SINCE`)."""
         self.client_software_name = ""
         self.client_software_version = ""
+        self.authenticated_again_ms: int | None = None
+        """When the client last began to authenticate again."""
+        self._session_timer: TimerHandle | None = None
         self._closing: dict[object, Callable[[object], None]] = {}
 
     def authenticated(self, principal: str) -> None:
         """Notes that the client is authenticated: from now on it may send any request."""
         self.principal = principal
         self.is_authenticated = True
+
+    def authenticates_again(self, now_ms: int) -> None:
+        """Notes that the client authenticates again: until that is complete nothing else is executed. It stays who it is."""
+        self.authenticated_again_ms = now_ms
+        self.is_authenticated = False
+
+    @property
+    def must_authenticate_again(self) -> bool:
+        """Whether the client was authenticated, and has to complete another authentication before anything else."""
+        return not self.is_authenticated and self.authentication is not None and self.authentication.has_authenticated
+
+    def session_ended(self) -> None:
+        """Notes that the client has to authenticate again before anything else is executed."""
+        self.is_authenticated = False
+
+    def limit_session(self, timer: TimerHandle | None) -> None:
+        """`timer` ends the session of the client; it takes the place of the one before."""
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+        self._session_timer = timer
 
     def proved_broker(self, peer: Peer) -> None:
         """Notes that the other end is a broker of this cluster."""
@@ -122,6 +146,7 @@ class ConnectionInfo:
 
     def closed(self) -> None:
         """Calls the functions registered with `call_when_closed`: the connection is closed."""
+        self.limit_session(None)
         closing, self._closing = self._closing, {}
         for subject, function in closing.items():
             function(subject)

@@ -1,7 +1,8 @@
 """How a connection authenticates by SASL: a mechanism is chosen, tokens go to and fro, and a principal comes out or the connection ends.
 
 `Authentication` is one connection's state. What a mechanism does with the tokens is its `Exchange`; it may answer later, because hashing
-belongs off the loop, and the connection executes nothing meanwhile (`server/connection.py`). Left out: the mechanisms themselves.
+belongs off the loop, and the connection executes nothing meanwhile (`server/connection.py`). An authenticated client may authenticate again
+(KIP-368), by the same mechanism and as the same principal; when its session has ended it must. Left out: the mechanisms themselves.
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ from ottla.base.errors import ErrorCode
 
 
 class Outcome(NamedTuple):
-    """What a step came to: a token for the client, the principal if this was the last step, or why the client is refused."""
+    """The result of a step: a token for the client, the principal if this was the last step, or why the client is refused."""
 
     token: bytes = b""
     principal: str | None = None
     error: str | None = None
+    claimed: str = ""
+    """The name that a refused client gave, for the log."""
+    is_valid: Callable[[], bool] | None = None
+    """Whether the client would still be let in by the same credentials; None where they do not end."""
+    ends_ms: int | None = None
+    """The wall time at which the credentials end."""
 
 
 class Exchange(Protocol):
@@ -36,14 +43,17 @@ class AuthenticationState(Enum):
     UNDECIDED = "undecided"
     EXCHANGING = "exchanging"
     AUTHENTICATED = "authenticated"
+    ENDED = "session ended"
     REFUSED = "refused"
 
 
+_STATES = AuthenticationState
 ALLOWED = {
-    AuthenticationState.UNDECIDED: {AuthenticationState.EXCHANGING, AuthenticationState.REFUSED},
-    AuthenticationState.EXCHANGING: {AuthenticationState.AUTHENTICATED, AuthenticationState.REFUSED},
-    AuthenticationState.AUTHENTICATED: set(),
-    AuthenticationState.REFUSED: set(),
+    _STATES.UNDECIDED: {_STATES.EXCHANGING, _STATES.REFUSED},
+    _STATES.EXCHANGING: {_STATES.AUTHENTICATED, _STATES.REFUSED},
+    _STATES.AUTHENTICATED: {_STATES.EXCHANGING, _STATES.ENDED, _STATES.REFUSED},
+    _STATES.ENDED: {_STATES.EXCHANGING, _STATES.REFUSED},
+    _STATES.REFUSED: set(),
 }
 
 
@@ -52,47 +62,84 @@ class Authentication:
 
     def __init__(self, mechanisms: Mechanisms) -> None:
         self.mechanisms = mechanisms
-        self.state = AuthenticationState.UNDECIDED
+        self.state = _STATES.UNDECIDED
+        self.mechanism = ""
+        self.principal: str | None = None
+        """As whom the client has authenticated; the same when it does so again."""
+        self.is_valid: Callable[[], bool] | None = None
         self._exchange: Exchange | None = None
 
     @property
     def is_refused(self) -> bool:
-        return self.state is AuthenticationState.REFUSED
+        return self.state is _STATES.REFUSED
+
+    @property
+    def has_authenticated(self) -> bool:
+        """Whether the client has authenticated once; it may be doing so again."""
+        return self.principal is not None
 
     def choose(self, mechanism: str) -> ErrorCode:
         """The client names its mechanism; a second choice and an unknown mechanism end the connection."""
         begin = self.mechanisms.get(mechanism)
-        if self.state is not AuthenticationState.UNDECIDED or begin is None:
+        if self.state is _STATES.EXCHANGING or self.is_refused or begin is None:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if begin is None else ErrorCode.ILLEGAL_SASL_STATE
-            self._move(AuthenticationState.REFUSED)
+            self._move(_STATES.REFUSED)
             return code
-        self._exchange = begin()
-        self._move(AuthenticationState.EXCHANGING)
+        self._exchange = begin() if mechanism == (self.mechanism or mechanism) else _OtherMechanism(mechanism, self.mechanism)
+        self.mechanism = self.mechanism or mechanism
+        self._move(_STATES.EXCHANGING)
         return ErrorCode.NONE
 
     def step(self, token: bytes, done: Callable[[ErrorCode, Outcome], None]) -> None:
         """The client's next token; `done` gets what is to be answered, after the state has changed."""
         exchange = self._exchange
         if exchange is None:
-            self._move(AuthenticationState.REFUSED)
+            self._move(_STATES.REFUSED)
             done(ErrorCode.ILLEGAL_SASL_STATE, Outcome(error="SaslAuthenticate request received before SaslHandshake"))
             return
 
         def stepped(outcome: Outcome) -> None:
+            outcome = self._same_principal(outcome)
             if outcome.error is not None:
-                self._move(AuthenticationState.REFUSED)
+                self._move(_STATES.REFUSED)
                 done(ErrorCode.SASL_AUTHENTICATION_FAILED, outcome)
                 return
             if outcome.principal is not None:
-                self._move(AuthenticationState.AUTHENTICATED)
+                self._exchange = None
+                self.principal, self.is_valid = outcome.principal, outcome.is_valid
+                self._move(_STATES.AUTHENTICATED)
             done(ErrorCode.NONE, outcome)
 
         exchange.step(token, stepped)
 
+    def end_session(self) -> None:
+        """The time of this authentication is over: the client has to authenticate again."""
+        if self.state is _STATES.AUTHENTICATED:
+            self._move(_STATES.ENDED)
+
     def refuse(self) -> None:
         """Ends the authentication: the connection closes."""
-        self._move(AuthenticationState.REFUSED)
+        self._move(_STATES.REFUSED)
+
+    def _same_principal(self, outcome: Outcome) -> Outcome:
+        """Refuses who authenticates again as another."""
+        if self.principal is None or outcome.principal in (None, self.principal):
+            return outcome
+        claimed = str(outcome.principal)
+        return Outcome(error=f"Cannot change principals during re-authentication from {self.principal}: {claimed}", claimed=claimed)
 
     def _move(self, state: AuthenticationState) -> None:
         assert state in ALLOWED[self.state], f"from {self.state} to {state}"
         self.state = state
+
+
+class _OtherMechanism:
+    """The exchange of a client that wants to authenticate again by another mechanism: refused with its first token, as Kafka does."""
+
+    def __init__(self, mechanism: str, before: str) -> None:
+        self._error = (
+            f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism '{before}'"
+        )
+
+    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+        done(Outcome(error=self._error))

@@ -11,6 +11,8 @@ ITERATIONS_MAX = 1_000_000
 """More rounds than this are an attack on the client, not a setting."""
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISM_NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""As messages about credentials name the mechanisms."""
 
 
 class ScramClient:

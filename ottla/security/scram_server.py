@@ -1,7 +1,7 @@
 """The server's half of SCRAM (RFC 5802, RFC 7677): an exchange of two steps that proves a password without ever seeing it.
 
-Stored is a `ScramCredential`, from which neither the password nor a client's proof can be made. An unknown user gets a salt of its own that
-is always the same, and fails at the same step with the same message, so that names cannot be probed. Channel binding is refused: a client
+Stored is a `ScramCredential`, from which neither the password nor a client's proof can be made. An unknown user gets a decoy that is
+always the same, and fails at the same step with the same message, so that names cannot be probed. Channel binding is refused: a client
 that demands it must not believe it has it. Left out: where credentials are stored, and delegation tokens.
 """
 
@@ -40,14 +40,16 @@ def make_credential(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 class ScramServer:
-    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness; `secret` is the broker's own and stays the same."""
+    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness; `decoy` gives what an unknown user is shown."""
 
-    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None], nonce: str, secret: bytes) -> None:
+    def __init__(
+        self, mechanism: str, find: Callable[[str], ScramCredential | None], decoy: Callable[[str], ScramCredential], nonce: str
+    ) -> None:
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
+        self._decoy = decoy
         self._nonce = nonce
-        self._secret = secret
         self._username = ""
         self._credential: ScramCredential | None = None
         self._binding = b""
@@ -70,7 +72,7 @@ class ScramServer:
         self._username, nonce = _unescaped(said.get("n", "")), said.get("r", "")
         if not self._username or not nonce or (authorized_as and _unescaped(authorized_as.removeprefix("a=")) != self._username):
             raise ValueError("no name, no nonce, or two different names")
-        self._credential = self._find(self._username) or self._decoy()
+        self._credential = self._find(self._username) or self._decoy(self._username)
         self._nonce = nonce + self._nonce
         self._binding = f"{binding},{authorized_as},".encode()
         salt = base64.b64encode(self._credential.salt).decode()
@@ -92,17 +94,12 @@ class ScramServer:
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
             return self._refused()
         verifier = base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))
-        return Outcome(token=b"v=" + verifier, principal=f"User:{self._username}")
-
-    def _decoy(self) -> ScramCredential:
-        """What an unknown user is shown: no proof fits its keys."""
-        salt = hmac.digest(self._secret, b"salt " + self._username.encode(), "sha256")[:SALT_BYTES]
-        key = hmac.digest(self._secret, b"key " + self._username.encode(), self._hash)
-        return ScramCredential(salt, key, key, ITERATIONS_MIN)
+        name, find = self._username, self._find
+        return Outcome(token=b"v=" + verifier, principal=f"User:{name}", is_valid=lambda: find(name) is not None)
 
     def _refused(self) -> Outcome:
         reason = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._mechanism}"
-        return Outcome(error=reason)
+        return Outcome(error=reason, claimed=self._username)
 
 
 def _unescaped(name: str) -> str:

@@ -399,6 +399,8 @@ class Connection:
                 return
         if at < end and not self.is_closed:
             self._keep_tail(view, at, end)
+        elif not self.info.is_authenticated and not self._is_choked:
+            self._must_stop(b"")
 
     def _yield(self, held: bytes) -> None:
         """Executes what is left when the request that goes in turns is done, or when others have had their turn."""
@@ -431,8 +433,7 @@ class Connection:
         return at
 
     def _check_unauthenticated(self, frame: memoryview) -> None:
-        (key,) = read_key(frame, 0)
-        if key not in BEFORE_AUTHENTICATION:
+        if (key := read_key(frame, 0)[0]) not in BEFORE_AUTHENTICATION:
             raise WireError(f"a request of api key {key} before authentication")
 
     def _must_stop(self, held: bytes) -> bool:
@@ -446,8 +447,7 @@ class Connection:
         return False
 
     def _is_refused(self) -> bool:
-        authentication = self.info.authentication
-        return authentication is not None and authentication.is_refused
+        return self.info.authentication is not None and self.info.authentication.is_refused
 
     def _close_when_answered(self) -> None:
         self._flush()

@@ -164,6 +164,8 @@ class Dispatcher:
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
         """Answers once the response is there; returns the buckets in which the request's own work is counted."""
         if pending.is_done:
+            if connection.info.must_authenticate_again:
+                self._turn_end_ns = 0  # what follows is executed by the rules of an authentication
             connection.answer(route.encode(pending.response, correlation_id))
             return route.immediate
         slot = connection.reserve(WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,13 @@ log = logging.getLogger("ottla.network")
 QUEUED_BYTES_LEAST = 1 << 16
 """Bytes that every connection may keep, however many there are."""
 BACKLOG_LEAST = 128
-AUTHENTICATION_MS_MAX = 10_000
-"""How long a connection may take to authenticate."""
+
+MechanismsOf = Callable[[Endpoint], Mechanisms | None]
+"""The SASL mechanisms of a listener; None where clients do not authenticate by SASL."""
+
+
+def no_mechanisms(_endpoint: Endpoint) -> None:
+    """`MechanismsOf` where no listener authenticates its clients by SASL."""
 
 
 class Listeners:
@@ -43,7 +48,7 @@ class Listeners:
     def __init__(
         self, network: Network, config: BrokerConfig, executor: Executor,
         on_storage_error: Callable[[StorageError], None], on_broken_invariant: Callable[[AssertionError], None],
-        *, connections_max: int = INT_MAX, mechanisms: Mapping[str, Mechanisms] | None = None,
+        *, connections_max: int = INT_MAX, mechanisms: MechanismsOf = no_mechanisms,
     ) -> None:  # fmt: skip
         self._network = network
         self._config = config
@@ -51,8 +56,7 @@ class Listeners:
         self.on_storage_error = on_storage_error
         self.on_broken_invariant = on_broken_invariant
         self._connections_max = connections_max
-        self._mechanisms = mechanisms or {}
-        """SASL mechanisms by the names of the listeners that authenticate their clients."""
+        self._mechanisms = mechanisms
         self._unauthenticated: dict[Connection, int] = {}
         """Ticks for which a connection has not authenticated."""
         self._buffers = ReceiveBuffers(request_bytes_max(config))
@@ -60,9 +64,13 @@ class Listeners:
             frame_bytes_max=config.socket_request_max_bytes,
             in_flight_max=config.ottla_connection_requests_max,
             queued_bytes_max=config.ottla_connection_memory_max_bytes,
+            unauthenticated_frame_bytes_max=min(
+                config.sasl_server_max_receive_size, config.ottla_request_unauthenticated_max_bytes, config.socket_request_max_bytes
+            ),
             held=HeldMemory(config.ottla_memory_max_bytes // 2),
         )
         self._bound: list[tuple[Endpoint, Listener]] = []
+        self._endpoints: dict[str, Endpoint] = {}
         self._per_host: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
         self.gate: ConnectionGate | None = None
@@ -76,6 +84,7 @@ class Listeners:
         listener = self._network.listen(endpoint.host, endpoint.port, backlog)
         bound = endpoint._replace(port=listener.port)
         self._bound.append((bound, listener))
+        self._endpoints[bound.name] = bound
         return bound
 
     def start(self) -> None:
@@ -131,7 +140,7 @@ class Listeners:
         for connection, ticks in list(self._unauthenticated.items()):
             if connection.info.is_authenticated:
                 del self._unauthenticated[connection]
-            elif ticks * self._config.ottla_tick_interval_ms >= AUTHENTICATION_MS_MAX:
+            elif ticks * self._config.ottla_tick_interval_ms >= self._config.ottla_authentication_timeout_ms:
                 log.warning("closing %s: it did not authenticate in time", connection.info.identity, extra=connection.facts())
                 connection.channel.close()
             else:
@@ -172,18 +181,39 @@ class Listeners:
         if len(self.connections) >= connections_max or self._per_host.get(host, 0) >= self._host_max(host):
             channel.close()
             return
-        mechanisms = self._mechanisms.get(listener)
+        mechanisms = self._mechanisms(self._endpoints[listener])
         authentication = None if mechanisms is None else Authentication(mechanisms)
         info = ConnectionInfo(identity=f"{host}:{channel.peer_port}", host=host, listener=listener, authentication=authentication)
         connection = Connection(self._executor, self._buffers, info, self._limits, channel, self)
         self.connections[connection] = None
-        if not info.is_authenticated:
-            self._unauthenticated[connection] = 0
         self._per_host[host] += 1
         self._share_memory()
+        if not info.is_authenticated:
+            self._await_authentication(connection)
         if self.on_arrival is not None:
             self.on_arrival(listener, channel.local_host(), host)
         channel.open(connection)
+
+    def _await_authentication(self, connection: Connection) -> None:
+        """Among too many that have not authenticated, the one that has had the longest time for it is closed."""
+        waiting, most = self._unauthenticated, self._config.ottla_connections_unauthenticated_max
+        waiting[connection] = 0
+        if len(waiting) > most:
+            waiting = self._unauthenticated = {one: ticks for one, ticks in waiting.items() if not one.info.is_authenticated}
+        if len(waiting) <= most:
+            return
+        late = next(iter(waiting))
+        log.warning("closing %s: too many connections authenticate at a time", late.info.identity, extra=late.facts())
+        late.channel.close()
+
+    def recheck(self) -> None:
+        """Closes the connections whose clients would not be let in any more: users or passwords have changed."""
+        for connection in list(self.connections):
+            authentication = connection.info.authentication
+            if authentication is not None and authentication.is_valid is not None and not authentication.is_valid():
+                text = "closing %s: %s may not log in any more"
+                log.warning(text, connection.info.identity, ascii(connection.info.principal), extra=connection.facts())
+                connection.channel.close()
 
     def _host_max(self, host: str) -> int:
         overrides = self._config.max_connections_per_ip_overrides

@@ -58,7 +58,7 @@ from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.inspections import Inspections
-from ottla.server.listener import Listeners
+from ottla.server.listener import Listeners, no_mechanisms
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
 from ottla.server.replica_changes import NoFetchers, ReplicaChanges
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from ottla.replication.isr import IsrProposal
     from ottla.replication.state import PartitionState
     from ottla.security.acl_authorizer import AclAuthorizer
+    from ottla.security.mechanisms import ListenerMechanisms
     from ottla.server.cluster_links import ClusterLinks
     from ottla.server.quotas.enforcement import Quotas
 
@@ -128,9 +129,12 @@ class Node:
         self._make_controller()
         self.broker = self._make_broker()
         self.dispatcher = Dispatcher(self.broker, self.waiters, self.links.forwarder if self.links is not None else None)
+        self.mechanisms = self._make_mechanisms()
         self.listeners = Listeners(
-            ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max
-        )
+            ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max,
+            mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms,
+        )  # fmt: skip
+        self.metadata.on_credentials = self.listeners.recheck
         self.housekeeping = Housekeeping(
             config=config, clock=ports.clock, timers=ports.timers, disk=ports.disk, threads=ports.threads, partitions=self.partitions,
             replicas=self.replicas, listeners=self.listeners, flusher=self.flusher,
@@ -256,6 +260,16 @@ class Node:
 
     def _is_current(self, broker_id: int, message: ControlMessage) -> bool:
         return self.member.is_current(broker_id, message)
+
+    def _make_mechanisms(self) -> ListenerMechanisms | None:
+        """None where no listener authenticates its clients by SASL."""
+        if not any(endpoint.is_authenticated_by_sasl for endpoint in self.config.endpoints):
+            return None
+        from ottla.cluster.cluster_secret import ClusterSecret
+        from ottla.security.mechanisms import ListenerMechanisms
+
+        random = self.ports.random
+        return ListenerMechanisms(self.config, random, lambda: self.metadata.scram, ClusterSecret(self.ports.store, random).read)
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config
@@ -387,6 +401,8 @@ class Node:
     def _serve(self) -> None:
         """Accepts connections: from now on the controller, which may be another broker, sends this one its replicas."""
         self.housekeeping.start()
+        if self.mechanisms is not None:
+            self.mechanisms.prepare(self.endpoints)
         self.listeners.start()
 
     # Failures
@@ -437,6 +453,7 @@ class Node:
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
         self.share_state_hosts.configure(share_state_settings(self.config))
+        self.listeners.recheck()
         self._on_quotas()
 
     def _on_quotas(self) -> None:

@@ -54,6 +54,7 @@ from ottla.wire.messages import (
     update_metadata,
     write_txn_markers,
 )
+from ottla.wire.messages import alter_user_scram_credentials as scram
 from ottla.wire.messages import list_partition_reassignments as list_reassignments
 from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
@@ -219,6 +220,7 @@ plain(
     ],
 )
 plain(50, users=None)
+plain(51, upsertions=[scram.ScramCredentialUpsertion(name="sample", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"p" * 32)])
 plain(60, include_cluster_authorized_operations=True)
 plain(66)
 plain(74)

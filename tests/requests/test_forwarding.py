@@ -24,8 +24,8 @@ from tests.cluster.nodes import Nodes
 
 OTHER = 2
 FORWARDED_BY_KAFKA = {
-    "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments", "CreatePartitions", "CreateTopics", "DeleteTopics",
-    "ElectLeaders", "IncrementalAlterConfigs", "ListPartitionReassignments", "UpdateFeatures",
+    "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments", "AlterUserScramCredentials", "CreatePartitions", "CreateTopics",
+    "DeleteTopics", "ElectLeaders", "IncrementalAlterConfigs", "ListPartitionReassignments", "UpdateFeatures",
 }  # fmt: skip
 
 

@@ -17,6 +17,8 @@ WHOLE = {
     # Filters, and answers that are grouped in another way than the request.
     "ListGroups", "ListTransactions", "ListConfigResources", "DescribeClientQuotas", "DescribeLogDirs", "AlterReplicaLogDirs",
     "DescribeTopicPartitions",
+    # Bounded in number; two arrays whose changes of one user are one.
+    "AlterUserScramCredentials",
     # Refused as a whole.
     "CreateAcls", "DeleteAcls",
     # Only from brokers.

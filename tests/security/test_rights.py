@@ -79,6 +79,7 @@ KAFKA: dict[str, set[tuple[str, str]]] = {
     "DescribeClientQuotas": {("DESCRIBE_CONFIGS", CLUSTER)},
     "AlterClientQuotas": {("ALTER_CONFIGS", CLUSTER)},
     "DescribeUserScramCredentials": {("DESCRIBE", CLUSTER)},
+    "AlterUserScramCredentials": {("ALTER", CLUSTER)},
     "DescribeQuorum": {("DESCRIBE", CLUSTER)},
     "AlterPartition": {("CLUSTER_ACTION", CLUSTER)},
     "UpdateFeatures": {("ALTER", CLUSTER)},

@@ -19,7 +19,7 @@ from ottla.security.principal import ANONYMOUS
 from ottla.server.connection import Connection
 from ottla.server.dispatch import Dispatcher
 from ottla.server.held_memory import ConnectionLimits
-from ottla.server.listener import AUTHENTICATION_MS_MAX, Listeners
+from ottla.server.listener import Listeners
 from ottla.server.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.server.waiters import Waiters
 from ottla.wire.codec import decoder, encoder
@@ -43,22 +43,27 @@ VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_versi
 class World:
     """One connection on a listener with the mechanism FAKE (or, with `is_open`, without any)."""
 
-    def __init__(self, *, is_slow: bool = False, is_open: bool = False) -> None:
+    def __init__(self, *, is_slow: bool = False, is_open: bool = False, settings: dict[str, str] | None = None) -> None:
         self.exchange = FakeExchange(is_slow=is_slow)
         self.channel = FakeChannel()
         clock = ManualClock()
         timers = ManualTimers(clock)
         waiters = Waiters(clock, timers)
         broker: Any = SimpleNamespace(
-            config=BrokerConfig(), clock=clock, timers=timers, authorizer=AllowClients(),
+            config=BrokerConfig(settings), clock=clock, timers=timers, authorizer=AllowClients(),
             metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
         )  # fmt: skip
-        authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange})
+        authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange, "OTHER": FakeExchange})
         self.info = ConnectionInfo(identity="test:1", host="test", listener="SASL", authentication=authentication)
         self.connection = Connection(Dispatcher(broker, waiters), ReceiveBuffers(), self.info, LIMITS, self.channel, self)
         self.channel.open(self.connection)
+        self.clock, self.timers, self.config = clock, timers, broker.config
         self.asked: list[tuple[int, int]] = []
         self.ended: list[object] = []
+
+    def refuse(self) -> None:
+        """Waits as long as a refusal is held back."""
+        self.timers.advance(self.config.connection_failed_authentication_delay_ms)
 
     def on_closed(self, connection: Connection) -> None:
         self.ended.append("closed")
@@ -175,6 +180,8 @@ def test_a_refused_client_gets_its_answer_and_nothing_further(is_slow: bool) -> 
     world = World(is_slow=is_slow)
     world.send(HANDSHAKE, MALLORY, ALICE, ANYTHING)
     world.exchange.finish()
+    assert world.codes() == [0] and not world.channel.is_closed, "a refusal takes its time"
+    world.refuse()
     assert world.codes() == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
     assert world.channel.is_closed and world.ended == ["closed"] and world.info.principal == ANONYMOUS
 
@@ -188,19 +195,107 @@ def test_a_refused_client_that_does_not_read_is_closed_when_it_has() -> None:
     world.connection.drained()
     assert world.channel.is_closed
     (answer,) = world.answers()
-    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM and answer.mechanisms == ["FAKE"]
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM and answer.mechanisms == ["FAKE", "OTHER"]
 
 
 def test_a_token_before_the_handshake_is_refused() -> None:
     world = World()
     world.send(ALICE)
+    world.refuse()
     assert world.codes() == [ErrorCode.ILLEGAL_SASL_STATE] and world.channel.is_closed
 
 
-def test_after_authentication_sasl_is_no_state_of_it() -> None:
+def test_after_authentication_a_token_needs_another_handshake() -> None:
     world = World()
-    world.send(HANDSHAKE, ALICE, HANDSHAKE, ALICE, ANYTHING)
-    assert world.codes() == [0, 0, ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.ILLEGAL_SASL_STATE, 0]
+    world.send(HANDSHAKE, ALICE, ALICE, ANYTHING)
+    assert world.codes() == [0, 0, ErrorCode.ILLEGAL_SASL_STATE, 0]
+
+
+def test_a_client_authenticates_again_and_stays_who_it_is() -> None:
+    world = World()
+    world.send(HANDSHAKE, ALICE, HANDSHAKE, HELLO, ALICE, ANYTHING)
+    world.timers.advance(1)
+    assert world.codes() == [0] * 6 and world.info.principal == "User:alice" and world.info.is_authenticated
+
+
+def test_while_a_client_authenticates_again_nothing_else_is_executed() -> None:
+    world = World()
+    world.send(HANDSHAKE, ALICE, HANDSHAKE)
+    world.send(ANYTHING)
+    assert world.codes() == [0, 0, 0] and world.channel.is_closed
+
+
+def test_a_slow_step_of_another_authentication_holds_up_what_is_behind_it() -> None:
+    world = World(is_slow=True)
+    world.send(HANDSHAKE, ALICE)
+    world.exchange.finish()
+    world.send(HANDSHAKE, ALICE, ANYTHING)
+    world.timers.advance(1)
+    assert world.codes() == [0, 0, 0]
+    world.exchange.finish()
+    assert world.codes() == [0] * 5
+
+
+def test_a_client_that_authenticates_again_as_another_is_closed() -> None:
+    world = World()
+    world.send(HANDSHAKE, ALICE, HANDSHAKE, SaslAuthenticateRequest(auth_bytes=b"bob"), ANYTHING)
+    world.timers.advance(1)
+    world.refuse()
+    assert world.codes() == [0, 0, 0, ErrorCode.SASL_AUTHENTICATION_FAILED] and world.channel.is_closed
+    assert "change principals" in world.answers()[-1].error_message and world.info.principal == "User:alice"
+
+
+def test_another_mechanism_is_refused_with_its_first_token() -> None:
+    world = World()
+    world.send(HANDSHAKE, ALICE, SaslHandshakeRequest(mechanism="OTHER"), ALICE)
+    world.timers.advance(1)
+    world.refuse()
+    assert world.codes() == [0, 0, 0, ErrorCode.SASL_AUTHENTICATION_FAILED] and world.channel.is_closed
+    assert "re-authentication of mechanism 'FAKE'" in world.answers()[-1].error_message
+
+
+def test_an_unknown_mechanism_ends_another_authentication_at_once() -> None:
+    world = World()
+    world.send(HANDSHAKE, ALICE, SaslHandshakeRequest(mechanism="UNKNOWN"))
+    assert world.codes() == [0, 0, ErrorCode.UNSUPPORTED_SASL_MECHANISM] and world.channel.is_closed
+
+
+def test_more_than_one_authentication_in_a_second_is_refused() -> None:
+    world = World()
+    world.send(HANDSHAKE, ALICE, HANDSHAKE, ALICE)
+    world.timers.advance(1)
+    world.send(HANDSHAKE)
+    assert world.codes() == [0] * 4 + [ErrorCode.ILLEGAL_SASL_STATE] and world.info.is_authenticated
+    world.timers.advance(1000)
+    world.send(HANDSHAKE, ALICE)
+    world.timers.advance(1)
+    assert world.codes()[5:] == [0, 0] and world.info.is_authenticated
+
+
+def test_a_session_ends_and_the_client_must_authenticate_again() -> None:
+    world = World(settings={"connections.max.reauth.ms": "5000"})
+    world.send(HANDSHAKE, ALICE, ANYTHING)
+    assert world.answers()[1].session_lifetime_ms == 5000
+    world.timers.advance(4999)
+    world.send(ANYTHING)
+    world.timers.advance(1)
+    assert not world.info.is_authenticated and not world.channel.is_closed
+    world.send(VERSIONS, HANDSHAKE, ALICE, ANYTHING)
+    world.timers.advance(1)
+    assert world.codes() == [0] * 8
+    world.timers.advance(5000)
+    world.send(ANYTHING)
+    assert world.channel.is_closed and len(world.answers()) == 8
+
+
+def test_an_early_authentication_begins_a_new_session() -> None:
+    world = World(settings={"connections.max.reauth.ms": "5000"})
+    world.send(HANDSHAKE, ALICE)
+    world.timers.advance(4000)
+    world.send(HANDSHAKE, ALICE)
+    world.timers.advance(4000)
+    world.send(ANYTHING)
+    assert world.codes() == [0] * 5 and not world.channel.is_closed
 
 
 def test_a_listener_without_mechanisms_asks_for_nothing() -> None:
@@ -231,7 +326,7 @@ def test_a_connection_authenticates_in_time_or_is_closed(caplog: pytest.LogCaptu
     broker: Any = SimpleNamespace(config=config, clock=clock, timers=timers)
     listeners = Listeners(
         network, config, Dispatcher(broker, Waiters(clock, timers)),
-        lambda error: None, lambda error: None, mechanisms={"PLAINTEXT": {"FAKE": FakeExchange}},
+        lambda error: None, lambda error: None, mechanisms=lambda _endpoint: {"FAKE": FakeExchange},
     )  # fmt: skip
     listeners.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
     listeners.start()
@@ -239,10 +334,51 @@ def test_a_connection_authenticates_in_time_or_is_closed(caplog: pytest.LogCaptu
     network.arrive(late)
     network.arrive(in_time)
     list(listeners.connections)[1].info.authenticated("User:alice")
-    for _ in range(AUTHENTICATION_MS_MAX // config.ottla_tick_interval_ms):
+    for _ in range(config.ottla_authentication_timeout_ms // config.ottla_tick_interval_ms):
         listeners.relieve()
     assert not late.is_closed
     listeners.relieve()
     assert late.is_closed and not in_time.is_closed and len(listeners.connections) == 1
     assert "did not authenticate in time" in caplog.text
+
+
+def authenticating_listeners(settings: dict[str, str]) -> tuple[Network, Listeners]:
+    config, network, clock = BrokerConfig(settings), Network(), ManualClock()
+    timers = ManualTimers(clock)
+    broker: Any = SimpleNamespace(config=config, clock=clock, timers=timers)
+    listeners = Listeners(
+        network, config, Dispatcher(broker, Waiters(clock, timers)),
+        lambda error: None, lambda error: None, mechanisms=lambda _endpoint: {"FAKE": FakeExchange},
+    )  # fmt: skip
+    listeners.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
+    listeners.start()
+    return network, listeners
+
+
+def test_among_too_many_that_authenticate_the_oldest_goes(caplog: pytest.LogCaptureFixture) -> None:
+    network, listeners = authenticating_listeners({"ottla.connections.unauthenticated.max": "2"})
+    channels = [FakeChannel() for _ in range(3)]
+    network.arrive(channels[0])
+    next(iter(listeners.connections)).info.authenticated("User:alice")
+    for channel in channels[1:]:
+        network.arrive(channel)
+    assert [channel.is_closed for channel in channels] == [False, False, False], "who is authenticated does not count"
+    network.arrive(FakeChannel())
+    assert [channel.is_closed for channel in channels] == [False, True, False] and len(listeners.connections) == 3
+    assert "too many connections authenticate" in caplog.text
+
+
+def test_a_client_whose_credentials_are_gone_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    network, listeners = authenticating_listeners({})
+    gone, stays, new = FakeChannel(), FakeChannel(), FakeChannel()
+    for channel in (gone, stays, new):
+        network.arrive(channel)
+    for connection, name in zip(listeners.connections, ("eve\n", "bob"), strict=False):
+        authentication = connection.info.authentication
+        assert authentication is not None
+        authentication.principal = name
+        authentication.is_valid = lambda name=name: name == "bob"  # type: ignore[misc]
+    listeners.recheck()
+    assert [channel.is_closed for channel in (gone, stays, new)] == [True, False, False]
+    assert "may not log in any more" in caplog.text
 

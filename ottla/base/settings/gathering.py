@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.settings import sources
+from ottla.base.settings.security import is_family_name
 from ottla.base.settings.setting import SettingError
 
 
@@ -56,7 +57,7 @@ def gather(
         notices.append(Notice(True, f"environment: {', '.join(skipped)} are for a JVM or an image's scripts and have no effect here"))
     for values, where in layers:
         for name, text in values.items():
-            if name in known:
+            if name in known or is_family_name(name):
                 given[name] = Given(text, where)
             else:
                 notices.append(_unserved(name, where, names))
@@ -76,11 +77,13 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
 
 
 def _unserved(name: str, where: str, names: Sequence[str]) -> Notice:
-    from ottla.base.settings.known import GUARDS, GUARDS_OF_IMAGES, MISSING_PARTS, is_known_to_kafka
+    from ottla.base.settings.known import GUARDS_OF_IMAGES, MISSING_PARTS, REFUSED_ENDINGS, is_known_to_kafka
 
     if name in MISSING_PARTS:
         return Notice(True, f"{where}: {name} has no effect: this version has no {MISSING_PARTS[name]}")
-    if name in GUARDS or name in GUARDS_OF_IMAGES:
+    if name.endswith(REFUSED_ENDINGS):
+        raise ConfigError(f"{where}: {name} is not served, and without it clients would be let in unchecked; remove it")
+    if name in GUARDS_OF_IMAGES:
         return Notice(True, f"{where}: {name} is not served by this version: access is NOT restricted by it")
     if is_known_to_kafka(name):
         return Notice(False, f"{where}: {name} is known to Kafka and has no effect here")

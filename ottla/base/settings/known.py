@@ -15,8 +15,6 @@ background.threads
 broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
 client.quota.callback.class
 config.providers
-connection.failed.authentication.delay.ms
-connections.max.reauth.ms
 control.plane.listener.name
 controller.performance.always.log.threshold.ms controller.performance.sample.period.ms controller.quorum.append.linger.ms
 controller.quorum.auto.join.enable controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
@@ -73,7 +71,7 @@ remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix rem
 replica.socket.receive.buffer.bytes replica.socket.timeout.ms
 replication.quota.window.num replication.quota.window.size.seconds
 reserved.broker.max.id
-sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+sasl.client.callback.handler.class sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
 sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
 sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
 sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
@@ -86,7 +84,7 @@ sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credential
 sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
-sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class sasl.server.max.receive.size
+sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
 security.providers
 server.max.startup.time.ms
 share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes share.coordinator.state.topic.compression.codec
@@ -109,13 +107,14 @@ KNOWN_TO_KAFKA = frozenset(_NAMES.split())
 
 PREFIXES = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.jmx.", "listener.name.", "confluent.")
 
-GUARDS = frozenset({"sasl.jaas.config"})
-"""Settings that restrict access: ignoring one leaves the broker open, so its notice is a warning that says so."""
+REFUSED_ENDINGS = (".sasl.jaas.config", "sasl.server.callback.handler.class")
+"""Endings of settings that check who clients are: one that is not served stops the start."""
 
 GUARDS_OF_IMAGES = frozenset(
     {"client.users", "client.passwords", "inter.broker.user", "inter.broker.password", "kraft.bootstrap.scram.users"}
 )
-"""The same for what only an image's scripts know."""
+"""Settings that only an image's scripts know, and that restrict access there: ignoring one leaves the broker open, so its notice is a
+warning that says so."""
 
 
 def is_known_to_kafka(name: str) -> bool:

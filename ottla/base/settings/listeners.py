@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.base.settings.setting import SettingError
 
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 
 class Endpoint(NamedTuple):
@@ -21,6 +21,10 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     protocol: str = "PLAINTEXT"
+
+    @property
+    def is_authenticated_by_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -48,9 +52,8 @@ def parse_endpoints(setting: str, entries: Sequence[str], protocols: dict[str, s
         if any(endpoint.name == other.name for other in endpoints):
             raise SettingError(f"Invalid value {entry} for configuration {setting}: Each listener must have a different name")
         if endpoint.protocol not in SERVED_PROTOCOLS:
-            raise SettingError(
-                f"Invalid value {entry} for configuration {setting}: {endpoint.protocol} is not served by this version, only PLAINTEXT is"
-            )
+            served = ", ".join(SERVED_PROTOCOLS)
+            raise SettingError(f"Invalid value {entry} for configuration {setting}: {endpoint.protocol} is none of {served}")
         endpoints.append(endpoint)
     return endpoints
 

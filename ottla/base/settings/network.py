@@ -84,9 +84,6 @@ class NetworkSettings:
         "max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions answer.", valid=at_least(1)
     )
     request_timeout_ms = integer("request.timeout.ms", 30000, "How long this broker waits for the answer of another one.")
-    sasl_enabled_mechanisms = words(
-        "sasl.enabled.mechanisms", ("GSSAPI",), "Mechanisms offered on a SASL listener.", update=Update.PER_BROKER
-    )
     quota_window_num = integer("quota.window.num", 11, "Samples kept to measure a quota.", valid=at_least(1))
     quota_window_size_seconds = integer("quota.window.size.seconds", 1, "Length of one sample of a quota.", valid=at_least(1))
     controller_quota_window_num = integer(

@@ -1,0 +1,95 @@
+"""What a listener's settings are: its own (`listener.name.NAME.SETTING`) before those of all, and whether it has what it needs.
+
+Checked before the start, so that no listener opens half secured; every refusal is one line and shows no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ottla.base.settings.gathering import ConfigError, Given
+from ottla.base.settings.listeners import Endpoint
+from ottla.base.settings.security import (
+    MECHANISMS,
+    PLAIN_USER_PREFIX,
+    SecuritySettings,
+    listener_names,
+    plain_users,
+    split_listener_name,
+)
+from ottla.base.settings.setting import Setting, SettingError, settings_of
+
+SETTINGS_OF_LISTENERS: dict[str, Setting[Any]] = {setting.name: setting for setting in settings_of(SecuritySettings)}
+
+
+class ListenerValues:
+    """The settings of listeners, over those of the broker."""
+
+    def __init__(self, given: Mapping[str, Given], dynamic: Callable[[], Sequence[Mapping[str, str]]], value: Callable[[str], Any]) -> None:
+        """`dynamic`: the values that were set while the broker runs, the strongest first; `value`: the broker's own in force."""
+        self._given = given
+        self._dynamic = dynamic
+        self._value = value
+
+    def value(self, listener: str, name: str, mechanism: str = "") -> Any:
+        """The value in force of a setting for one listener, or for one mechanism of it."""
+        setting = SETTINGS_OF_LISTENERS[name]
+        for written in listener_names(listener, name, mechanism)[:-1]:
+            for values in self._dynamic():
+                if written in values:
+                    return setting.parse(values[written])
+            if written in self._given:
+                return setting.parse(self._given[written].text)
+        return self._value(name)
+
+    def mechanisms(self, endpoint: Endpoint) -> tuple[str, ...]:
+        """The SASL mechanisms of a listener; empty where clients do not authenticate by SASL."""
+        return tuple(self.value(endpoint.name, "sasl.enabled.mechanisms")) if endpoint.is_authenticated_by_sasl else ()
+
+    def plain_users(self, listener: str) -> dict[str, str]:
+        """The users of PLAIN on a listener with their passwords. Raises `SettingError`."""
+        users = plain_users(self.value(listener, "sasl.jaas.config", "PLAIN"), self.value(listener, "ottla.sasl.plain.users"))
+        for name, entry in self._given.items():
+            if name.startswith(PLAIN_USER_PREFIX):
+                users[name.removeprefix(PLAIN_USER_PREFIX)] = entry.text
+        return users
+
+    def check(self, endpoints: Sequence[Endpoint]) -> None:
+        """Raises `ConfigError` if a listener lacks what it needs, or a setting is for no listener."""
+        names = {endpoint.name.lower() for endpoint in endpoints}
+        for name, entry in self._given.items():
+            of_listener = split_listener_name(name)
+            if of_listener is not None:
+                if of_listener.listener not in names:
+                    raise ConfigError(f"{name}: there is no listener {of_listener.listener.upper()} ({entry.where})")
+                _check_text(SETTINGS_OF_LISTENERS[of_listener.setting], name, entry)
+        for endpoint in endpoints:
+            self._check_sasl(endpoint)
+
+    def _check_sasl(self, endpoint: Endpoint) -> None:
+        if not endpoint.is_authenticated_by_sasl:
+            return
+        mechanisms = self.mechanisms(endpoint)
+        for name in mechanisms or ("nothing",):
+            if name not in MECHANISMS:
+                served = ", ".join(MECHANISMS)
+                raise ConfigError(f"listener {endpoint.name}: sasl.enabled.mechanisms names {name}; served are {served}")
+        if "PLAIN" not in mechanisms:
+            return
+        try:
+            users = self.plain_users(endpoint.name)
+        except SettingError as error:
+            raise ConfigError(f"listener {endpoint.name}: {error}") from None
+        if not users:
+            raise ConfigError(
+                f"listener {endpoint.name}: the mechanism PLAIN has no users; set listener.name.{endpoint.name.lower()}.plain."
+                "sasl.jaas.config or ottla.sasl.plain.users"
+            )
+
+
+def _check_text(setting: Setting[Any], name: str, entry: Given) -> None:
+    try:
+        setting.parse(entry.text)
+    except SettingError as error:
+        raise ConfigError(f"{error} ({name}, {entry.where})") from None

@@ -1,0 +1,110 @@
+"""Settings of authentication: SASL mechanisms, their limits, and what each listener may set for itself.
+
+`listener.name.NAME.SETTING` is a setting for one listener, and `listener.name.NAME.MECHANISM.SETTING` for one mechanism of one listener
+(NAME and MECHANISM in small letters); both beat the setting itself. `LISTENER_SETTINGS` are those that may be written so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.settings.jaas import PLAIN, parse_jaas
+from ottla.base.settings.setting import SettingError, Update, at_least, integer, long, maybe_password, words
+
+LISTENER_PREFIX = "listener.name."
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""SASL mechanisms for clients, by the names that they have in `sasl.enabled.mechanisms`."""
+PER_BROKER = Update.PER_BROKER
+PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
+"""A user of PLAIN by itself, as in a TOML table: `[ottla.sasl.plain.users]`, `alice = "password"`."""
+
+
+class SecuritySettings:
+    """Authentication of clients."""
+
+    sasl_enabled_mechanisms = words(
+        "sasl.enabled.mechanisms",
+        ("GSSAPI",),
+        "Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Kafka's default, GSSAPI, is not served.",
+        update=PER_BROKER,
+    )
+    sasl_jaas_config = maybe_password(
+        "sasl.jaas.config",
+        "Users of PLAIN as Kafka writes them, a JAAS line with the PlainLoginModule and an option user_NAME for each password.",
+        update=PER_BROKER,
+    )
+    ottla_sasl_plain_users = maybe_password(
+        "ottla.sasl.plain.users", "Users of PLAIN without JAAS: name=password, separated by blanks.", update=PER_BROKER
+    )
+    connections_max_reauth_ms = long(
+        "connections.max.reauth.ms", 0, "A SASL client authenticates again before so much time has passed, or is closed; 0: never.",
+        valid=at_least(0), update=PER_BROKER,
+    )  # fmt: skip
+    connection_failed_authentication_delay_ms = integer(
+        "connection.failed.authentication.delay.ms", 100, "A refused authentication is answered so much later.", valid=at_least(0)
+    )
+    sasl_server_max_receive_size = integer(
+        "sasl.server.max.receive.size", 524288, "Largest request read from a client that has not authenticated.", valid=at_least(64)
+    )
+    ottla_authentication_timeout_ms = integer(
+        "ottla.authentication.timeout.ms", 10000, "A client that has not authenticated within this time is closed.", valid=at_least(1)
+    )
+    ottla_connections_unauthenticated_max = integer(
+        "ottla.connections.unauthenticated.max", 1000, "Connections that may be authenticating at a time; others are closed at once.",
+        valid=at_least(1),
+    )  # fmt: skip
+
+
+LISTENER_SETTINGS: frozenset[str] = frozenset(
+    {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "connections.max.reauth.ms"}
+)
+
+
+class ListenerName(NamedTuple):
+    """What `listener.name.NAME[.MECHANISM].SETTING` is about; listener and mechanism in small letters."""
+
+    listener: str
+    mechanism: str
+    setting: str
+
+
+def split_listener_name(name: str) -> ListenerName | None:
+    """None if the name is no served setting of a listener."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    listener, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    if rest in LISTENER_SETTINGS:
+        return ListenerName(listener, "", rest)
+    mechanism, _, setting = rest.partition(".")
+    if setting in LISTENER_SETTINGS and mechanism.upper() in MECHANISMS:
+        return ListenerName(listener, mechanism, setting)
+    return None
+
+
+def is_family_name(name: str) -> bool:
+    """Whether the name is served though it is no line of the table: a setting of one listener, or a user of PLAIN."""
+    return split_listener_name(name) is not None or (name.startswith(PLAIN_USER_PREFIX) and len(name) > len(PLAIN_USER_PREFIX))
+
+
+def listener_names(listener: str, setting: str, mechanism: str = "") -> tuple[str, ...]:
+    """The names under which a setting of a listener may stand, the strongest first."""
+    names = [f"{LISTENER_PREFIX}{listener.lower()}.{setting}", setting]
+    if mechanism:
+        names.insert(0, f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{setting}")
+    return tuple(names)
+
+
+def plain_users(jaas: str | None, pairs: str | None) -> dict[str, str]:
+    """The users of PLAIN with their passwords. Raises `SettingError`, which shows none of them."""
+    users: dict[str, str] = {}
+    if jaas:
+        line = parse_jaas(jaas)
+        if line.module != PLAIN:
+            raise SettingError("sasl.jaas.config: the mechanism PLAIN needs the PlainLoginModule")
+        users.update(line.users)
+    for number, pair in enumerate((pairs or "").split(), 1):
+        name, equals, password = pair.partition("=")
+        if not name or not equals or not password:
+            raise SettingError(f"ottla.sasl.plain.users: entry {number} is not name=password")
+        users[name] = password
+    return users

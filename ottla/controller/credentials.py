@@ -1,0 +1,52 @@
+"""Changing SCRAM credentials of users: the nodes that hold them.
+
+A user's node holds quotas as well (`configs.py`), so both are written together. What a credential may look like is checked where the
+request arrives (`handlers/alter_user_scram_credentials.py`); here only whether there is one to remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.base.cluster_metadata import QuotaPut, ScramPut
+from ottla.base.config import BrokerConfig
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Create, Operation, Set
+from ottla.controller import znodes
+from ottla.controller.api import ScramRequest, ScramResult
+from ottla.controller.configs import announced
+from ottla.controller.plans import Plan, Unit, planned
+from ottla.controller.state import ClusterState
+
+
+def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequence[ScramRequest]) -> Plan:
+    """The results are by user, in the order in which they are first named; a user's requests are carried out together or not at all."""
+    by_user: dict[str, list[ScramRequest]] = {}
+    for request in requests:
+        by_user.setdefault(request.user, []).append(request)
+    units, results = [], []
+    for user, wanted in by_user.items():
+        credentials = dict(state.scram.get(user, {}))
+        missing = [request.mechanism for request in wanted if request.credential is None and request.mechanism not in credentials]
+        if missing:
+            message = "Attempt to delete a user credential that does not exist"
+            results.append(ScramResult(user=user, error=ErrorCode.RESOURCE_NOT_FOUND, message=message))
+            continue
+        for request in wanted:
+            if request.credential is None:
+                del credentials[request.mechanism]
+            else:
+                credentials[request.mechanism] = request.credential
+        units.append(_written(state, config, user, credentials))
+        results.append(ScramResult(user=user))
+    return planned(state, units, answer=results)
+
+
+def _written(state: ClusterState, config: BrokerConfig, user: str, credentials: dict[str, str]) -> Unit:
+    entity = (("user", user),)
+    quotas = state.quotas.get(entity, {})
+    path, data = znodes.quota_path(entity), znodes.user_bytes(quotas, credentials)
+    operations: list[Operation] = [Set(path, data)] if entity in state.quota_nodes else [Create(path, data), Create(f"{path}/clients")]
+    if not config.is_single_broker:
+        operations.append(announced(path))
+    return Unit(operations, [QuotaPut(entity, quotas), ScramPut(user, credentials)])

@@ -1,0 +1,70 @@
+"""What a SASL listener needs, its own settings before those of all, and what changes while the broker runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.config import BrokerConfig, ConfigError, Endpoint, load
+from ottla.base.settings.jaas import PLAIN
+
+LISTENERS = "listeners=SASL_PLAINTEXT://:1,OTHER://:2\nlistener.security.protocol.map=OTHER:SASL_PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT\n"
+SCRAM = "sasl.enabled.mechanisms=SCRAM-SHA-256\n"
+
+
+def config(text: str) -> BrokerConfig:
+    return load(file_text=LISTENERS + text, file_name="f")[0]
+
+
+def test_a_listeners_own_setting_comes_first() -> None:
+    made = config(f"{SCRAM}connections.max.reauth.ms=9\nlistener.name.other.connections.max.reauth.ms=8\n"
+                  "listener.name.other.scram-sha-256.connections.max.reauth.ms=7\n")  # fmt: skip
+    values = made.of_listeners
+
+    def reauth(listener: str, mechanism: str) -> int:
+        return int(values.value(listener, "connections.max.reauth.ms", mechanism))
+
+    assert (reauth("SASL_PLAINTEXT", "PLAIN"), reauth("OTHER", "PLAIN"), reauth("OTHER", "SCRAM-SHA-256")) == (9, 8, 7)
+    made.set_dynamic({"connections.max.reauth.ms": "6"}, {"listener.name.other.connections.max.reauth.ms": "5"})
+    assert (reauth("SASL_PLAINTEXT", "PLAIN"), reauth("OTHER", "PLAIN"), reauth("OTHER", "SCRAM-SHA-256")) == (6, 5, 7)
+
+
+def test_mechanisms_are_those_of_sasl_listeners_only() -> None:
+    made = config(f"{SCRAM}listener.name.other.sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256\n")
+    assert made.of_listeners.mechanisms(made.endpoints[0]) == ("SCRAM-SHA-256",)
+    assert made.of_listeners.mechanisms(made.endpoints[1]) == ("SCRAM-SHA-512", "SCRAM-SHA-256")
+    assert made.of_listeners.mechanisms(Endpoint("PLAINTEXT", "", 1)) == ()
+
+
+def test_users_of_plain_from_every_form() -> None:
+    made = config(f"sasl.enabled.mechanisms=PLAIN\nottla.sasl.plain.users=a=1\nottla.sasl.plain.users.b=2 3\n"
+                  f"listener.name.other.plain.sasl.jaas.config={PLAIN} required user_c=4;\n")  # fmt: skip
+    assert made.of_listeners.plain_users("SASL_PLAINTEXT") == {"a": "1", "b": "2 3"}
+    assert made.of_listeners.plain_users("OTHER") == {"a": "1", "b": "2 3", "c": "4"}
+    text = 'listeners = "SASL_PLAINTEXT://:1"\n[sasl.enabled]\nmechanisms = "PLAIN"\n[ottla.sasl.plain.users]\nalice = "x y"\n'
+    assert load(file_text=text, file_name="f.toml")[0].of_listeners.plain_users("SASL_PLAINTEXT") == {"alice": "x y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "names GSSAPI"),
+        ("sasl.enabled.mechanisms=", "names nothing"),
+        ("sasl.enabled.mechanisms=PLAIN", "has no users"),
+        (f"sasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN} required user_a=topsecret", "semicolon"),
+        (f"{SCRAM}listener.name.absent.sasl.enabled.mechanisms=PLAIN", "no listener ABSENT"),
+        (f"{SCRAM}listener.name.other.connections.max.reauth.ms=soon", "reauth"),
+        (f"{SCRAM}listener.name.other.gssapi.sasl.jaas.config=x required;", "not served"),
+        (f"{SCRAM}listener.name.other.plain.sasl.server.callback.handler.class=org.example.Ours", "not served"),
+    ],
+)
+def test_a_listener_that_lacks_something_stops_the_start(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as refusal:
+        config(text)
+    assert "topsecret" not in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_users_change_while_the_broker_runs() -> None:
+    before = config("sasl.enabled.mechanisms=PLAIN\nottla.sasl.plain.users.a=1")
+    changed = before.take_over(config("sasl.enabled.mechanisms=PLAIN\nottla.sasl.plain.users.b=2"))
+    assert before.of_listeners.plain_users("OTHER") == {"b": "2"}
+    assert changed == {"ottla.sasl.plain.users.a", "ottla.sasl.plain.users.b"}
