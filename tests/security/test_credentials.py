@@ -1,4 +1,4 @@
-"""Stored SCRAM credentials: Kafka's text, and decoys that cannot be told from real users."""
+"""Stored SCRAM credentials: Kafka's text, and decoys in the form of real users."""
 
 from __future__ import annotations
 

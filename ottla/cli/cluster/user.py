@@ -1,13 +1,15 @@
-"""`ottla user`: SCRAM users. Apache Kafka stores them; Ottla's broker does not yet, which is an error of one line."""
+"""`ottla user`: SCRAM users. A password comes from a prompt, a file or standard input, and never from an argument."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
 import sys
 
 from ottla.base.errors import ApiError
 from ottla.cli.cluster.config_quotas import check_iterations
 from ottla.cli.command import Command, UsageError
+from ottla.cli.input_files import read_text
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.client.blocking import scram_admin
 
@@ -35,20 +37,15 @@ def _mechanism_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mechanism", action="append", choices=tuple(scram_admin.MECHANISMS), help="repeatable")
 
 
-def _create_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     _mechanism_argument(parser)
-    parser.add_argument("--password", metavar="TEXT", help="visible in the list of processes; --password-stdin is safer")
-    parser.add_argument("--password-stdin", action="store_true", help="the first line of standard input")
+    parser.add_argument("--password-file", metavar="FILE", help="its first line is the password; - is standard input (default: a prompt)")
     parser.add_argument("--iterations", type=int, default=scram_admin.ITERATIONS, metavar="N", help=f"default {scram_admin.ITERATIONS}")
 
 
-def _create(args: argparse.Namespace) -> int:
-    if (args.password is None) != args.password_stdin:
-        raise UsageError("give either --password or --password-stdin")
+def _add(args: argparse.Namespace) -> int:
     check_iterations(args.iterations)
-    password = args.password if args.password is not None else sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise UsageError("the password is empty")
+    password = read_password(args.password_file, args.name)
     mechanisms = args.mechanism or ["SCRAM-SHA-256"]
     with connect(args) as cluster:
         scram_admin.alter_scram(cluster, args.name, passwords=dict.fromkeys(mechanisms, (password, args.iterations)))
@@ -57,12 +54,28 @@ def _create(args: argparse.Namespace) -> int:
     return 0
 
 
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+def read_password(path: str | None, user: str) -> str:
+    """The password from the first line of a file, or typed twice. Never from an argument, which the list of processes shows."""
+    if path is not None:
+        text = sys.stdin.readline() if path == "-" else read_text(path).partition("\n")[0]
+        password = text.rstrip("\r\n")
+    elif sys.stdin.isatty() and sys.stderr.isatty():
+        password = getpass.getpass(f"Password of {user}: ", sys.stderr)
+        if getpass.getpass("Once more: ", sys.stderr) != password:
+            raise UsageError("the two passwords differ; nothing was changed")
+    else:
+        raise UsageError("there is no terminal to ask for the password; give --password-file FILE, or - for standard input")
+    if not password:
+        raise UsageError("the password is empty")
+    return password
+
+
+def _remove_arguments(parser: argparse.ArgumentParser) -> None:
     _mechanism_argument(parser)
     add_yes(parser)
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _remove(args: argparse.Namespace) -> int:
     confirm(args, f"Remove the credentials of user {args.name}?")
     with connect(args) as cluster:
         mechanisms = args.mechanism or _mechanisms_of(scram_admin.describe_scram(cluster, [args.name])[args.name])
@@ -79,6 +92,6 @@ def _mechanisms_of(found: list[scram_admin.Credential] | ApiError) -> list[str]:
 
 COMMANDS = {
     "list": Command("Users with SCRAM credentials.", _list_arguments, _list, may_watch=True),
-    "create": Command("Let a user log in by SCRAM, or change the password.", _create_arguments, _create),
-    "delete": Command("Remove a user's credentials.", _delete_arguments, _delete),
+    "add": Command("Let a user log in by SCRAM, or change the password.", _add_arguments, _add),
+    "remove": Command("Remove a user's credentials: connections that logged in by them are closed.", _remove_arguments, _remove),
 }

@@ -272,7 +272,7 @@ def _storage_arguments(parser: argparse.ArgumentParser) -> None:
         add(flag, name, action="store_true", help="accepted")
     for flag, name in (("-I", "--initial-controllers"), ("-r", "--release-version"), ("-f", "--feature")):
         add(flag, name, action="append", metavar="TEXT", help="accepted")
-    add("-S", "--add-scram", action="append", metavar="TEXT", help="refused: this broker stores no users")
+    add("-S", "--add-scram", action="append", metavar="TEXT", help="refused: users are added while the broker runs")
 
 
 def _random_uuid(_: argparse.Namespace) -> int:
@@ -288,7 +288,7 @@ def _random_uuid(_: argparse.Namespace) -> int:
 
 def _nothing_to_format(args: argparse.Namespace) -> int:
     if args.add_scram:
-        raise Refused("--add-scram is not offered: this broker stores no SCRAM users", "UNSUPPORTED_VERSION")
+        raise Refused("--add-scram is not offered; add users while the broker runs: ottla user add", "UNSUPPORTED_VERSION")
     sys.stderr.write("nothing to do: the broker prepares its directories when it starts, and makes its own cluster id\n")
     return 0
 

@@ -1,19 +1,31 @@
-"""SCRAM users: refused in one line by our broker, which stores none; the requests to a broker that does."""
+"""SCRAM users: added, shown and removed; where a password may come from."""
 
 from __future__ import annotations
 
 import io
 import json
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ottla.cli.cluster.user import read_password
+from ottla.cli.command import UsageError
 from ottla.client.blocking import scram_admin
 from tests.cli.conftest import Ottla
 
 
-def test_our_broker_has_no_users(ottla: Ottla) -> None:
-    assert json.loads(ottla("user", "list", "-o", "json").out) == {"users": []}
-    for words in (("create", "a", "--password", "x"), ("delete", "a", "--yes"), ("list", "a")):
+def test_a_user_is_added_shown_and_removed(ottla: Ottla, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\nnot this\n")
+    name = f"user-{uuid.uuid4().hex[:8]}"
+    added = ottla("user", "add", name, "--password-file", str(secret), "--mechanism", "SCRAM-SHA-512", "--iterations", "8192")
+    assert added.code == 0 and "s3cret" not in added.out + added.err
+    shown = json.loads(ottla("user", "list", name, "-o", "json").out)
+    assert shown == {"users": [{"user": name, "mechanism": "SCRAM-SHA-512", "iterations": 8192}]}
+    assert ottla("user", "remove", name, "--yes").code == 0
+    for words in (("remove", name, "--yes"), ("list", name)):
         refused = ottla("user", *words)
         assert (refused.code, refused.err.count("\n")) == (1, 1), refused
 
@@ -21,17 +33,31 @@ def test_our_broker_has_no_users(ottla: Ottla) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("create", "a"),
-        ("create", "a", "--password", "x", "--password-stdin"),
-        ("create", "a", "--password", ""),
-        ("create", "a", "--password", "x", "--iterations", "5"),
-        ("create", "a", "--password", "x", "--mechanism", "PLAIN"),
-        ("delete", "a"),
+        ("add", "a"),
+        ("add", "a", "--password", "x"),
+        ("add", "a", "--password-file", "/dev/null"),
+        ("add", "a", "--password-file", "/nowhere/secret"),
+        ("add", "a", "--password-file", __file__, "--iterations", "5"),
+        ("add", "a", "--password-file", __file__, "--mechanism", "PLAIN"),
+        ("remove", "a"),
     ],
 )
 def test_wrong_usage(ottla: Ottla, words: tuple[str, ...]) -> None:
     result = ottla("user", *words)
-    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert (result.code, result.err.count("\n")) == (2, 1), result
+
+
+@pytest.mark.parametrize(("typed", "message"), [(["one", "two"], "differ"), (["", ""], "empty"), (["same", "same"], "")])
+def test_a_password_is_typed_twice(monkeypatch: pytest.MonkeyPatch, typed: list[str], message: str) -> None:
+    left = list(typed)
+    monkeypatch.setattr("getpass.getpass", lambda *_: left.pop(0))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
+    if not message:
+        assert read_password(None, "a") == "same"
+        return
+    with pytest.raises(UsageError, match=message):
+        read_password(None, "a")
 
 
 def test_what_is_sent_for_a_user(ottla: Ottla, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +65,7 @@ def test_what_is_sent_for_a_user(ottla: Ottla, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(scram_admin, "alter_scram", lambda _, name, **what: sent.append((name, what)))
     monkeypatch.setattr(scram_admin, "describe_scram", lambda *_: {"al": [scram_admin.Credential("SCRAM-SHA-512", 8192)]})
     monkeypatch.setattr("sys.stdin", io.StringIO("se cret\nmore\n"))
-    assert ottla("user", "create", "al", "--password-stdin", "--mechanism", "SCRAM-SHA-512", "--iterations", "8192").code == 0
-    assert ottla("user", "delete", "al", "--yes").code == 0
+    assert ottla("user", "add", "al", "--password-file", "-", "--mechanism", "SCRAM-SHA-512", "--iterations", "8192").code == 0
+    assert ottla("user", "remove", "al", "--yes").code == 0
     assert sent == [("al", {"passwords": {"SCRAM-SHA-512": ("se cret", 8192)}}), ("al", {"deletions": ["SCRAM-SHA-512"]})]
     assert ottla("user", "list").out == "USER  MECHANISM      ITERATIONS\nal    SCRAM-SHA-512        8192\n"
