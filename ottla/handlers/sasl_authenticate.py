@@ -53,10 +53,8 @@ def _refuse(
     answer: SaslAuthenticateResponse,
 ) -> None:  # fmt: skip
     """Answers after a while, so that guesses take their time."""
-    log.warning(
-        "%s is refused on listener %s: mechanism %s, user %s: %s", connection.identity, connection.listener,
-        authentication.mechanism or "none", ascii(outcome.claimed), ascii(outcome.error),
-    )  # fmt: skip
+    mechanism = authentication.mechanism or "none"
+    broker.audit.refused_authentication(connection.host, connection.listener, mechanism, outcome.claimed, outcome.error or "")
     delay_ms = broker.config.connection_failed_authentication_delay_ms
     timer = broker.timers.call_later(delay_ms, lambda: pending.complete(answer))
     pending.abandon = timer.cancel

@@ -23,9 +23,8 @@ AGAIN_INTERVAL_MS = 1000
 
 def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse | Pending:
     connection = request.connection
-    identity = broker.cluster_identity
-    if identity is not None and body.mechanism == MECHANISM and connection.listener == broker.config.inter_broker_listener:
-        return _begin_proof(identity, request)
+    if body.mechanism == MECHANISM and connection.listener == broker.config.inter_broker_listener and broker.cluster_identity is not None:
+        return _begin_proof(broker.cluster_identity, request)
     authentication = connection.authentication
     if authentication is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -13,6 +13,7 @@ import pytest
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import ErrorCode, StorageError
 from ottla.requests.context import ConnectionInfo
+from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication
 from ottla.security.authorizer import AllowClients
 from ottla.security.principal import ANONYMOUS
@@ -50,7 +51,7 @@ class World:
         timers = ManualTimers(clock)
         waiters = Waiters(clock, timers)
         broker: Any = SimpleNamespace(
-            config=BrokerConfig(settings), clock=clock, timers=timers, authorizer=AllowClients(),
+            config=BrokerConfig(settings), clock=clock, timers=timers, authorizer=AllowClients(), audit=AuditLog(clock), cluster_identity=None,
             metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
         )  # fmt: skip
         authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange, "OTHER": FakeExchange})
