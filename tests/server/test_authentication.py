@@ -51,7 +51,8 @@ class World:
         timers = ManualTimers(clock)
         waiters = Waiters(clock, timers)
         broker: Any = SimpleNamespace(
-            config=BrokerConfig(settings), clock=clock, timers=timers, authorizer=AllowClients(), audit=AuditLog(clock), cluster_identity=None,
+            config=BrokerConfig(settings), clock=clock, timers=timers, authorizer=AllowClients(),
+            audit=AuditLog(clock), cluster_identity=None,
             metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
         )  # fmt: skip
         authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange, "OTHER": FakeExchange})
