@@ -132,8 +132,7 @@ class Node:
         self.mechanisms = self._make_mechanisms()
         self.listeners = Listeners(
             ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max,
-            mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms,
-        )  # fmt: skip
+            mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms)  # fmt: skip
         self.metadata.on_credentials = self.listeners.recheck
         self.housekeeping = Housekeeping(
             config=config, clock=ports.clock, timers=ports.timers, disk=ports.disk, threads=ports.threads, partitions=self.partitions,
@@ -268,8 +267,8 @@ class Node:
         from ottla.cluster.cluster_secret import ClusterSecret
         from ottla.security.mechanisms import ListenerMechanisms
 
-        random = self.ports.random
-        return ListenerMechanisms(self.config, random, lambda: self.metadata.scram, ClusterSecret(self.ports.store, random).read)
+        read_secret = ClusterSecret(self.ports.store, self.ports.random).read
+        return ListenerMechanisms(self.config, self.ports.random, lambda: self.metadata.scram, read_secret)
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config
