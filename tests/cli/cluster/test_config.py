@@ -72,7 +72,7 @@ def test_wrong_usage(ottla: Ottla, offline: Ottla, words: tuple[str, ...]) -> No
 CHECKED = """
 num.partitons=3
 process.roles=broker,controller
-authorizer.class.name=org.example.Authorizer
+client.users=admin
 log.retention.hours=24
 """
 
