@@ -15,8 +15,8 @@ SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
     "watermark_over_shrunk_isr": 3,
     "watermark_without_pending": 17,
-    "watermark_below_min_insync": 41,
-    "truncate_by_watermark": 8,
+    "watermark_below_min_insync": 44,
+    "truncate_by_watermark": 23,
     "isr_without_broker_epoch": 11,
     "write_without_epoch_check": 4,
     "epoch_by_reading": 4,
