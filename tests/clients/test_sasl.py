@@ -66,8 +66,8 @@ def add_alice(bootstrap: str) -> None:
 
 
 def address(broker: BrokerProcess, listener: str) -> str:
-    """Where a listener is, as the log says."""
-    line = next(line for line in broker.log_text().splitlines() if "READY in" in line)
+    """Where a listener is in the broker's present life, as the log says."""
+    line = [line for line in broker.log_text().splitlines() if "READY in" in line][-1]
     entries = line.partition("listening on ")[2].split(", ")
     return next(entry.partition("://")[2].strip() for entry in entries if entry.startswith(f"{listener}://"))
 
