@@ -275,6 +275,8 @@ class LongRequest:
         """The same steps; if one fails, or they are given up, everything is let go of."""
         is_whole = False
         try:
+            if self.is_over:  # the client has gone before the first step
+                return
             for _ in steps:
                 yield
                 if self.is_over:  # the client is gone, and the frame's buffer may be another's by now

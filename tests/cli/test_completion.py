@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_commands_verbs_and_options() -> None:
-    assert candidates(["top"]) == ["topic"]
+    assert candidates(["topi"]) == ["topic"]
     assert {"list", "create", "delete"} <= set(candidates(["topic", ""]))
     assert candidates(["topic", "desc"]) == ["describe"]
     assert "--isolation-level" in candidates(["consume", "--iso"])

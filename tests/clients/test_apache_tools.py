@@ -153,6 +153,8 @@ def test_performance_tools_as_blogs_have_them(paste: Paste) -> None:
 
 
 ACCEPTED = (
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --alter --add-config 'SCRAM-SHA-256=[iterations=8192,password=alice-secret]'"
+    " --entity-type users --entity-name alice",
     "bin/kafka-topics.sh --bootstrap-server localhost:9092 --create --topic guide --partitions 2 --config retention.ms=3600000",
     "bin/kafka-topics.sh --bootstrap-server localhost:9092 --alter --topic guide --partitions 4",
     "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type topics --entity-name guide --alter --delete-config retention.ms",
@@ -171,14 +173,11 @@ ACCEPTED = (
     "bin/kafka-run-class.sh kafka.tools.GetOffsetShell --broker-list localhost:9092 --topic guide --time -1 --offsets 1",
 )
 NOT_HERE = (
-    "bin/kafka-topics.sh --create --zookeeper localhost:2181 --replication-factor 1 --partitions 1 --topic test",
     "bin/zookeeper-server-start.sh config/zookeeper.properties",
     "bin/connect-standalone.sh config/connect-standalone.properties config/connect-file-source.properties",
     "bin/kafka-acls.sh --bootstrap-server localhost:9092 --add --allow-principal User:Bob --operation Read --topic Test-topic",
     "bin/kafka-metadata-quorum.sh --bootstrap-server localhost:9092 describe --status",
     "bin/kafka-topics.sh --create --topic tiered --bootstrap-server localhost:9092 --config remote.storage.enable=true",
-    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --alter --add-config 'SCRAM-SHA-256=[iterations=8192,password=alice-secret]'"
-    " --entity-type users --entity-name alice",
 )
 
 

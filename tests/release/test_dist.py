@@ -16,7 +16,12 @@ from tools import dist
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-IMPORTED_BY_OTHERS = {"pandas": "pyspark, for tables of Arrow"}
+IMPORTED_BY_OTHERS = {
+    "pandas": "pyspark, for tables of Arrow",
+    "fastavro": "cli/records/schema_formats.py, by its name",
+    "grpcio_tools": "cli/records/schema_formats.py, as a program",
+    "jsonschema": "cli/records/schema_formats.py, by its name",
+}
 PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
 """Without dependencies and with the build tool that is here, so that no test needs a network."""
 

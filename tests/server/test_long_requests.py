@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Pending
 from ottla.server.app import BrokerServer
-from ottla.server.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX
+from ottla.server.held_memory import Slot
+from ottla.server.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX, LongRequest
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages import delete_records, describe_configs, metadata, produce
@@ -120,10 +121,12 @@ def test_others_are_served_while_a_long_request_goes_on(loop: asyncio.AbstractEv
         writer.close()
         return answered
 
-    assert loop.run_until_complete(asyncio.wait_for(talk(), 60)) > 10
+    assert loop.run_until_complete(asyncio.wait_for(talk(), 60)) > 3
 
 
-def test_a_client_that_goes_away_leaves_nothing(loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask) -> None:
+def test_a_client_that_goes_away_leaves_nothing(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask, caplog: pytest.LogCaptureFixture
+) -> None:
     """More large requests than are decoded at a time, all of whose clients go: the next one is served."""
     request, version = topics(50_000)
     frame = write_request(3, version, 1, "gone", encoder(type(request), version)(request))
@@ -145,6 +148,19 @@ def test_a_client_that_goes_away_leaves_nothing(loop: asyncio.AbstractEventLoop,
             await asyncio.sleep(0)
 
     loop.run_until_complete(asyncio.wait_for(until_idle(), 60))
+    assert "a request failed" not in caplog.text
+
+
+def test_a_request_whose_client_goes_before_its_first_step_does_nothing(server: BrokerServer, ask: Ask) -> None:
+    ask(topics(1))
+    dispatcher = server.node.dispatcher
+    no_connection, no_context = cast("Any", None), cast("Any", None)
+    route, slot = dispatcher.routes[3 << 16 | 9], Slot(None, 0)
+    request = LongRequest(dispatcher.long_requests, server.node.broker, no_connection, route, no_context, 1, slot)
+    request.body = topics(2)[0]
+    steps = request.begin()
+    request.abandon()
+    assert list(steps) == []
 
 
 def test_a_client_that_goes_while_its_request_is_decoded_has_nothing_executed(

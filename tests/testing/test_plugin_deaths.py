@@ -44,9 +44,10 @@ def test_it(kafka_broker, number):
     wait(kafka_broker.data_dir.parent.name, kafka_broker.pid, number=number)
 """
 WAIT = """
-import os, time
+import os, signal, time
 
 def wait(token, *pids, number=0):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a run that nohup began ignores it
     with open(f"ready-{number}.new", "w") as file:
         print(os.getpid(), token, *pids, file=file)
     os.rename(f"ready-{number}.new", f"ready-{number}")
@@ -99,6 +100,7 @@ class Run:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        self.process.wait(SECONDS_MAX)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
