@@ -26,6 +26,20 @@ SECONDS = 60
 RACKS = {1: "a", 2: "b", 3: "c"}
 metrics_ports: dict[int, int] = {}
 
+# kafka-python and aiokafka leave the socket of a connection that was refused to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_socket_is_left_to_another_test() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -117,12 +131,7 @@ def read_by_kafka_python(address: str, topic: str, group: str, count: int) -> li
 
 
 def finish(work: Coroutine[Any, Any, Result]) -> Result:
-    with warnings.catch_warnings():
-        # The socket of a connection that was refused is left to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        result = asyncio.run(asyncio.wait_for(work, SECONDS))
-        gc.collect()
-    return result
+    return asyncio.run(asyncio.wait_for(work, SECONDS))
 
 
 def write_by_aiokafka(address: str, topic: str) -> None:
