@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.clients.broker_process import BrokerProcess
+from tests.clusters.cluster import Cluster
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
@@ -21,6 +23,20 @@ with warnings.catch_warnings():
 def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
     with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
+
+
+@contextlib.contextmanager
+def running(cluster: Cluster) -> Iterator[Cluster]:
+    """Starts the cluster; at the end no broker may have logged what only a bug logs, and all must stop by themselves."""
+    try:
+        cluster.start()
+        yield cluster
+        for broker in cluster.brokers.values():
+            broker.check_log()
+        cluster.stop()
+    finally:
+        cluster.kill()
+        cluster.close_proxies()
 
 
 @pytest.fixture

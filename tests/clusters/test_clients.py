@@ -19,6 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from ottla.testing.zookeeper_process import ZooKeeperProcess, free_port
 from tests.clients.broker_process import eventually
 from tests.clusters.cluster import Cluster
+from tests.clusters.conftest import running
 
 Result = TypeVar("Result")
 COUNT = 300
@@ -49,14 +50,8 @@ def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactor
     for number, broker in made.brokers.items():
         metrics_ports[number] = free_port()
         broker.settings += [f"broker.rack={RACKS[number]}", f"ottla.metrics.listen=127.0.0.1:{metrics_ports[number]}"]
-    try:
-        made.start()
+    with running(made):
         yield made
-        for broker in made.brokers.values():
-            broker.check_log()
-        made.stop()
-    finally:
-        made.kill()
 
 
 def values(prefix: str) -> list[bytes]:

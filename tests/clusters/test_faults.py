@@ -11,19 +11,14 @@ import pytest
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.clients.broker_process import eventually
 from tests.clusters.cluster import WAIT_SECONDS, Cluster, Load
+from tests.clusters.conftest import running
 
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("cluster"), zookeeper)
-    try:
-        made.start()
+    with running(made):
         yield made
-        for broker in made.brokers.values():
-            broker.check_log()
-        made.stop()
-    finally:
-        made.kill()
 
 
 @pytest.fixture

@@ -9,20 +9,14 @@ import pytest
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.clients.broker_process import eventually
 from tests.clusters.cluster import PARTITIONS, WAIT_SECONDS, Cluster, Load
+from tests.clusters.conftest import running
 
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("partitions"), zookeeper, has_proxies=True)
-    try:
-        made.start()
+    with running(made):
         yield made
-        for broker in made.brokers.values():
-            broker.check_log()
-        made.stop()
-    finally:
-        made.kill()
-        made.close_proxies()
 
 
 @pytest.fixture
@@ -37,6 +31,17 @@ def replaced(cluster: Cluster, topic: str, victim: int) -> bool:
     """Whether every partition is led by another broker than this one."""
     found = cluster.metadata(topic)
     return len(found) == PARTITIONS and all(part.leader > 0 and part.leader != victim for part in found.values())
+
+
+def check_others_go_on(cluster: Cluster, topic: str, load: Load, victim: int) -> None:
+    """The partitions of the other leaders take records while this one is cut off; all do once it is back."""
+    others = [index for index, part in cluster.metadata(topic).items() if part.leader != victim]
+    before = {index: len(load.delivered[index]) for index in others}
+    eventually(lambda: all(len(load.delivered[index]) > before[index] + 100 for index in others), WAIT_SECONDS)
+    cluster.to_broker[victim].cut()
+    cluster.to_broker[victim].release()
+    cluster.wait_until_healthy(topic)
+    load.flows()
 
 
 def test_a_leader_that_loses_zookeeper_alone_is_replaced(cluster: Cluster, topic: str) -> None:
@@ -59,13 +64,7 @@ def test_a_leader_that_others_cannot_reach_acknowledges_nothing_alone(cluster: C
     with Load(cluster, topic) as load:
         victim = cluster.leader_of(topic)
         cluster.to_broker[victim].hold()
-        others = [index for index, part in cluster.metadata(topic).items() if part.leader != victim]
-        before = {index: len(load.delivered[index]) for index in others}
-        eventually(lambda: all(len(load.delivered[index]) > before[index] + 100 for index in others), WAIT_SECONDS)
-        cluster.to_broker[victim].cut()
-        cluster.to_broker[victim].release()
-        cluster.wait_until_healthy(topic)
-        load.flows()
+        check_others_go_on(cluster, topic, load, victim)
     assert load.verdict() == ""
 
 
@@ -74,13 +73,7 @@ def test_a_leader_whose_answers_get_lost_acknowledges_nothing_alone(cluster: Clu
     with Load(cluster, topic) as load:
         victim = cluster.leader_of(topic)
         cluster.to_broker[victim].hold(requests=False)
-        others = [index for index, part in cluster.metadata(topic).items() if part.leader != victim]
-        before = {index: len(load.delivered[index]) for index in others}
-        eventually(lambda: all(len(load.delivered[index]) > before[index] + 100 for index in others), WAIT_SECONDS)
-        cluster.to_broker[victim].cut()
-        cluster.to_broker[victim].release()
-        cluster.wait_until_healthy(topic)
-        load.flows()
+        check_others_go_on(cluster, topic, load, victim)
     assert load.verdict() == ""
 
 

@@ -23,8 +23,8 @@ from ottla.server.held_memory import ConnectionLimits
 from ottla.server.listener import Listeners
 from ottla.server.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.server.waiters import Waiters
-from ottla.wire.codec import decoder, encoder
-from ottla.wire.framing import load, read_response_header, write_request
+from ottla.wire.codec import encoder
+from ottla.wire.framing import write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -32,6 +32,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.schema import Request
 from tests.fakes import ManualClock, ManualTimers
 from tests.fakes.sasl import FakeExchange
+from tests.server.responses import responses
 from tests.server.test_connection import FakeChannel
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 20)
@@ -94,16 +95,7 @@ class World:
 
     def answers(self) -> list[Any]:
         """The answers so far, in order."""
-        found, data = [], self.channel.sent
-        for number, (key, version) in enumerate(self.asked, 1):
-            if not data:
-                break
-            size = int.from_bytes(data[:4], "big")
-            correlation_id, at = read_response_header(key, version, data, 4)
-            assert correlation_id == number
-            found.append(decoder(load(key)[1], version)(memoryview(data)[: 4 + size], at)[0])
-            data = data[4 + size :]
-        return found
+        return responses(self.channel.sent, self.asked)
 
     def codes(self) -> list[int]:
         return [answer.error_code for answer in self.answers()]

@@ -14,6 +14,7 @@ from ottla.replication.partition import Partition
 from ottla.server import app
 from ottla.server.app import BrokerServer, close_loop
 from ottla.server.directories import moves
+from ottla.storage.future_log import FutureLog
 from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.wire.records import Record, encode_batch
@@ -88,6 +89,14 @@ def move(server: BrokerServer, tmp_path: Path, name: str) -> ErrorCode:
     return server.node.moves.move(partition_of(server), f"{tmp_path}/{name}")
 
 
+def begin_move(server: BrokerServer, tmp_path: Path, target: str) -> FutureLog:
+    """Moves the replica; returns when a part of it is copied."""
+    move(server, tmp_path, target)
+    future = next(server.node.moves.under_way())
+    until(server, lambda: future.copy.log_end_offset > 0)
+    return future
+
+
 def copies(tmp_path: Path) -> list[str]:
     return [path.parent.name for path in tmp_path.glob("*/t-0.*-future")]
 
@@ -146,9 +155,7 @@ def test_a_restart_in_the_middle_goes_on(start: Start, tmp_path: Path) -> None:
     server = start(SLOW)
     fill(server)
     target, before = other_of(server), values(server)
-    move(server, tmp_path, target)
-    future = next(server.node.moves.under_way())
-    until(server, lambda: future.copy.log_end_offset > 0)
+    future = begin_move(server, tmp_path, target)
     server = start(SLOW)
     (future,) = server.node.moves.under_way()
     assert 0 < future.copy.log_end_offset < 200 and copies(tmp_path) == [target]
@@ -161,9 +168,7 @@ def test_the_throttle_holds(start: Start, tmp_path: Path) -> None:
     """A bucket of a byte a second is overdrawn by one batch, and is not full again during this test."""
     server = start(SLOW)
     fill(server, 20, 10_000)
-    move(server, tmp_path, other_of(server))
-    future = next(server.node.moves.under_way())
-    until(server, lambda: future.copy.log_end_offset)
+    future = begin_move(server, tmp_path, other_of(server))
     for _ in range(50):
         server.loop.run_until_complete(asyncio.sleep(0))
     assert future.copy.log_end_offset == 1
@@ -195,9 +200,7 @@ def test_a_damaged_copy_is_begun_anew(start: Start, tmp_path: Path) -> None:
     server = start(SLOW)
     fill(server)
     target, before = other_of(server), values(server)
-    move(server, tmp_path, target)
-    future = next(server.node.moves.under_way())
-    until(server, lambda: future.copy.log_end_offset > 0)
+    future = begin_move(server, tmp_path, target)
     stop(server)
     Path(future.copy.active.path(".log")).write_bytes(b"")
     server = start()
@@ -209,9 +212,7 @@ def test_the_destination_fails_and_heals(start: Start, tmp_path: Path) -> None:
     server = start(SLOW)
     fill(server)
     target, before = other_of(server), values(server)
-    move(server, tmp_path, target)
-    future = next(server.node.moves.under_way())
-    until(server, lambda: future.copy.log_end_offset > 0)
+    begin_move(server, tmp_path, target)
     FailingDisk.broken = f"{tmp_path}/{target}"
     server.node._directory_failed(next(found for found in server.directories if found.path.endswith(f"/{target}")), "broken")
     assert not any(server.node.moves.under_way()) and partition_of(server).is_online
@@ -229,9 +230,7 @@ def test_the_logs_own_directory_fails_and_heals(start: Start, tmp_path: Path) ->
     server = start(SLOW)
     fill(server)
     target, origin = other_of(server), place(server)
-    move(server, tmp_path, target)
-    future = next(server.node.moves.under_way())
-    until(server, lambda: future.copy.log_end_offset > 0)
+    begin_move(server, tmp_path, target)
     first = partition_of(server)
     server.node._directory_failed(server.node.partitions.directory_of(first), "broken")
     assert place(server) == origin and not first.is_online

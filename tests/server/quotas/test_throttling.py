@@ -22,12 +22,13 @@ from ottla.server.quotas.throttling import Throttling
 from ottla.server.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.server.waiters import Waiters
 from ottla.wire.apis import KEYS
-from ottla.wire.codec import decoder, encoder
-from ottla.wire.framing import load, read_response_header, write_request
+from ottla.wire.codec import encoder
+from ottla.wire.framing import load, write_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.fakes import ManualClock, ManualTimers
+from tests.server.responses import responses
 from tests.server.test_connection import LIMITS, FakeChannel
 
 PRODUCE, HEARTBEAT, LIST_GROUPS = KEYS["Produce"], KEYS["Heartbeat"], KEYS["ListGroups"]
@@ -104,16 +105,7 @@ class World:
             self.connection.received(count)
 
     def responses(self) -> list[Any]:
-        found, data = [], self.channel.sent
-        for number, (key, version) in enumerate(self.asked, 1):
-            if not data:
-                break
-            size = int.from_bytes(data[:4], "big")
-            correlation_id, at = read_response_header(key, version, data, 4)
-            assert correlation_id == number
-            found.append(decoder(load(key)[1], version)(memoryview(data)[: 4 + size], at)[0])
-            data = data[4 + size :]
-        return found
+        return responses(self.channel.sent, self.asked)
 
     def times(self) -> list[int]:
         return [response.throttle_time_ms for response in self.responses()]
