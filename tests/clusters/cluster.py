@@ -1,7 +1,8 @@
 """Three broker processes on a ZooKeeper, a stock producer that goes on through every fault, and the verdict on what it was answered.
 
 The producer is librdkafka's, idempotent, with `acks=all`: whatever it reports as delivered must be in the log afterwards at the offset
-that it reported, once, and in the order in which it was sent.
+that it reported, once, and in the order in which it was sent. It reports no offset for a batch whose own answer was lost or an error
+while a later batch of the same producer was acknowledged: the later sequence proves that the earlier one is in the log.
 """
 
 from __future__ import annotations
@@ -162,12 +163,15 @@ class Cluster:
 
 
 class Load:
-    """A producer that sends numbers until it is stopped. `delivered[partition]` has (offset, number) in the order of the reports."""
+    """A producer that sends numbers until it is stopped.
+
+    `delivered[partition]` has (offset or None, number) in the order of the reports.
+    """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.cluster = cluster
         self.topic = topic
-        self.delivered: dict[int, list[tuple[int, int]]] = {}
+        self.delivered: dict[int, list[tuple[int | None, int]]] = {}
         self.failed: list[str] = []
         self.sent = 0
         self._is_stopping = False
@@ -229,7 +233,8 @@ class Load:
         for partition in range(PARTITIONS):
             found = read_partition(self.cluster, self.topic, partition)
             delivered = self.delivered[partition]
-            lost = [entry for entry in delivered if found.get(entry[0]) != entry[1]]
+            offsets = {number: offset for offset, number in found.items()}
+            lost = [entry for entry in delivered if entry[1] not in offsets or entry[0] not in (None, offsets[entry[1]])]
             if lost:
                 return f"partition {partition}: {len(lost)} of {len(delivered)} are lost, {lost[:5]}\n{self.cluster.logs()}"
             numbers = [found[offset] for offset in sorted(found)]
