@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from tools.spark_processes import kill_and_wait
+
 START_S = 240.0
 STOP_S = 30.0
 PORT = re.compile(r"Successfully started service '(?:sparkMaster|sparkWorker)' on port (\d+)")
@@ -75,12 +77,7 @@ class Standalone:
         """Ends everything."""
         for process in list(self._known):
             self._below(process)
-        for process in self._known:
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                pass
-        psutil.wait_procs(list(self._known), timeout=STOP_S)
+        kill_and_wait(self._known, STOP_S)
 
     def _below(self, process: psutil.Process) -> list[psutil.Process]:
         try:

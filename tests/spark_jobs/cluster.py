@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.spark_jobs.cluster_program import READY, Answer, Job
+from tools.spark_processes import kill_and_wait
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 240.0
@@ -109,12 +110,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
             self._close()
-        for one in self._known:
-            try:
-                one.kill()
-            except psutil.NoSuchProcess:
-                pass
-        psutil.wait_procs(list(self._known), timeout=STOP_S)
+        kill_and_wait(self._known, STOP_S)
 
     def _close(self) -> None:
         process, self._process = self._process, None

@@ -1,0 +1,28 @@
+"""Ending the processes of a Spark application, which are children of other processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+import psutil
+
+
+def kill_and_wait(processes: Collection[psutil.Process], seconds: float) -> None:
+    """Kills those that still run with -9 and waits until all have ended, at most `seconds`.
+
+    psutil waits for a descriptor of the process (pidfd_open), for which Linux answers ENOENT while the process is just ending; psutil
+    7.2 passes that on as FileNotFoundError. The process is gone a moment later.
+    """
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            pass
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            psutil.wait_procs(list(processes), timeout=left)
+        except FileNotFoundError:
+            continue
+        return
