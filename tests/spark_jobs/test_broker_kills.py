@@ -1,0 +1,82 @@
+"""A pipeline on three brokers, each of which is killed with -9 in turn: the output is exactly right, and the query goes on by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla.client
+from ottla.client import ClientError
+from ottla.spark.verify import verify
+from ottla.testing.cluster import Cluster
+from tests.clients.broker_process import eventually
+from tests.clients.copied import SECONDS, Feed, make_topics
+from tests.spark.pipeline import wait_for_markers
+from tests.spark_jobs.queries import committed_records
+
+GROUP = "copiers"
+SOURCE, SINK = "source", "sink"
+
+
+@pytest.mark.timeout(600)
+def test_a_pipeline_survives_the_kill_of_each_broker(spark: Any, need_zookeeper: None, tmp_path: Path) -> None:
+    """Each is a leader of source and sink, and each partition of offsets and transactions loses its leader once."""
+    with Cluster(3, directory=tmp_path / "brokers") as brokers:
+        address = brokers.direct_server
+        make_topics(address, SOURCE, SINK, replicas=3)
+        feed = Feed(address, SOURCE)
+        query = copy(spark, address, str(tmp_path / "checkpoint"))
+        try:
+            for broker in brokers.brokers:
+                advances(address, query)
+                broker.kill()
+                advances(address, query)
+                broker.start()
+                eventually(lambda: is_in_sync(address), SECONDS, 0.2)
+            count = feed.stop()
+            eventually(lambda: is_running(query) and copied(address) == count, SECONDS, 0.2)
+        finally:
+            query.stop()
+        with ottla.client.connect(address) as client:
+            wait_for_markers(client, f"eos/{GROUP}")
+            values = sorted(int(message.value()) for message in committed_records(address, SINK))
+            assert values == list(range(count)), "no record is missing, none is there twice"
+            proof = verify(client, GROUP, [SINK])
+            assert proof.is_proved, proof.faults
+
+
+def copy(spark: Any, address: str, checkpoint: str) -> Any:
+    """A query that copies all that comes, in small batches."""
+    given = {"kafka.bootstrap.servers": address, "group": GROUP}
+    source = {"subscribe": SOURCE, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20000"}
+    rows = spark.readStream.format("ottla").options(**given, **source).load().select("key", "value")
+    return rows.writeStream.format("ottla").options(**given, topic=SINK, checkpointLocation=checkpoint).start()
+
+
+def advances(address: str, query: Any) -> None:
+    """Waits until the query has committed more than it had."""
+    known = copied(address)
+    eventually(lambda: is_running(query) and copied(address) > max(known, 0), SECONDS, 0.1)
+
+
+def is_running(query: Any) -> bool:
+    """True; fails with the query's own error once it has stopped."""
+    assert query.isActive, query.exception()
+    return True
+
+
+def copied(address: str) -> int:
+    """How many records of the source the group has committed; -1 while that is not known."""
+    try:
+        with ottla.client.connect(address) as client:
+            return sum(found.offset for found in client.committed(GROUP, require_stable=False).values())
+    except ClientError:
+        return -1
+
+
+def is_in_sync(address: str) -> bool:
+    with ottla.client.connect(address) as client:
+        topics = [client.describe_topic(name) for name in client.topics()]
+    return all(len(one.in_sync_replicas) == len(one.replicas) for topic in topics for one in topic.partitions)
