@@ -49,6 +49,13 @@ def merged(*texts: list[str] | None) -> list[str]:
     return [part.strip() for values in texts for text in values or [] for part in text.split(",") if part.strip()]
 
 
+WHOLE = (
+    "sasl.jaas.config=", "sasl.password=", "ssl.key.password=", "ssl.key.pem=", "ssl.keystore.key=", "ssl.keystore.certificate.chain=",
+    "ssl.keystore.password=", "ssl.certificate.pem=", "ssl.ca.pem=", "ssl.truststore.certificates=",
+)  # fmt: skip
+"""Properties that take the rest of an argument: a password may hold commas and blanks, a JAAS line and PEM text do."""
+
+
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
     """`a=1 b=2`, `a=1,b=2` and the option repeated; a value may hold commas inside square brackets, as Kafka's tools write them."""
     found: dict[str, str] = {}
@@ -57,13 +64,13 @@ def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
             key, equals, value = part.partition("=")
             if not equals or not key.strip():
                 raise UsageError(f"{option} {part!r} is not KEY=VALUE")
-            found[key.strip()] = value.strip().removeprefix("[").removesuffix("]")
+            found[key.strip()] = value if part.startswith(WHOLE) else value.strip().removeprefix("[").removesuffix("]")
     return found
 
 
 def _split_pairs(text: str) -> list[str]:
-    """Splits before each `key=`; text without `=` belongs to the value before it, so lists need no quoting. A JAAS line stays whole."""
-    if text.startswith("sasl.jaas.config"):
+    """Splits before each `key=`; text without `=` belongs to the value before it, so lists need no quoting. Secrets stay whole."""
+    if text.startswith(WHOLE):
         return [text]
     parts: list[str] = []
     depth = 0

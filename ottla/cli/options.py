@@ -135,20 +135,16 @@ def read_properties(path: str) -> dict[str, str]:
 def connect(args: argparse.Namespace, *, timeout_ms: int | None = None, with_extensions: bool = False) -> Cluster:
     """Returns the cluster that the options name; sends nothing yet."""
     from ottla.client.blocking.cluster import Cluster
+    from ottla.client.security import security_of
 
     properties = properties_of(args)
     wait = timeout_ms or getattr(args, "timeout", None) or properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS
-    security = None
     try:
-        if properties.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-            from ottla.client.security import Security
-
-            security = Security(properties)
         return Cluster(
             properties.get("bootstrap.servers", DEFAULT_BOOTSTRAP),
             client_id=properties.get("client.id", "ottla"),
             timeout_s=max(0.1, float(wait) / 1000),
-            security=security,
+            security=security_of(properties),
             with_extensions=with_extensions,
         )
     except ValueError as error:

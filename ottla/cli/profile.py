@@ -10,6 +10,8 @@ from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import output_of
 from ottla.cli.profile_file import profile_properties, read_profiles, write_profiles
 
+SECRET = ("password", "jaas", "secret", "token", "ssl.keystore.key", "ssl.key.pem")
+
 
 def _name_and_pairs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name")
@@ -46,10 +48,7 @@ def _change(args: argparse.Namespace, *, is_new: bool) -> int:
 
 
 def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: "(hidden)" if any(word in key for word in ("password", "jaas", "secret")) else value
-        for key, value in sorted(properties.items())
-    }
+    return {key: "(hidden)" if any(word in key for word in SECRET) else value for key, value in sorted(properties.items())}
 
 
 def _use(args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ottla._version import __version__
 from ottla.base.errors import OttlaError, WireError
@@ -22,10 +22,8 @@ from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
+from ottla.client.security import Security, is_about_tls, lost, no_tls, security_of
 from ottla.wire.schema import Request
-
-if TYPE_CHECKING:
-    from ottla.client.security import Security
 
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
@@ -79,6 +77,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise ConnectError(f"cannot reach {address}: no answer within {timeout_s:g} s; is the address right?") from None
         except OSError as error:
             connection.close()
+            if context is not None and is_about_tls(error):
+                raise no_tls(address, error) from None
             raise ConnectError(f"cannot reach {address}: {(error.strerror or str(error)).lower()}") from None
         except BaseException:
             connection.close()
@@ -176,8 +176,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = f"{self.address} closed the connection" if exc is None else f"lost {self.address}: {exc}"
-        error = ConnectError(reason)
+        error = self.protocol.hung_up() if exc is None else lost(self.address, exc)
         self._fail(error if self._ready.done() else self.protocol.hang_up_at_start(error))
 
 
@@ -313,11 +312,7 @@ async def connect(
     with_extensions: bool = False,
 ) -> AsyncClient:
     """Connects to a cluster, as `ottla.client.connect` does, with the same settings and errors."""
-    security = None
-    if config and config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        from ottla.client.security import Security
-
-        security = Security(config)
+    security = security_of(config)
     cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
     try:
         await cluster.run(cluster.core.refresh([]))

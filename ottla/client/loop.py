@@ -184,7 +184,7 @@ class LoopConnection:
         """Does nothing: no request waits for room, since they are small beside the answers."""
 
     def closed(self) -> None:
-        error = ConnectError(f"{self.address} closed the connection")
+        error = self.protocol.hung_up()
         was_open, on_hang_up = self.is_open, self.on_hang_up
         self._fail(self.protocol.hang_up_at_start(error) if self._opening else error)
         if was_open and on_hang_up is not None:

@@ -1,8 +1,7 @@
 """TLS and SASL of a client, from the properties that Kafka's and librdkafka's clients take.
 
-`security.protocol` chooses: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. TLS takes PEM files (`ssl.truststore.location` or `ssl.ca.location`,
-`ssl.keystore.location` or `ssl.certificate.location` with `ssl.key.location`); Java's own key stores cannot be read. SASL speaks PLAIN and
-SCRAM-SHA-256 / -512; name and password come from `sasl.jaas.config` or `sasl.username` and `sasl.password`. A password never appears in a
+`security.protocol` chooses: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. What TLS takes is in `tls.py`. SASL speaks PLAIN and SCRAM-SHA-256 /
+-512; name and password come from a line of `sasl.jaas.config` or from `sasl.username` and `sasl.password`. A password never appears in a
 message.
 """
 
@@ -10,30 +9,40 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 import socket
-import ssl
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.client.core.sasl import MECHANISMS, SaslExchange, exchange
+from ottla.client.errors import ConnectError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ottla.client.addresses import Address
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-_JAAS = re.compile(r"""\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;]+)""")
+NOT_SERVED = ("sasl.client.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class")
+"""Code of Java's that would find the credentials: what it would do is not known here."""
+_JAVA_PACKAGE = "org.apache.kafka.common.security."
 
 
 class Security:
     """TLS and SASL of connections. ValueError in one line when the properties make no sense."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self.protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+        self.protocol = protocol_of(properties)
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"security.protocol={self.protocol} is none of {', '.join(PROTOCOLS)}")
         self.uses_tls = self.protocol.endswith("SSL")
         self.uses_sasl = self.protocol.startswith("SASL")
-        self.context = _tls_context(properties) if self.uses_tls else None
+        self.context: ssl.SSLContext | None = None
+        if self.uses_tls:
+            from ottla.client.tls import tls_context
+
+            self.context = tls_context(properties)
         if self.uses_sasl:
-            self.mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "PLAIN").upper()
+            self.mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "PLAIN").strip().upper()
             if self.mechanism not in MECHANISMS:
                 raise ValueError(f"sasl.mechanism={self.mechanism} is not offered; there are {', '.join(MECHANISMS)}")
             self._username, self._password = credentials(properties)
@@ -50,9 +59,22 @@ class Security:
         return exchange(self.mechanism, self._username, self._password, nonce)
 
 
+def security_of(properties: Mapping[str, str] | None) -> Security | None:
+    """None where neither TLS nor SASL is wanted. ValueError when the properties make no sense."""
+    return Security(properties) if properties and protocol_of(properties) != "PLAINTEXT" else None
+
+
+def protocol_of(properties: Mapping[str, str]) -> str:
+    return properties.get("security.protocol", "PLAINTEXT").strip().upper()
+
+
 def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
     """User name and password, from a JAAS line or from properties of their own."""
-    found = {name: value.strip("\"'") for name, value in _JAAS.findall(properties.get("sasl.jaas.config", ""))}
+    for name in NOT_SERVED:
+        if properties.get(name):
+            raise ValueError(f"{name} is not served")
+    line = properties.get("sasl.jaas.config", "").strip()
+    found = _of_jaas(line) if line else {}
     username = properties.get("sasl.username", found.get("username"))
     password = properties.get("sasl.password", found.get("password"))
     if username is None or password is None:
@@ -60,23 +82,41 @@ def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
     return username, password
 
 
-def _tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context()
+def _of_jaas(line: str) -> dict[str, str]:
+    from ottla.base.settings.jaas import PLAIN, SCRAM, parse_jaas
+
+    at = line.find(_JAVA_PACKAGE)  # some distributions have Kafka's classes below a package of their own
     try:
-        trust = properties.get("ssl.truststore.location") or properties.get("ssl.ca.location")
-        if trust:
-            context.load_verify_locations(cafile=trust)
-        own = properties.get("ssl.keystore.location") or properties.get("ssl.certificate.location")
-        if own:
-            password = properties.get("ssl.key.password") or properties.get("ssl.keystore.password")
-            context.load_cert_chain(own, properties.get("ssl.key.location"), password)
-    except ssl.SSLError as error:
-        raise ValueError(f"the TLS files are not PEM ({error.reason or error}); set ssl.keystore.type=PEM and convert them") from None
-    except OSError as error:
-        raise ValueError(f"cannot read a TLS file: {error.strerror}: {trust or own}") from None
-    is_checked = properties.get("enable.ssl.certificate.verification", "true").lower() != "false"
-    if not is_checked or not properties.get("ssl.endpoint.identification.algorithm", "https").strip():
-        context.check_hostname = False
-    if not is_checked:
-        context.verify_mode = ssl.CERT_NONE
-    return context
+        parsed = parse_jaas(line[at:] if at > 0 and " " not in line[:at] else line)
+    except ValueError as error:
+        raise ValueError(f"sasl.jaas.config: {error}") from None
+    if parsed.module not in (PLAIN, SCRAM):
+        raise ValueError(f"sasl.jaas.config: {parsed.module.rpartition('.')[2]} has no name and password")
+    return parsed.options
+
+
+def no_tls(address: Address, error: OSError) -> ConnectError:
+    """The error for a connection on which TLS could not begin."""
+    return ConnectError(f"no TLS with {address}: {reason_of(error)}; check security.protocol and the certificates (ssl.*)")
+
+
+def lost(address: Address, error: BaseException) -> ConnectError:
+    """The error for a connection that broke; TLS 1.3 refuses a client's certificate after the handshake."""
+    return ConnectError(f"lost {address}: {reason_of(error)}{'; check the certificates (ssl.*)' if _is_of_tls(error) else ''}")
+
+
+def reason_of(error: BaseException) -> str:
+    """What the system or OpenSSL says, in small letters."""
+    if _is_of_tls(error):
+        said = getattr(error, "verify_message", "") or (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
+        return str(said)
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+
+
+def is_about_tls(error: OSError) -> bool:
+    """Whether connecting has failed on TLS: by an error of it, or as a peer without it closes."""
+    return _is_of_tls(error) or isinstance(error, ConnectionResetError | ConnectionAbortedError)
+
+
+def _is_of_tls(error: BaseException) -> bool:
+    return type(error).__module__ == "ssl"

@@ -67,6 +67,8 @@ def test_values_with_commas() -> None:
     assert parse_pairs(["bootstrap.servers=a:1,b:2"], "-X") == {"bootstrap.servers": "a:1,b:2"}
     jaas = "sasl.jaas.config=Module required username=u password='p, q';"
     assert parse_pairs([jaas], "-X") == {"sasl.jaas.config": "Module required username=u password='p, q';"}
+    for secret in ("[a, b=c]", "a,b=c", " "):
+        assert parse_pairs([f"sasl.password={secret}", "x=1"], "-X") == {"sasl.password": secret, "x": "1"}
     with pytest.raises(UsageError, match="KEY=VALUE"):
         parse_pairs(["=x"], "-X")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +10,37 @@ import pytest
 
 from ottla.base.errors import ApiError
 from ottla.client.addresses import Address
+from ottla.client.aio import AsyncConnection
 from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ConnectError
-from ottla.client.security import Security, credentials
+from ottla.client.security import Security, credentials, security_of
+from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
-from tests.client.fake_broker import FakeBroker
+from tests.client.fake_broker import FakeBroker, HangUp
 
 HANDSHAKE, AUTHENTICATE = 17, 36
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "s3cret"}
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @pytest.mark.parametrize(
     "line",
     [
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="s3cret";',
-        "x.ScramLoginModule required username='alice' password='s3cret';",
-        "x required username=alice password=s3cret;",
+        "org.apache.kafka.common.security.scram.ScramLoginModule required username='alice' password='s3cret';",
+        "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule required username=alice\n password=s3cret ;",
     ],
 )
 def test_a_line_of_jaas(line: str) -> None:
     assert credentials({"sasl.jaas.config": line}) == ("alice", "s3cret")
+
+
+def test_quotes_in_a_line_of_jaas_and_what_beats_it() -> None:
+    line = f'{SCRAM} required username="o\\"hara" password="a; b=\\\\c" user_password="other";'
+    assert credentials({"sasl.jaas.config": line}) == ('o"hara', "a; b=\\c")
+    assert credentials({"sasl.jaas.config": line, "sasl.username": "bob", "sasl.password": "p"}) == ("bob", "p")
 
 
 @pytest.mark.parametrize(
@@ -38,12 +49,17 @@ def test_a_line_of_jaas(line: str) -> None:
         ({"security.protocol": "TLS"}, "security.protocol=TLS is none of"),
         ({**PLAIN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not offered"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "needs a name and a password"),
+        ({**SASL, "sasl.jaas.config": f"{SCRAM} required username=alice;"}, "needs a name and a password"),
+        ({**SASL, "sasl.jaas.config": f"{SCRAM} required username=alice password=s3cret"}, "sasl.jaas.config: .*semicolon"),
+        ({**SASL, "sasl.jaas.config": "x.Krb5LoginModule required keyTab=s3cret;"}, "Krb5LoginModule is not served"),
+        ({**PLAIN, "sasl.client.callback.handler.class": "x.Y"}, "sasl.client.callback.handler.class is not served"),
         ({"security.protocol": "SSL", "ssl.truststore.location": "/no/such/file"}, "cannot read a TLS file"),
     ],
 )
 def test_properties_that_make_no_sense(properties: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as refusal:
         Security(properties)
+    assert "s3cret" not in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_a_key_store_of_java_is_named(tmp_path: Path) -> None:
@@ -83,3 +99,26 @@ def test_tls_to_a_port_without_it() -> None:
     security = Security({"security.protocol": "SSL"})
     with FakeBroker({}) as broker, pytest.raises(ConnectError, match=r"no TLS|cannot reach|closed"):
         Connection(Address("127.0.0.1", broker.port), security=security, connect_timeout_s=0.3).open()
+
+
+def test_only_what_is_wanted_is_made() -> None:
+    assert security_of(None) is security_of({}) is security_of({"security.protocol": " plaintext", "sasl.username": "alice"}) is None
+    made = security_of({**PLAIN, "security.protocol": "sasl_plaintext"})
+    assert made is not None and made.uses_sasl and made.context is None
+
+
+def _hang_up(_body: Any, _version: int) -> bytes:
+    raise HangUp
+
+
+def test_a_broker_that_closes_at_the_first_request_may_want_a_login() -> None:
+    with FakeBroker({3: _hang_up}) as broker:
+        with pytest.raises(ConnectError, match=r"closed the connection; it may want a login \(security.protocol=SASL"):
+            Connection(Address("127.0.0.1", broker.port)).open().request(MetadataRequest(topics=[]))
+        with pytest.raises(ConnectError, match="it may want a login"):
+            asyncio.run(_ask_metadata(broker.port))
+
+
+async def _ask_metadata(port: int) -> None:
+    connection = await AsyncConnection.connect(Address("127.0.0.1", port))
+    await connection.request(MetadataRequest(topics=[]))

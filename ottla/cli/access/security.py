@@ -70,8 +70,11 @@ def own_principal(properties: Mapping[str, str]) -> str | None:
         from ottla.client.security import credentials
 
         return f"User:{credentials(properties)[0]}"
-    has_certificate = any(name in properties for name in ("ssl.keystore.location", "ssl.certificate.location", "ssl.keystore.key"))
-    return None if protocol == "SSL" and has_certificate else ANONYMOUS
+    if protocol != "SSL":
+        return ANONYMOUS
+    from ottla.client.tls import has_certificate
+
+    return None if has_certificate(properties) else ANONYMOUS
 
 
 def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:

@@ -24,6 +24,7 @@ from ottla.client.core.procedure import Procedure
 from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction import TransactionCore
+from ottla.client.security import security_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,11 +45,7 @@ def connect(
     brokers for what Ottla has beside Kafka's protocol (staged records). `ConnectError` when no broker answers, `AuthenticationError` when
     it does not accept the password, ValueError for settings that make no sense.
     """
-    security = None
-    if config and config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        from ottla.client.security import Security
-
-        security = Security(config)
+    security = security_of(config)
     cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
     try:
         cluster.refresh([])

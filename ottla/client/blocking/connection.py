@@ -22,6 +22,7 @@ from ottla.base.errors import OttlaError, WireError
 from ottla.client.addresses import Address
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.errors import ConnectError, RequestTimeoutError, TransportError
+from ottla.client.security import lost, no_tls
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.schema import Buffer, Request
 
@@ -72,6 +73,7 @@ class Connection:
         """Connects, asks which versions the broker speaks, and authenticates where that is configured."""
         try:
             self._connect()
+            self._secure()
         except TimeoutError:
             self.close()
             raise ConnectError(
@@ -79,9 +81,6 @@ class Connection:
             ) from None
         except OSError as error:
             self.close()
-            if self.security is not None and type(error).__module__ == "ssl":
-                reason = getattr(error, "reason", None) or error
-                raise ConnectError(f"no TLS with {self.address}: {reason}; check security.protocol and the certificates") from None
             raise ConnectError(f"cannot reach {self.address}: {(error.strerror or str(error)).lower()}") from None
         try:
             self._negotiate()
@@ -94,8 +93,19 @@ class Connection:
         self._socket = socket.create_connection(self.address, timeout=self.connect_timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
-        if self.security is not None:
+
+    def _secure(self) -> None:
+        """Puts TLS in front of the socket, where that is configured."""
+        if self.security is None or not self.security.uses_tls:
+            return
+        assert self._socket is not None, "the connection was made"
+        try:
             self._socket = self.security.wrap(self._socket, self.address.host)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            self.close()
+            raise no_tls(self.address, error) from None
 
     def _negotiate(self) -> None:
         protocol = self.protocol
@@ -181,7 +191,7 @@ class Connection:
         except TimeoutError:
             raise self._broken(RequestTimeoutError(f"{self.address} takes no data for {self.request_timeout_s:g} s")) from None
         except OSError as error:
-            raise self._broken(ConnectError(f"lost {self.address}: {(error.strerror or str(error)).lower()}")) from None
+            raise self._broken(lost(self.address, error)) from None
 
     def _read_frame(self, timeout_s: float) -> memoryview:
         if self._socket is None:
@@ -196,14 +206,14 @@ class Connection:
                 self._socket.settimeout(left)
                 count = self._socket.recv_into(frames.get_buffer())
                 if not count:
-                    raise self._broken(ConnectError(f"{self.address} closed the connection"))
+                    raise self._broken(self.protocol.hung_up())
                 frame = frames.buffer_updated(count)
                 if frame is not None:
                     return frame
         except TimeoutError:
             raise self._broken(RequestTimeoutError(f"{self.address} did not answer within {timeout_s:g} s")) from None
         except OSError as error:
-            raise self._broken(ConnectError(f"lost {self.address}: {(error.strerror or str(error)).lower()}")) from None
+            raise self._broken(lost(self.address, error)) from None
         except WireError as error:
             raise self._broken(self.protocol.malformed(error, self.protocol.pending[0] if self.protocol.pending else None)) from None
 

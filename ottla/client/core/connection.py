@@ -88,6 +88,8 @@ class ConnectionProtocol:
         self._sasl = sasl
         self._extensions = EXTENSIONS_VERSION if with_extensions else NO_EXTENSIONS
         self._correlation_id = 0
+        self._was_answered = False
+        """Whether a request after the opening has had its answer."""
 
     @property
     def is_ready(self) -> bool:
@@ -119,6 +121,12 @@ class ConnectionProtocol:
         except OttlaError:
             self.close()
             raise
+
+    def hung_up(self) -> ConnectError:
+        """The error for a peer that closed the connection; one that wants a login does so at the first request without."""
+        wants_login = self.is_ready and self._sasl is None and not self._was_answered
+        hint = "; it may want a login (security.protocol=SASL_PLAINTEXT or SASL_SSL)" if wants_login else ""
+        return ConnectError(f"{self.peer} closed the connection{hint}")
 
     def hang_up_at_start(self, error: Exception) -> ConnectError:
         """The error for a peer that closed the connection upon the first bytes: TLS on one side only, or no Kafka broker."""
@@ -211,7 +219,9 @@ class ConnectionProtocol:
             correlation_id, start = read_response_header(pending.api_key, pending.version, frame)
             if correlation_id != pending.correlation_id:
                 raise WireError(f"an answer to request {correlation_id} instead of {pending.correlation_id}")
-            return pending.decode(frame, start)[0]
+            answer = pending.decode(frame, start)[0]
+            self._was_answered = True
+            return answer
         except WireError as error:
             self.close()
             raise self.malformed(error, pending) from None

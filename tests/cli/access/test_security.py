@@ -57,6 +57,7 @@ def test_an_address_without_a_broker_is_said_to_be_one(offline: Ottla) -> None:
         ({}, "User:ANONYMOUS"),
         ({"security.protocol": "SSL"}, "User:ANONYMOUS"),
         ({"security.protocol": "SSL", "ssl.keystore.location": "me.pem"}, None),
+        ({"security.protocol": "SSL", "ssl.certificate.pem": "-----BEGIN CERTIFICATE-----"}, None),
         ({"security.protocol": "sasl_ssl", "sasl.username": "al", "sasl.password": "x", "ssl.keystore.location": "me.pem"}, "User:al"),
     ],
 )

@@ -22,8 +22,14 @@ WAIT_SECONDS = 10.0
 READ_SECONDS = 10.0
 GROUP_PREFIX = "ottla-check-eos"
 
-_LIBRDKAFKA = {"ssl.truststore.location": "ssl.ca.location", "request.timeout.ms": "socket.timeout.ms"}
-_OURS_ALONE = ("sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type")
+_LIBRDKAFKA = {
+    "ssl.truststore.location": "ssl.ca.location", "ssl.truststore.certificates": "ssl.ca.pem", "request.timeout.ms": "socket.timeout.ms",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem", "ssl.keystore.key": "ssl.key.pem",
+}  # fmt: skip
+_JAVAS_ALONE = (
+    "sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type", "ssl.keystore.location",
+    "ssl.keystore.password", "ssl.enabled.protocols", "ssl.protocol",
+)  # fmt: skip
 
 
 def stock_client() -> Any:
@@ -40,9 +46,17 @@ def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
     """Client properties under librdkafka's names."""
     from ottla.client.security import credentials
 
-    found: dict[str, Any] = {_LIBRDKAFKA.get(key, key): value for key, value in properties.items() if key not in _OURS_ALONE}
+    found: dict[str, Any] = {_LIBRDKAFKA.get(key, key): value for key, value in properties.items() if key not in _JAVAS_ALONE}
     if properties.get("security.protocol", "").upper().startswith("SASL"):
         found["sasl.username"], found["sasl.password"] = credentials(properties)
+        found.setdefault("sasl.mechanism", "PLAIN")
+    if properties.get("ssl.keystore.location"):  # PEM with key and chain, which librdkafka takes by two names
+        found.setdefault("ssl.certificate.location", properties["ssl.keystore.location"])
+        found.setdefault("ssl.key.location", properties["ssl.keystore.location"])
+        if properties.get("ssl.keystore.password"):
+            found.setdefault("ssl.key.password", properties["ssl.keystore.password"])
+    if found.get("ssl.endpoint.identification.algorithm") == "":
+        found["ssl.endpoint.identification.algorithm"] = "none"
     return found
 
 

@@ -1,0 +1,162 @@
+"""The TLS context of a client, from the `ssl.*` properties of Kafka's and librdkafka's clients: PEM files, or PEM in the properties.
+
+A truststore that is given replaces the system's authorities. Java's key stores and PKCS#12 cannot be read: the refusal has the command that
+converts them. What would be weaker if it were ignored is refused. Every error is a ValueError of one line.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+BEGIN = b"-----BEGIN "
+JKS_MAGIC = b"\xfe\xed\xfe\xed"
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+NOT_SERVED = ("ssl.crl.location", "ssl.engine.factory.class", "ssl.engine.location")
+
+TRUST_FILES = ("ssl.truststore.location", "ssl.ca.location")
+TRUST_TEXTS = ("ssl.truststore.certificates", "ssl.ca.pem")
+OWN_FILES = ("ssl.keystore.location", "ssl.certificate.location")
+OWN_TEXTS = ("ssl.keystore.certificate.chain", "ssl.certificate.pem")
+KEY_FILES = ("ssl.key.location",)
+KEY_TEXTS = ("ssl.keystore.key", "ssl.key.pem")
+KEY_PASSWORDS = ("ssl.key.password", "ssl.keystore.password")
+_SYSTEMS = "probe"
+"""librdkafka's word for the authorities of the system."""
+
+Properties = Mapping[str, str]
+
+
+def tls_context(properties: Properties) -> ssl.SSLContext:
+    """Raises ValueError."""
+    _refuse_what_is_not_served(properties)
+    context = _trusting(properties)
+    _show_certificate(context, properties)
+    _restrict(context, properties)
+    is_checked = properties.get("enable.ssl.certificate.verification", "true").strip().lower() != "false"
+    algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    if algorithm not in ("", "none", "https"):
+        raise ValueError(f"ssl.endpoint.identification.algorithm={algorithm} is neither https nor empty")
+    if not is_checked or algorithm != "https":
+        context.check_hostname = False
+    if not is_checked:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def has_certificate(properties: Properties) -> bool:
+    """Whether the client shows a certificate of its own."""
+    return any(properties.get(name) for name in (*OWN_FILES, *OWN_TEXTS))
+
+
+def _refuse_what_is_not_served(properties: Properties) -> None:
+    for name in NOT_SERVED:
+        if properties.get(name):
+            raise ValueError(f"{name} is not served")
+    for name in ("ssl.truststore.type", "ssl.keystore.type"):
+        kind = properties.get(name, "PEM").strip().upper()
+        if kind != "PEM":
+            path = properties.get(name.replace(".type", ".location"), "store")
+            raise ValueError(f"{name}={kind} is not served, PEM is; {_conversion(path, is_jks=kind == 'JKS')}")
+
+
+def _trusting(properties: Properties) -> ssl.SSLContext:
+    """A context that trusts the given authorities and no others; the system's where none is given."""
+    name, trusted = _pem(properties, TRUST_TEXTS, TRUST_FILES)
+    try:
+        return ssl.create_default_context(cadata=trusted or None)
+    except ssl.SSLError:
+        raise ValueError(f"{name} has no certificate that can be read") from None
+
+
+def _show_certificate(context: ssl.SSLContext, properties: Properties) -> None:
+    name, chain = _pem(properties, OWN_TEXTS, OWN_FILES)
+    key_name, key = _pem(properties, KEY_TEXTS, KEY_FILES)
+    if not chain:
+        if key:
+            raise ValueError(f"{key_name} is a key without a certificate: set ssl.keystore.certificate.chain or ssl.certificate.location")
+        return
+    password = next((properties[found] for found in KEY_PASSWORDS if properties.get(found)), "")
+    try:
+        with _file_of(chain) as chain_path, _file_of(key or chain) as key_path:
+            context.load_cert_chain(chain_path, key_path, password)
+    except ssl.SSLError as error:
+        raise ValueError(_certificate_fault(error, name, key_name or name, has_password=bool(password))) from None
+
+
+def _certificate_fault(error: ssl.SSLError, name: str, key_name: str, *, has_password: bool) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"the private key of {key_name} does not fit the certificate of {name}"
+    hint = "is ssl.key.password right?" if has_password else "does it need ssl.key.password?"
+    return f"the certificate of {name} with the private key of {key_name} cannot be used ({error.reason or error}); {hint}"
+
+
+def _restrict(context: ssl.SSLContext, properties: Properties) -> None:
+    names = [name.strip() for name in properties.get("ssl.enabled.protocols", "").split(",") if name.strip()]
+    unknown = [name for name in names if name not in VERSIONS]
+    if unknown:
+        raise ValueError(f"ssl.enabled.protocols names {unknown[0]}; there are {', '.join(VERSIONS)}")
+    if names:
+        context.minimum_version = min(VERSIONS[name] for name in names)
+        context.maximum_version = max(VERSIONS[name] for name in names)
+    ciphers = properties.get("ssl.cipher.suites", "").replace(",", ":").strip()
+    if ciphers:
+        try:
+            context.set_ciphers(ciphers)
+        except ssl.SSLError:
+            raise ValueError("ssl.cipher.suites has no cipher that OpenSSL knows; the names are OpenSSL's") from None
+
+
+# PEM
+
+
+def _pem(properties: Properties, texts: tuple[str, ...], files: tuple[str, ...]) -> tuple[str, str]:
+    """The property that is set, and the PEM text that it has or names; both empty where there is none."""
+    for name in texts:
+        if properties.get(name, "").strip():
+            if BEGIN not in properties[name].encode():
+                raise ValueError(f"{name} is no PEM text")
+            return name, properties[name].replace("\\n", "\n")  # as librdkafka takes a text of one line
+    for name in files:
+        if properties.get(name, "").strip() and not (name == "ssl.ca.location" and properties[name] == _SYSTEMS):
+            return name, _read(name, properties[name])
+    return "", ""
+
+
+def _read(name: str, path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise ValueError(f"cannot read a TLS file: {name}={path}: {(error.strerror or str(error)).lower()}") from None
+    if BEGIN not in data:
+        raise ValueError(f"{name}={path} is not PEM; {_conversion(path, is_jks=data.startswith(JKS_MAGIC))}")
+    return data.decode("ascii", "replace").replace("\ufffd", "?")
+
+
+def _conversion(path: str, *, is_jks: bool) -> str:
+    if is_jks:
+        first = f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
+        return f"convert it: {first} && openssl pkcs12 -in store.p12 -nodes -out store.pem"
+    return f"convert it: openssl pkcs12 -in {path} -nodes -out store.pem"
+
+
+@contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    """A path under which OpenSSL finds the text: in memory where the system can, else a file of this user that is gone at once."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("ottla-tls")
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile("w") as named:
+        named.write(text)
+        named.flush()
+        yield named.name

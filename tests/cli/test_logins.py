@@ -1,0 +1,117 @@
+"""Every way to give the command line a login, on a broker that asks for one and has access rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+PASSWORDS = {"alice": "comma, blank; 'quote'", "bob": "b"}
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Broker]:
+    with Broker(settings={"authorizer.class.name": "acl"}, users=PASSWORDS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def file(guarded: Broker, tmp_path: Path) -> Path:
+    """The administrator's client properties."""
+    return guarded.write_java_config(tmp_path / "administrator.properties")
+
+
+@pytest.fixture
+def topic(guarded: Broker) -> str:
+    return guarded.create_topic(f"topic-{uuid.uuid4().hex[:12]}")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_file_of_client_properties(offline: Ottla, guarded: Broker, topic: str, tmp_path: Path, mechanism: str) -> None:
+    path = guarded.write_java_config(tmp_path / "f", mechanism=mechanism)
+    assert topic in offline("topic", "list", "--command-config", path).out
+    other = guarded.write_java_config(tmp_path / "alice", user="alice", mechanism=mechanism)
+    result = offline("topic", "list", "--command-config", other)
+    assert result.code == 0 and topic not in result.out
+
+
+def test_properties_on_the_line_and_in_a_profile(offline: Ottla, guarded: Broker) -> None:
+    names = guarded.config(user="alice")
+    words = [word for name, value in names.items() for word in ("-X", f"{name}={value}")]
+    assert _principal(offline, *words) == "as User:alice"
+    assert offline("profile", "create", "alice", *(f"{name}={value}" for name, value in names.items())).code == 0
+    assert _principal(offline, "--profile", "alice") == "as User:alice"
+    assert PASSWORDS["alice"] not in offline("profile", "list", "-o", "json").out
+    assert _principal(offline, "--profile", "alice", "-X", "sasl.username=bob", "-X", "sasl.password=b") == "as User:bob"
+
+
+def _principal(offline: Ottla, *words: str) -> str:
+    rows = json.loads(offline("security", "check", *words, "-o", "json").out)["access"]
+    (row,) = [row for row in rows if row["what"] == "connect"]
+    assert row["may"] == "yes"
+    return str(row["why"])
+
+
+def test_who_is_turned_away_is_one_line_without_the_password(offline: Ottla, guarded: Broker) -> None:
+    words = ("topic", "list", "-b", guarded.bootstrap_server)
+    wrong = offline(*words, "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.username=alice", "-X", "sasl.password=topsecret")
+    assert wrong.code == 1 and "topsecret" not in wrong.err and len(wrong.err.splitlines()) == 1
+    none = offline(*words)
+    assert none.code == 3 and "may want a login" in none.err and len(none.err.splitlines()) == 1
+    unserved = offline(*words, "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=GSSAPI")
+    assert unserved.code == 2 and "GSSAPI" in unserved.err
+
+
+def test_records_groups_and_rules(offline: Ottla, guarded: Broker, topic: str, file: Path, tmp_path: Path) -> None:
+    alice = guarded.write_java_config(tmp_path / "alice.properties", user="alice")
+    values = tmp_path / "values"
+    values.write_text("one\ntwo\n")
+    refused = offline("produce", topic, "--file", values, "--command-config", alice)
+    assert refused.code == 1 and "AUTHORIZATION" in refused.err
+    for words in (("--producer", "--topic", topic), ("--consumer", "--topic", topic, "--group", f"group-{topic}")):
+        assert offline("acl", "add", "--allow-principal", "User:alice", *words, "--command-config", file).code == 0
+    assert offline("produce", topic, "--file", values, "--command-config", alice).code == 0
+    words = ("consume", topic, "-g", f"group-{topic}", "--from-beginning", "-n", 2, "--timeout-ms", 60_000)
+    assert offline(*words, "--command-config", alice).out.splitlines() == ["one", "two"]
+    assert f"group-{topic}" in offline("group", "list", "--command-config", file).out
+    assert "User:alice" in offline("acl", "list", "--command-config", file, "-o", "json").out
+
+
+def test_kafkas_tools(offline: Ottla, guarded: Broker, topic: str, file: Path, tmp_path: Path) -> None:
+    bootstrap = ("--bootstrap-server", guarded.bootstrap_server)
+    where = (*bootstrap, "--command-config", file)
+    assert topic in offline("kafka-topics", "--list", *where).out.splitlines()
+    added = offline("kafka-configs", *where, "--alter", "--entity-type", "users", "--entity-name", "carol", "--add-config",
+                    "SCRAM-SHA-256=[iterations=4096,password=c]")  # fmt: skip
+    assert added.code == 0, added.err
+    listed = offline("kafka-configs", *where, "--describe", "--entity-type", "users", "--entity-name", "carol")
+    assert "SCRAM-SHA-256=iterations=4096" in listed.out
+    offline("kafka-acls", *where, "--add", "--allow-principal", "User:carol", "--operation", "Read", "--topic", topic)
+    assert "principal=User:carol" in offline("kafka-acls", *where, "--list", "--topic", topic).out
+    guarded.add_record(topic, "value")
+    for option in ("--consumer.config", "--command-config"):
+        read = offline("kafka-console-consumer", *bootstrap, option, file, "--topic", topic, "--from-beginning", "--max-messages", 1)
+        assert read.out.splitlines() == ["value"]
+    measured = offline("kafka-producer-perf-test", "--producer.config", file, "--topic", topic, "--num-records", 10, "--record-size", 10,
+                       "--throughput", -1, "--producer-props", f"bootstrap.servers={guarded.bootstrap_server}")  # fmt: skip
+    assert measured.out.startswith("10 records sent"), measured.err
+
+
+def test_checks_by_a_stock_client(offline: Ottla, file: Path) -> None:
+    result = offline("check", "eos", "--only", "aborted-hidden", "--command-config", file, "-o", "json")
+    assert json.loads(result.out)["passed"] is True, result.err
+
+
+def test_the_doctor_in_a_process_of_its_own(guarded: Broker, file: Path, topic: str) -> None:
+    command = [sys.executable, "-m", "ottla.cli.main", "doctor", "--command-config", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "NO_COLOR": "1"})
+    assert "fail  broker" not in done.stdout and done.returncode in (0, 1), done.stdout + done.stderr
