@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.testing.handle import BrokerHandle, Pause
+from ottla.testing.logins import logins_of
 from ottla.testing.process import START_SECONDS_MAX, BrokerProcess, resume, suspend
 from ottla.testing.reaper import remove_directory, temporary_directory
 
@@ -48,10 +49,17 @@ class Broker(BrokerHandle):
         topics: Sequence[str] = (),
         data_dir: str | Path | None = None,
         start_timeout: float = START_SECONDS_MAX,
+        users: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises `ValueError` for a setting that neither Ottla nor Kafka knows, with the nearest name."""
+        """`users`: passwords by name; clients must then log in (`logins.py`).
+
+        Raises `ValueError` for a setting that neither Ottla nor Kafka knows, with the nearest name.
+        """
         checked = checked_settings(settings)
-        super().__init__()
+        logins = logins_of(users)
+        if logins is not None:
+            checked = logins.settings(checked)
+        super().__init__(logins=logins)
         self.image = image  # accepted as in testcontainers; nothing is downloaded
         self.port = port if port is not None else CONTAINER_PORT
         self._settings = {**DEFAULTS, **checked}
@@ -64,9 +72,11 @@ class Broker(BrokerHandle):
         self._is_suspended = False
 
     @classmethod
-    def from_snapshot(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> Broker:
+    def from_snapshot(
+        cls, path: str | Path, *, settings: Mapping[str, object] | None = None, users: Mapping[str, str] | None = None
+    ) -> Broker:
         """A broker, not started yet, on a copy of the snapshot; the snapshot is not changed."""
-        broker = cls(settings=settings)
+        broker = cls(settings=settings, users=users)
         broker._source = Path(path).resolve()
         return broker
 
@@ -83,16 +93,19 @@ class Broker(BrokerHandle):
             from ottla.testing.snapshot import copy_data
 
             copy_data(self._source, data_dir)
-        process = BrokerProcess(data_dir, home / "broker.log", self._settings, self._topics)
+        process = BrokerProcess(data_dir, home / "broker.log", self._settings, self._topics, protocol=self.protocol)
         # A test run that ends without `stop` stops the broker too.
         self._finalizer = weakref.finalize(self, _clean_up, process, home)
         try:
             host, port = process.start(self._start_timeout)
+            self.direct_server = f"{host}:{port}"
+            self._store_logins()
         except BaseException:
+            self.close()
+            self.direct_server = ""
             self._finalizer()
             raise
         self._process = process
-        self.direct_server = f"{host}:{port}"
         return self
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka. Each is imported on use.
 
-Settings may be written with dots or underscores; each library gets the form that it expects. A consumer without a group gets a new one,
-and reads from the beginning, which tests nearly always want.
+Settings may be written with dots or underscores; each library gets the form that it expects, and a login under its own names. A consumer
+without a group gets a new one, and reads from the beginning, which tests nearly always want.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def aio_admin(bootstrap: str, settings: Settings) -> Any:
 
 
 def _reading(settings: Settings) -> dict[str, Any]:
-    given = _underscored(settings)
+    given = {key.replace(".", "_"): value for key, value in settings.items()}
     return {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **given}
 
 
@@ -66,6 +66,7 @@ def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: Setti
     return _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_underscored(settings))
 
 
+_OF_PYTHON = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
 _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
     (KAFKA_PYTHON, "Producer"): lambda module: module.KafkaProducer,
     (KAFKA_PYTHON, "Consumer"): lambda module: module.KafkaConsumer,
@@ -76,7 +77,8 @@ _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
 
 
 def _underscored(settings: Settings) -> dict[str, Any]:
-    return {key.replace(".", "_"): value for key, value in settings.items()}
+    named = {key.replace(".", "_"): value for key, value in settings.items()}
+    return {_OF_PYTHON.get(key, key): value for key, value in named.items()}
 
 
 def _load(libraries: tuple[str, ...], wanted: str | None) -> tuple[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ottla.testing import foreign_clients
+from ottla.testing.logins import PROTOCOL, Logins, properties_text
 
 if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode
@@ -59,9 +60,11 @@ class BrokerHandle:
 
     _all: ClassVar[weakref.WeakSet[BrokerHandle]] = weakref.WeakSet()
 
-    def __init__(self, bootstrap: str = "") -> None:
+    def __init__(self, bootstrap: str = "", *, logins: Logins | None = None) -> None:
         self._all.add(self)
         self.direct_server = bootstrap
+        self.logins = logins
+        """The broker's users, where clients have to log in."""
         self._proxy: FaultProxy | None = None
         self._cluster: Cluster | None = None
 
@@ -92,29 +95,47 @@ class BrokerHandle:
     def address(self) -> tuple[str, int]:
         return self._faults().address
 
-    # Clients
+    @property
+    def protocol(self) -> str:
+        """The security protocol of the broker's listener."""
+        return "PLAINTEXT" if self.logins is None else PROTOCOL
 
-    def config(self, **settings: Any) -> dict[str, Any]:
+    # Clients. `user`: one of the broker's users; None is its administrator
+
+    def config(self, *, user: str | None = None, **settings: Any) -> dict[str, Any]:
         """Settings for clients that are configured by a mapping."""
-        return {"bootstrap.servers": self.bootstrap_server, **{name.replace("_", "."): value for name, value in settings.items()}}
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        return {"bootstrap.servers": self.bootstrap_server, **self._login(user), **named}
 
-    def producer(self, *, client: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.producer(self.bootstrap_server, settings, client)
+    def java_config(self, *, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """Settings for clients in Java, and for files of client properties (`--command-config`)."""
+        login = {} if self.logins is None and user is None else self._known_logins().java_properties(user, mechanism)
+        return {"bootstrap.servers": self.bootstrap_server, **login}
 
-    def consumer(self, *topics: str, client: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.consumer(self.bootstrap_server, topics, settings, client)
+    def write_java_config(self, path: str | Path, *, user: str | None = None, mechanism: str | None = None) -> Path:
+        """Writes them to a file, which only this user can read."""
+        file = Path(path)
+        file.touch(0o600)
+        file.write_text(properties_text(self.java_config(user=user, mechanism=mechanism)), encoding="utf-8")
+        return file
 
-    def admin(self, *, client: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.admin(self.bootstrap_server, settings, client)
+    def producer(self, *, client: str | None = None, user: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.producer(self.bootstrap_server, {**self._login(user), **settings}, client)
 
-    def aio_producer(self, **settings: Any) -> Any:
-        return foreign_clients.aio_producer(self.bootstrap_server, settings)
+    def consumer(self, *topics: str, client: str | None = None, user: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.consumer(self.bootstrap_server, topics, {**self._login(user), **settings}, client)
 
-    def aio_consumer(self, *topics: str, **settings: Any) -> Any:
-        return foreign_clients.aio_consumer(self.bootstrap_server, topics, settings)
+    def admin(self, *, client: str | None = None, user: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.admin(self.bootstrap_server, {**self._login(user), **settings}, client)
 
-    def aio_admin(self, **settings: Any) -> Any:
-        return foreign_clients.aio_admin(self.bootstrap_server, settings)
+    def aio_producer(self, *, user: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.aio_producer(self.bootstrap_server, {**self._login(user), **settings})
+
+    def aio_consumer(self, *topics: str, user: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.aio_consumer(self.bootstrap_server, topics, {**self._login(user), **settings})
+
+    def aio_admin(self, *, user: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.aio_admin(self.bootstrap_server, {**self._login(user), **settings})
 
     # Topics and records
 
@@ -242,12 +263,25 @@ class BrokerHandle:
             self._proxy = FaultProxy((first.host, first.port))
         return self._proxy
 
+    def _login(self, user: str | None) -> dict[str, str]:
+        return {} if self.logins is None and user is None else self._known_logins().properties(user)
+
+    def _known_logins(self) -> Logins:
+        if self.logins is None:
+            raise ValueError("the broker has no users; give it some: Broker(users={...}), or the fixture kafka_broker_users")
+        return self.logins
+
+    def _store_logins(self) -> None:
+        if self.logins is not None:
+            self.logins.store(self._client())
+
     def _client(self) -> Cluster:
         if self._cluster is None:
             from ottla.client.blocking.cluster import Cluster
 
             assert self.direct_server, "the broker is not running; start() it, or use it in a with statement"
-            self._cluster = Cluster(self.direct_server, client_id="ottla-testing", timeout_s=WAIT_SECONDS)
+            security = None if self.logins is None else self.logins.security()
+            self._cluster = Cluster(self.direct_server, client_id="ottla-testing", timeout_s=WAIT_SECONDS, security=security)
         return self._cluster
 
     def _ends(self, topic: str, which: str, is_committed_only: bool) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""pytest's fixtures: `kafka_broker`, `kafka_broker_settings`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
+"""pytest's fixtures: `kafka_broker`, `kafka_broker_settings`, `kafka_broker_users`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
 
 pytest imports this module in every run where Ottla is installed, so it imports nothing but pytest, and a broker starts when the first test
 needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by brokers. Faults end
@@ -39,7 +39,15 @@ def kafka_broker_settings() -> Mapping[str, object]:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(request: pytest.FixtureRequest, kafka_broker_settings: Mapping[str, object]) -> Iterator[BrokerHandle]:
+def kafka_broker_users() -> Mapping[str, str]:
+    """Passwords of `kafka_broker` by user: override this fixture in the topmost `conftest.py`, and clients have to log in."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(
+    request: pytest.FixtureRequest, kafka_broker_settings: Mapping[str, object], kafka_broker_users: Mapping[str, str]
+) -> Iterator[BrokerHandle]:
     """A running broker: `.bootstrap_server`, clients, records, faults. One for the whole run."""
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
     worker_input = getattr(request.config, "workerinput", {})
@@ -57,13 +65,14 @@ def kafka_broker(request: pytest.FixtureRequest, kafka_broker_settings: Mapping[
         from ottla.testing.sharing import share_broker
 
         settings = {**DEFAULTS, **checked_settings(kafka_broker_settings)}
-        handle = share_broker(Path(shared), settings, controller_pid=worker_input[WORKER_INPUT_PID])
+        controller = worker_input[WORKER_INPUT_PID]
+        handle = share_broker(Path(shared), settings, controller_pid=controller, users=kafka_broker_users)
         yield handle
         handle.close()
     else:
         from ottla.testing.broker import Broker
 
-        with Broker(settings=kafka_broker_settings) as broker:
+        with Broker(settings=kafka_broker_settings, users=kafka_broker_users) as broker:
             yield broker
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ottla.testing.logins import is_secret, properties_text
 from ottla.testing.reaper import Reaper, reaper
 
 START_SECONDS_MAX = 30.0
@@ -37,15 +38,23 @@ class BrokerProcess:
     """One broker process, from start to stop; it may be started again, at the same port."""
 
     def __init__(
-        self, data_dir: Path, log_file: Path, settings: Mapping[str, str], topics: Sequence[str] = (), *, reaped_by: Reaper | None = None
+        self,
+        data_dir: Path,
+        log_file: Path,
+        settings: Mapping[str, str],
+        topics: Sequence[str] = (),
+        *,
+        protocol: str = "PLAINTEXT",
+        reaped_by: Reaper | None = None,
     ) -> None:
-        """`reaped_by` is the reaper that ends the broker, if not this process's own."""
+        """`protocol` is the listener's; `reaped_by` is the reaper that ends the broker, if not this process's own."""
         self.data_dir = data_dir
         self.log_file = log_file
         self.port = 0
         """That of the last start; 0 before the first one: any free port."""
         self._settings = dict(settings)
         self._topics = list(topics)
+        self._protocol = protocol
         self._reaped_by = reaped_by
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -65,12 +74,8 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Starts the process, which is not ready yet when this returns."""
-        command = [sys.executable, "-m", "ottla.cli.main", "start", "--port", str(self.port), "--data-dir", str(self.data_dir)]
-        for name, value in self._settings.items():
-            command += ["--set", f"{name}={value}"]
-        if self._topics:
-            command += ["--seed-topic", ",".join(self._topics)]
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "ottla.cli.main", "start", "--data-dir", str(self.data_dir), *self._arguments()]
         owner = self._reaped_by = self._reaped_by or reaper()
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -78,6 +83,23 @@ class BrokerProcess:
                 env={**environment(), **owner.environment},
             )  # fmt: skip
         owner.add_process(self._process.pid)
+
+    def _arguments(self) -> list[str]:
+        """Settings that are secret go into a file that only this user can read: every user can read a process's arguments."""
+        if self._protocol == "PLAINTEXT":
+            found = ["--port", str(self.port)]
+        else:
+            found = ["--set", f"listeners={self._protocol}://127.0.0.1:{self.port}"]
+        hidden = {name: value for name, value in self._settings.items() if is_secret(name)}
+        if hidden:
+            file = self.log_file.with_suffix(".properties")
+            file.touch(0o600)
+            file.write_text(properties_text(hidden), encoding="utf-8")
+            found += ["--config", str(file)]
+        for name, value in self._settings.items():
+            if name not in hidden:
+                found += ["--set", f"{name}={value}"]
+        return found + (["--seed-topic", ",".join(self._topics)] if self._topics else [])
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
         """The host and port of the process that was launched, once it is ready. Raises `BrokerDidNotStart`."""

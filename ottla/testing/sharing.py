@@ -12,10 +12,12 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.adapters.lock import lock
 from ottla.testing.handle import BrokerHandle
+from ottla.testing.logins import ADMINISTRATOR, PROTOCOL, Logins, logins_of
 from ottla.testing.process import STOP_SECONDS_MAX, BrokerProcess
 from ottla.testing.reaper import Reaper
 from ottla.testing.snapshot import take_snapshot
@@ -30,8 +32,8 @@ POLL_SECONDS = 0.005
 class SharedBroker(BrokerHandle):
     """A broker that other processes use as well: `pause` affects this process's connections only, and workers do not stop it."""
 
-    def __init__(self, bootstrap: str, pid: int, data_dir: Path) -> None:
-        super().__init__(bootstrap)
+    def __init__(self, bootstrap: str, pid: int, data_dir: Path, logins: Logins | None = None) -> None:
+        super().__init__(bootstrap, logins=logins)
         self.pid = pid
         self.data_dir = data_dir
 
@@ -49,7 +51,7 @@ class SharedBroker(BrokerHandle):
             self._proxy.reset()
 
 
-def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: int) -> SharedBroker:
+def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: int, users: Mapping[str, str] | None = None) -> SharedBroker:
     """The broker of this run; starts it if no worker has yet. It ends at the latest with the process `controller_pid`."""
     owner = Reaper(directory.name, after_pid=controller_pid)
     owner.add_directory(directory)
@@ -59,15 +61,30 @@ def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: i
         _wait_for(descriptor)
         state_file = directory / STATE_FILE
         if not state_file.exists():
-            process = BrokerProcess(directory / "data", directory / LOG_FILE, settings, reaped_by=owner)
-            host, port = process.start()
-            state_file.write_text(json.dumps({"bootstrap": f"{host}:{port}", "pid": process.pid}))
-            process.forget()
+            _start_shared(directory, settings, owner, logins_of(users))
         state = json.loads(state_file.read_text())
     finally:
         os.close(descriptor)
         owner.close()  # from now on it waits for the controller alone
-    return SharedBroker(state["bootstrap"], state["pid"], directory / "data")
+    logins = logins_of(users, state["administrator"])
+    return SharedBroker(state["bootstrap"], state["pid"], directory / "data", logins)
+
+
+def _start_shared(directory: Path, settings: dict[str, str], owner: Reaper, logins: Logins | None) -> None:
+    """Starts the broker and writes its state down, the administrator's password included."""
+    protocol = "PLAINTEXT"
+    if logins is not None:
+        settings, protocol = logins.settings(settings), PROTOCOL
+    process = BrokerProcess(directory / "data", directory / LOG_FILE, settings, protocol=protocol, reaped_by=owner)
+    host, port = process.start()
+    broker = SharedBroker(f"{host}:{port}", process.pid, directory / "data", logins)
+    broker._store_logins()
+    broker.close()
+    password = "" if logins is None else logins.passwords[ADMINISTRATOR]
+    state_file = directory / STATE_FILE
+    state_file.touch(0o600)
+    state_file.write_text(json.dumps({"bootstrap": broker.direct_server, "pid": process.pid, "administrator": password}))
+    process.forget()
 
 
 def stop_shared(directory: Path) -> None:
