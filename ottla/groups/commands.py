@@ -7,6 +7,7 @@ request stays None here; a field that a version lacks has been given its meaning
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
 from typing import NamedTuple
 
 from ottla.base.immutable import immutable
@@ -59,7 +60,7 @@ class Sync:
     generation: int
     protocol_type: str | None = None
     protocol_name: str | None = None
-    assignments: Sequence[tuple[str, bytes]] = ()  # by member id; of the leader alone
+    assignments: Mapping[str, bytes] = field(default_factory=dict)  # by member id; of the leader alone
 
 
 @immutable

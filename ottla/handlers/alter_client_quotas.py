@@ -24,6 +24,9 @@ from ottla.wire.messages.alter_client_quotas import (
     EntryData,
 )
 
+TYPES_MAX = 3
+"""An entity is a user, a client id and an address at most; of one with more parts the answer repeats only so many."""
+
 
 def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse | Pending:
     if not is_allowed_on_cluster(broker, request, AclOperation.ALTER_CONFIGS):
@@ -55,7 +58,9 @@ def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasReque
 
 
 def _wanted(entry: EntryData) -> QuotaRequest | None:
-    """None if the entry names a type twice."""
+    """None if the entry names a type twice, or more of them than there are."""
+    if len(entry.entity) > TYPES_MAX:
+        return None
     parts = {part.entity_type: part.entity_name for part in entry.entity}
     if len(parts) != len(entry.entity):
         return None
@@ -64,5 +69,5 @@ def _wanted(entry: EntryData) -> QuotaRequest | None:
 
 
 def _answer(entry: EntryData, code: ErrorCode, message: str | None = None) -> AlterClientQuotasResponseEntryData:
-    entity = [EntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]
+    entity = [EntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity[:TYPES_MAX]]
     return AlterClientQuotasResponseEntryData(error_code=code, error_message=message, entity=entity)

@@ -14,7 +14,16 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
-from ottla.requests.share_acknowledgements import LEADERSHIP_ERRORS, RENEWAL_SINCE, Codes, acknowledge, identity, leader_of, statements
+from ottla.requests.share_acknowledgements import (
+    LEADERSHIP_ERRORS,
+    RENEWAL_SINCE,
+    Codes,
+    acknowledge,
+    check_size,
+    identity,
+    leader_of,
+    statements,
+)
 from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSION_PARTITIONS_MAX
 from ottla.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
@@ -31,6 +40,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeReques
         group_id, member_id = identity(broker, request, body.group_id, body.member_id)
         if body.share_session_epoch == INITIAL_EPOCH:
             raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session is opened by ShareFetch")
+        check_size(body.topics)
     except ApiError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
     session, code = broker.share_sessions.step(group_id, member_id, body.share_session_epoch)

@@ -31,6 +31,7 @@ from ottla.requests.share_acknowledgements import (
     Codes,
     Stated,
     acknowledge,
+    check_size,
     identity,
     leader_of,
     statements,
@@ -87,6 +88,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
             check_renewal(body)
         if body.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no acquire mode {body.share_acquire_mode}")
+        check_size(body.topics, body.forgotten_topics_data)
         session, stated = enter(broker, request, body, group_id, member_id)
     except ApiError as error:
         refusal = ShareFetchResponse(error_code=error.code, error_message=error.message)

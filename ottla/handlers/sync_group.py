@@ -9,6 +9,7 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from ottla.base.errors import ErrorCode
@@ -20,9 +21,25 @@ from ottla.requests.coordination import ask
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5
+ASSIGNMENTS_PER_STEP = 500
 
 
 def handle(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> Any:
+    return _sync(broker, request, body, {assignment.member_id: bytes(assignment.assignment) for assignment in body.assignments})
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> Generator[None, None, Any]:
+    """The same for a request of thousands of assignments."""
+    assignments: dict[str, bytes] = {}
+    for number, assignment in enumerate(body.assignments, 1):
+        assignments[assignment.member_id] = bytes(assignment.assignment)
+        if not number % ASSIGNMENTS_PER_STEP:
+            yield
+    return _sync(broker, request, body, assignments)
+
+
+def _sync(broker: Broker, request: RequestContext, body: SyncGroupRequest, assignments: dict[str, bytes]) -> Any:
+    """`assignments`: by member; the last one of a member counts."""
     if request.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
         return respond(refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     command = Sync(
@@ -32,7 +49,7 @@ def handle(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> A
         generation=body.generation_id,
         protocol_type=body.protocol_type,
         protocol_name=body.protocol_name,
-        assignments=[(assignment.member_id, bytes(assignment.assignment)) for assignment in body.assignments],
+        assignments=assignments,
     )
     return ask(
         broker, request, body.group_id, lambda machine, reply, now_ms: machine.sync_group(command, reply, now_ms), respond, refuse_sync

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from ottla.requests.disposal import dispose_elements
 from ottla.requests.items import Items
 from ottla.requests.pieces import join_rest, joined
 
@@ -67,15 +68,17 @@ class LongAnswer:
             yield from self._encode(run, self._waiting.pop(run))
 
     def _encode(self, run: int, parts: dict[int, list[Any]]) -> Iterator[None]:
-        elements = next(iter(parts.values()))
+        elements = list(next(iter(parts.values())))
         if len(parts) > 1:
             elements = yield from joined([parts[number] for number in sorted(parts)], self._items)
+        parts.clear()
         written: list[Any] = []
         yield from self._route.element_writer(elements, written)
         data = b"".join(written)
         self._written[run] = [data]
         self._count += len(elements)
         self.size += len(data)
+        yield from dispose_elements(elements)
 
     def frame(self, correlation_id: int) -> list[Any]:
         """The whole frame; empty if no answer is wanted."""

@@ -18,19 +18,25 @@ from ottla.requests.items import Items, Repeats
 from ottla.wire.schema import Struct
 
 ELEMENTS_PER_STEP = 500
+_NONE = [None] * ELEMENTS_PER_STEP
 
 
-def item_count(body: Any, items: Items) -> int:
-    """How many innermost elements a request names; a null array or an empty one is one."""
+def item_count(body: Any, items: Items, count_max: int = 1 << 62) -> int:
+    """How many innermost elements a request names, counted until there are more than `count_max`; a null array or an empty one is one."""
     elements = getattr(body, items.request)
     inner = items.inner
     if not elements or inner is None:
         return len(elements or ()) or 1
-    return sum([item_count(element, inner) for element in elements])
+    count = 0
+    for element in elements:
+        count += item_count(element, inner, count_max - count)
+        if count > count_max:
+            break
+    return count
 
 
 def has_many_items(body: Any, items: Items | None) -> bool:
-    return items is not None and item_count(body, items) > 1
+    return items is not None and item_count(body, items, 1) > 1
 
 
 def gather(body: Any, items: Items) -> Iterator[None]:
@@ -54,11 +60,14 @@ def gather(body: Any, items: Items) -> Iterator[None]:
         else:
             _add_inner(kept[place], element, inner)
         if not number % ELEMENTS_PER_STEP:
+            elements[number - ELEMENTS_PER_STEP : number] = _NONE  # repetitions are freed a few at a time
             yield
     setattr(body, items.request, kept)
     if inner is not None:
-        for element in kept:
+        for number, element in enumerate(kept, 1):
             yield from gather(element, inner)
+            if not number % ELEMENTS_PER_STEP:
+                yield
 
 
 def _joined_keys(known: Any, again: Any) -> Any:
@@ -98,7 +107,7 @@ def _cut(elements: list[Any], items: Items, count_max: int) -> Iterator[tuple[li
     piece: list[Any] = []
     count = 0
     for element in elements:
-        own = item_count(element, inner)
+        own = item_count(element, inner, count_max)
         if piece and count + own > count_max:
             yield piece, True
             piece, count = [], 0

@@ -16,6 +16,8 @@ from ottla.sharing.acknowledgement import Acknowledgement
 from ottla.sharing.sessions import Place, is_member_id
 
 RENEWAL_SINCE = 2
+NAMED_MAX = 20_000
+"""Topics, partitions and batches that a request names, all together: some milliseconds of work, and more than any session needs."""
 
 LEADERSHIP_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
@@ -30,6 +32,33 @@ class Batch(Protocol):
     first_offset: int
     last_offset: int
     acknowledge_types: list[int]
+
+
+class StatedPartition(Protocol):
+    """A partition of either request."""
+
+    @property
+    def acknowledgement_batches(self) -> Sequence[Batch]: ...
+
+
+class NamedTopic(Protocol):
+    """A topic of either request, or one that a session forgets, whose partitions are numbers."""
+
+    @property
+    def partitions(self) -> Sequence[StatedPartition] | Sequence[int]: ...
+
+
+def check_size(topics: Sequence[NamedTopic], forgotten: Sequence[NamedTopic] = ()) -> None:
+    """Refuses a request that names too much. Raises `ApiError`."""
+    left = NAMED_MAX - len(topics) - len(forgotten)
+    for topic in (*topics, *forgotten) if left >= 0 else ():
+        left -= len(topic.partitions)
+        if left < 0:
+            break
+        for partition in topic.partitions:
+            left -= 0 if isinstance(partition, int) else len(partition.acknowledgement_batches)
+    if left < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {NAMED_MAX} topics, partitions and batches")
 
 
 def identity(broker: Broker, request: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:

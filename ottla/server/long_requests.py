@@ -21,13 +21,15 @@ from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, Part, Timers
 from ottla.base.turns import Turns
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.disposal import dispose
 from ottla.requests.items import Items
 from ottla.requests.long_answer import LongAnswer
-from ottla.requests.pieces import cut, gather, item_count, refuse
+from ottla.requests.pieces import cut, gather, has_many_items, refuse
 from ottla.server.connection import Connection
 from ottla.server.held_memory import Slot
 from ottla.server.route import Route
 from ottla.wire.framing import load
+from ottla.wire.schema import Struct
 
 if TYPE_CHECKING:
     from ottla.server.quotas.throttling import Throttling
@@ -75,6 +77,10 @@ class LongRequests:
             if self.now_ns() >= end_ns:
                 self.turns.add_later(guarded)
                 return
+
+    def dispose(self, message: Struct) -> None:
+        """Frees in turns a request or an answer that the caller gives up."""
+        self.turns.add_later(dispose(message))
 
     def done(self, lane: Lane) -> None:
         """A request holds nothing any more: the next one of its kind that still has a client may begin."""
@@ -150,15 +156,13 @@ class LongRequest:
         if self._frame is not None:
             self.body, end = yield from self._route.step_decoder(self._frame, self._at)
             self._route.check_end(end, len(self._frame))
-        items, body = self._route.items, self.body
-        self.body = None
-        if items is None or item_count(body, items) <= 1:
-            yield from self._execute_whole(body)
+        items = self._route.items
+        if items is None or not has_many_items(self.body, items):
+            yield from self._execute_whole()
             return
-        yield from gather(body, items)
-        self._pieces = cut(body, items)
+        yield from gather(self.body, items)
+        self._pieces = cut(self.body, items)
         self._answer = LongAnswer(self._route, items)
-        del body
         yield from self._execute_pieces(self._answer, items)
 
     def _let_connection_go_on(self) -> None:
@@ -171,13 +175,13 @@ class LongRequest:
 
     # A request that cannot be cut
 
-    def _execute_whole(self, body: Any) -> Generator[None, None, None]:
+    def _execute_whole(self) -> Generator[None, None, None]:
         route = self._route
         if route.handle_in_steps is not None:
-            response = yield from route.handle_in_steps(self._broker, self._context, body)
+            response = yield from route.handle_in_steps(self._broker, self._context, self.body)
         else:
-            response = route.handle(self._broker, self._context, body)
-        del body
+            response = route.handle(self._broker, self._context, self.body)
+        self._owner.dispose(self._take_body())
         self._let_connection_go_on()
         if type(response) is Pending and not response.is_done:
             self._outstanding[0] = response
@@ -197,6 +201,7 @@ class LongRequest:
             return
         pieces: list[Any] = []
         yield from route.step_writer(response, pieces)
+        self._owner.dispose(response)
         self._respond(route.framed([b"".join(pieces)], self._correlation_id))
 
     # One that is cut
@@ -298,8 +303,14 @@ class LongRequest:
         if self.is_over:
             return
         self.is_over = True
-        self._pieces, self._answer, self._outstanding, self.body, self._frame = iter(()), None, {}, None, None
+        self._pieces, self._answer, self._outstanding, self._frame = iter(()), None, {}, None
+        if self.body is not None:
+            self._owner.dispose(self._take_body())
         self._leave_lane()
+
+    def _take_body(self) -> Any:
+        body, self.body = self.body, None
+        return body
 
     def _leave_lane(self) -> None:
         """Lets the next request begin: this one is done, or waits for others."""

@@ -113,3 +113,12 @@ def test_there_is_a_message_only_beside_an_error() -> None:
     accepted, refused = (AdminWorld().ask(request, 1).entries[0] for request in requests)
     assert (accepted.error_code, accepted.error_message) == (0, None)
     assert refused.error_code and refused.error_message
+
+
+def test_an_entity_of_more_parts_than_there_are_types_is_refused_and_not_repeated_whole() -> None:
+    parts = [EntityData(entity_type=f"type-{number}", entity_name="x") for number in range(5000)]
+    answer = AdminWorld().ask(
+        AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=[OpData(key="producer_byte_rate", value=1.0)])]), 1
+    )
+    (found,) = answer.entries
+    assert found.error_code == ErrorCode.INVALID_REQUEST and len(found.entity) <= 3

@@ -21,6 +21,10 @@ def holding(partitions: int = 1) -> ShareWorld:
     return world
 
 
+def test_more_batches_than_a_request_may_have() -> None:
+    assert holding().acknowledge(1, *[(0, 0, 0, [ACCEPT])] * 20_001).error_code == ErrorCode.INVALID_REQUEST
+
+
 def test_accepted_records_are_done_with() -> None:
     world = holding()
     answer = world.acknowledge(1, (0, 0, 9, [ACCEPT]))

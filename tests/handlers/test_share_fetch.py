@@ -223,6 +223,17 @@ def test_requests_that_are_refused(epoch: int, options: dict[str, Any], code: Er
     assert (answer.error_code, answer.responses) == (code, [])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"partitions": tuple(range(20_001))}, {"forgotten": tuple(range(20_001))}, {"said": ((0, 0, 1, [ACCEPT]),) * 20_001}],
+)
+def test_a_request_that_names_too_much_is_refused_before_it_is_looked_at(options: dict[str, Any]) -> None:
+    world = ShareWorld()
+    world.fetch(0, partitions=(0,), max_wait_ms=0)
+    assert world.fetch(1, **options).error_code == ErrorCode.INVALID_REQUEST
+    assert world.fetch(1, max_wait_ms=0).error_code == ErrorCode.NONE, "the session goes on"
+
+
 def test_an_epoch_out_of_order() -> None:
     world = ShareWorld()
     world.fetch(0, partitions=(0,), max_wait_ms=0)

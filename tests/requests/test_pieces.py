@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.items import Items, items_of
-from ottla.requests.pieces import cut, gather, item_count, joined, refuse
+from ottla.requests.pieces import ELEMENTS_PER_STEP, cut, gather, has_many_items, item_count, joined, refuse
 from ottla.wire.messages import describe_configs, offset_fetch
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -127,3 +127,36 @@ def test_a_refusal_names_every_element() -> None:
         ("a", ErrorCode.POLICY_VIOLATION, "too much"),
         ("b", ErrorCode.POLICY_VIOLATION, "too much"),
     ]
+
+
+def test_the_names_in_many_elements_are_brought_together_in_steps() -> None:
+    """Elements of one name each: the steps were those of the outer array alone, and its whole inside was one."""
+    groups = 20 * ELEMENTS_PER_STEP
+    body = fetch_request([(f"g{number}", [("t", [1])]) for number in range(groups)])
+    assert len(list(gather(body, items(OFFSET_FETCH, 8)))) >= 2 * groups // ELEMENTS_PER_STEP
+
+
+def test_what_is_repeated_is_not_kept_until_the_end() -> None:
+    body = DescribeGroupsRequest(groups=["a"] * (3 * ELEMENTS_PER_STEP))
+    given_list = body.groups
+    steps = gather(body, items(DESCRIBE_GROUPS, 5))
+    next(steps)
+    assert given_list.count("a") == 2 * ELEMENTS_PER_STEP
+
+
+class CountedList(list[Any]):
+    """A list that counts how often an element of it is looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for element in super().__iter__():
+            self.looks += 1
+            yield element
+
+
+def test_a_request_is_not_counted_further_than_to_know_that_it_is_large() -> None:
+    body = fetch_request([("g", [(f"t{number}", [1]) for number in range(1000)])])
+    topics = CountedList(body.groups[0].topics)
+    body.groups[0].topics = topics
+    assert has_many_items(body, items(OFFSET_FETCH, 8)) and topics.looks == 2

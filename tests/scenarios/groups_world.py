@@ -190,7 +190,7 @@ class World:
             instance_id=arguments.maybe("static"),
             protocol_type=arguments.maybe("type"),
             protocol_name=arguments.maybe("protocol"),
-            assignments=[(self.id_of(who), write_share(what)) for who, what in pairs],
+            assignments={self.id_of(who): write_share(what) for who, what in pairs},
         )
 
         def answer(synced: Synced) -> None:

@@ -64,7 +64,7 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ClassicMember:
 def _check_assignment_size(shard: GroupShard, group: ClassicGroup, command: Sync) -> None:
     """All assignments of a group stand in one record, which must fit a batch of the internal topic."""
     limit = shard.settings.member_metadata_bytes_max
-    if any(len(assignment) > limit for _, assignment in command.assignments):
+    if any(len(assignment) > limit for assignment in command.assignments.values()):
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"an assignment in group {group.group_id} is larger than {limit} bytes")
 
 
@@ -86,10 +86,7 @@ def _sync_completing(
     _forget_pending_sync(group, member, draft)
     if member.member_id != group.leader_id:
         return
-    assignments = dict.fromkeys(group.members, b"")
-    for member_id, assignment in command.assignments:
-        if member_id in assignments:
-            assignments[member_id] = assignment
+    assignments = {member_id: command.assignments.get(member_id, b"") for member_id in group.members}
     draft.records.append(records.group_metadata(group.group_id, group.to_record(assignments)))
     for other in group.members.values():
         if other.sync_reply is not None:

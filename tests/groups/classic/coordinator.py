@@ -82,7 +82,7 @@ class Coordinator:
     def sync(
         self, name: str, member_id: str, assignments: dict[str, bytes] | None = None, *, refused: ErrorCode | None = None, **fields: Any
     ) -> None:
-        known = {"group_id": "g", "member_id": member_id, "assignments": tuple((assignments or {}).items())}
+        known = {"group_id": "g", "member_id": member_id, "assignments": assignments or {}}
         command = Sync(**{**known, "generation": fields.get("generation") or self.group.generation, **fields})
         self.take(sync.sync_group(self.shard, command, self._reply(name), self.now_ms), refused)
 
