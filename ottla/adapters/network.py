@@ -239,12 +239,17 @@ class SocketChannel:
         self.bytes_sent += sent
 
 
+Secure = Callable[[SocketChannel], Channel]
+
+
 class SocketListener:
     """`ports.Listener` over one listening socket. Accepting pauses when the process runs out of descriptors, instead of spinning."""
 
-    def __init__(self, loop: AbstractEventLoop, sock: socket.socket) -> None:
+    def __init__(self, loop: AbstractEventLoop, sock: socket.socket, secure: Secure = lambda channel: channel) -> None:
+        """`secure`: puts TLS in front of a channel."""
         self._loop = loop
         self._socket = sock
+        self._secure = secure
         self._connected: Callable[[Channel], None] | None = None
         self.port = int(sock.getsockname()[1])
 
@@ -275,7 +280,7 @@ class SocketListener:
                 self._loop.remove_reader(self._socket.fileno())
                 self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._resume)
                 return
-            self._connected(connected_channel(self._loop, sock, str(address[0]), int(address[1])))
+            self._connected(self._secure(connected_channel(self._loop, sock, str(address[0]), int(address[1]))))
 
 
 class SocketNetwork:
@@ -283,9 +288,15 @@ class SocketNetwork:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
+        self.secure_of: Callable[[str], Secure] | None = None
+        """Gives what puts TLS in front of the channels of a listener; raises `AddressError` where its settings lack something."""
         self._connecting: set[asyncio.Task[None]] = set()
 
-    def listen(self, host: str, port: int, backlog: int) -> SocketListener:
+    def listen(self, host: str, port: int, backlog: int, tls: str = "") -> SocketListener:
+        secure: Secure = lambda channel: channel  # noqa: E731
+        if tls:
+            assert self.secure_of is not None, "a listener with TLS and nothing to make it"
+            secure = self.secure_of(tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -296,7 +307,7 @@ class SocketNetwork:
             sock.close()
             raise AddressError(f"cannot listen on {host or '0.0.0.0'}:{port}: {error.strerror}; choose another --port") from error
         sock.setblocking(False)
-        return SocketListener(self._loop, sock)
+        return SocketListener(self._loop, sock, secure)
 
     def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
         task = self._loop.create_task(self._connect(host, port, connected, failed))

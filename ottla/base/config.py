@@ -412,7 +412,7 @@ class BrokerConfig(_AllSettings):
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
         self._check_share_groups()
         self._check_access()
-        self.of_listeners.check(self.endpoints)
+        self.of_listeners.check(self.endpoints, None if self.is_single_broker else self.inter_broker_listener)
 
     def _check_access(self) -> None:
         named = frozenset(name for name, given in self._given.items() if given.text.strip())

@@ -205,6 +205,13 @@ class Channel(Protocol):
         """Closes at once: what is still queued is not sent."""
 
 
+class SecuredChannel(Channel, Protocol):
+    """A channel under TLS."""
+
+    on_secured: Callable[[bytes | None], object]
+    """Called once when the handshake is complete, with the peer's certificate (DER), before anything is received."""
+
+
 class Listener(Protocol):
     """A bound address."""
 
@@ -227,8 +234,9 @@ REFUSED = "connection refused"
 class Network(Protocol):
     """Connections between machines."""
 
-    def listen(self, host: str, port: int, backlog: int) -> Listener:
-        """Binds an address (an empty host: all of them; port 0: any free one). Raises `AddressError`."""
+    def listen(self, host: str, port: int, backlog: int, tls: str = "") -> Listener:
+        """Binds an address (an empty host: all of them; port 0: any free one); its channels speak TLS if `tls` names the listener whose
+        settings hold (`SecuredChannel`). Raises `AddressError`."""
 
     def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
         """Calls one of the two later: `connected` opens the channel or closes it, `failed` is given the reason (`REFUSED` for one)."""

@@ -7,6 +7,7 @@ client connects. Left out: how a broker proves itself to another one (`cluster_i
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -21,6 +22,8 @@ from ottla.security.plain import MECHANISM as PLAIN
 from ottla.security.plain import PlainServer
 from ottla.security.scram import HASHES
 from ottla.security.scram_server import ScramServer
+
+log = logging.getLogger("ottla.security")
 
 NONCE_BYTES = 18
 
@@ -44,7 +47,10 @@ class ListenerMechanisms:
         return {name: self._beginning(name, endpoint.name) for name in names if name == PLAIN or name in HASHES}
 
     def prepare(self, endpoints: list[Endpoint]) -> None:
-        """Asks for the cluster's secret where a listener has a mechanism that needs it."""
+        """Asks for the cluster's secret where a listener has a mechanism that needs it; warns of what can be read on the way."""
+        for endpoint in endpoints:
+            if not endpoint.is_tls and PLAIN in self._config.of_listeners.mechanisms(endpoint):
+                log.warning("listener %s: PLAIN without TLS sends passwords in clear; use SASL_SSL or SCRAM", endpoint.name)
         if any(name in HASHES for endpoint in endpoints for name in self._config.of_listeners.mechanisms(endpoint)):
             self._known_secret()
 

@@ -40,6 +40,7 @@ from ottla.server.node import Node
 from ottla.server.service import feed_watchdog, notify_ready, on_signals
 
 if TYPE_CHECKING:
+    from ottla.adapters.tls_listeners import TlsListeners
     from ottla.server.monitoring.http import HttpPort
 
 log = logging.getLogger("ottla")
@@ -71,6 +72,12 @@ class BrokerServer:
         self.timers = LoopTimers(loop)
         self.threads = LoopThreads(loop)
         self.network = SocketNetwork(loop)
+        self.tls: TlsListeners | None = None
+        if any(endpoint.is_tls for endpoint in config.endpoints):
+            from ottla.adapters.tls_listeners import TlsListeners  # on use: most brokers speak no TLS
+
+            self.tls = TlsListeners(loop, config)
+            self.network.secure_of = self.tls.secure_of
         paths = map(os.path.abspath, config.data_directories)
         self.directories = [LogDirectoryState(self.disk, path, DirectoryLock, boot_id()) for path in paths]
         self.ready: asyncio.Future[None] = loop.create_future()
@@ -204,6 +211,8 @@ class BrokerServer:
             log.error("the configuration stays as it is: %s", error)
             return
         changed = self.config.take_over(newer)
+        if self.tls is not None:
+            self.tls.renew()
         later = [name for name in BROKER_SETTINGS if name != "log.dirs" and newer.value(name) != self.config.value(name)]
         if later:
             log.warning("%s: changed in the configuration, in force from the next start on", ", ".join(later))
@@ -232,6 +241,8 @@ class BrokerServer:
         self.node.stop(closed.set_result)
         is_clean = await closed
         self.network.close()
+        if self.tls is not None:
+            self.tls.close()
         if self.http is not None:
             await self.http.stop()
         self.release()

@@ -13,14 +13,15 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
-from ottla.base.ports import Channel, Listener, Network
+from ottla.base.ports import AddressError, Channel, Listener, Network, SecuredChannel
 from ottla.base.settings.setting import INT_MAX
 from ottla.requests.context import ConnectionInfo
 from ottla.security.authentication import Authentication, Mechanisms
+from ottla.security.principal import ANONYMOUS, join_principal
 from ottla.server.connection import Connection, Executor
 from ottla.server.held_memory import ConnectionLimits, HeldMemory
 from ottla.server.receive_buffer import ReceiveBuffers
@@ -34,6 +35,8 @@ QUEUED_BYTES_LEAST = 1 << 16
 """Bytes that every connection may keep, however many there are."""
 BACKLOG_LEAST = 128
 
+Mapper = Callable[[str], str | None]
+"""From the subject of a certificate to the name of a principal (`security/principal_mapping.py`)."""
 MechanismsOf = Callable[[Endpoint], Mechanisms | None]
 """The SASL mechanisms of a listener; None where clients do not authenticate by SASL."""
 
@@ -71,6 +74,7 @@ class Listeners:
         )
         self._bound: list[tuple[Endpoint, Listener]] = []
         self._endpoints: dict[str, Endpoint] = {}
+        self._map_subject: dict[str, Mapper] = {}
         self._per_host: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
         self.gate: ConnectionGate | None = None
@@ -81,7 +85,11 @@ class Listeners:
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting yet; returns the endpoint with the port that was given. Raises `AddressError`."""
         backlog = max(self._config.socket_listen_backlog_size, BACKLOG_LEAST)
-        listener = self._network.listen(endpoint.host, endpoint.port, backlog)
+        if endpoint.is_tls:
+            self._map_subject[endpoint.name] = self._subject_mapper(endpoint)
+            listener = self._network.listen(endpoint.host, endpoint.port, backlog, tls=endpoint.name)
+        else:
+            listener = self._network.listen(endpoint.host, endpoint.port, backlog)
         bound = endpoint._replace(port=listener.port)
         self._bound.append((bound, listener))
         self._endpoints[bound.name] = bound
@@ -185,6 +193,8 @@ class Listeners:
         authentication = None if mechanisms is None else Authentication(mechanisms)
         info = ConnectionInfo(identity=f"{host}:{channel.peer_port}", host=host, listener=listener, authentication=authentication)
         connection = Connection(self._executor, self._buffers, info, self._limits, channel, self)
+        if listener in self._map_subject:
+            self._await_handshake(connection)
         self.connections[connection] = None
         self._per_host[host] += 1
         self._share_memory()
@@ -193,6 +203,31 @@ class Listeners:
         if self.on_arrival is not None:
             self.on_arrival(listener, channel.local_host(), host)
         channel.open(connection)
+
+    def _subject_mapper(self, endpoint: Endpoint) -> Mapper:
+        from ottla.security.principal_mapping import MappingError, parse_rules
+
+        try:
+            return parse_rules(self._config.of_listeners.value(endpoint.name, "ssl.principal.mapping.rules"))
+        except MappingError as error:
+            raise AddressError(f"listener {endpoint.name}: {error}") from None
+
+    def _await_handshake(self, connection: Connection) -> None:
+        """Until the handshake is complete the client has not authenticated; then its certificate says who it is, unless SASL does."""
+        info, map_subject = connection.info, self._map_subject[connection.info.listener]
+        info.is_authenticated = False
+
+        def secured(certificate: bytes | None) -> None:
+            if info.authentication is None:
+                principal = ANONYMOUS if certificate is None else _certified(certificate, map_subject)
+                if principal is None:
+                    log.warning("closing %s: no rule names the subject of its certificate", info.identity, extra=connection.facts())
+                    connection.channel.close()
+                else:
+                    info.authenticated(principal)
+
+        channel = cast(SecuredChannel, connection.channel)
+        channel.on_secured = secured
 
     def _await_authentication(self, connection: Connection) -> None:
         """Among too many that have not authenticated, the one that has had the longest time for it is closed."""
@@ -223,6 +258,17 @@ class Listeners:
         config = self._config
         share = max(config.ottla_memory_max_bytes // 2 // max(len(self.connections), 1), QUEUED_BYTES_LEAST)
         self._limits.queued_bytes_max = min(share, config.ottla_connection_memory_max_bytes)
+
+
+def _certified(certificate: bytes, map_subject: Mapper) -> str | None:
+    """The principal of a client's certificate, which has been checked; None if no rule names its subject."""
+    from ottla.security.distinguished_name import CertificateError, subject_of
+
+    try:
+        name = map_subject(subject_of(certificate))
+    except CertificateError:
+        return None
+    return None if not name else join_principal("User", name)
 
 
 def request_bytes_max(config: BrokerConfig) -> int:

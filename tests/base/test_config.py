@@ -191,7 +191,7 @@ def test_a_bad_stored_value_costs_a_line_and_not_the_broker() -> None:
         ("num.io.threads", False, "known to Kafka"),
         ("process.roles", False, "known to Kafka"),
         ("inter.broker.protocol.version", False, "known to Kafka"),
-        ("listener.name.external.ssl.keystore.location", False, "known to Kafka"),
+        ("listener.name.external.ssl.provider", False, "known to Kafka"),
     ],
 )
 def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: str) -> None:
@@ -214,7 +214,7 @@ def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: s
         ("compression.type=rar", ["compression.type"]),
         ("listeners=PLAINTEXT://host", ["listeners", "NAME://host:port"]),
         ("listeners=FOO://host:1", ["listener.security.protocol.map", "FOO"]),
-        ("listeners=SSL://host:1", ["SSL is none of"]),
+        ("listener.security.protocol.map=A:QUIC\nlisteners=A://host:1", ["QUIC is none of"]),
         ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", ["different name"]),
         ("listeners=", ["at least one address"]),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:1", ["no address"]),

@@ -91,10 +91,10 @@ share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes sha
 share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
-ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
-ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation
-ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+ssl.allow.dn.changes ssl.allow.san.changes ssl.endpoint.identification.algorithm
+ssl.engine.factory.class ssl.keymanager.algorithm
+ssl.protocol ssl.provider ssl.secure.random.implementation
+ssl.trustmanager.algorithm ssl.truststore.password
 telemetry.max.bytes
 unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable

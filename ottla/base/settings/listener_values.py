@@ -14,6 +14,7 @@ from ottla.base.settings.security import (
     MECHANISMS,
     PLAIN_USER_PREFIX,
     SecuritySettings,
+    TlsOptions,
     listener_names,
     plain_users,
     split_listener_name,
@@ -55,8 +56,28 @@ class ListenerValues:
                 users[name.removeprefix(PLAIN_USER_PREFIX)] = entry.text
         return users
 
-    def check(self, endpoints: Sequence[Endpoint]) -> None:
-        """Raises `ConfigError` if a listener lacks what it needs, or a setting is for no listener."""
+    def tls(self, listener: str) -> TlsOptions:
+        """What the TLS of a listener is made from now."""
+
+        def value(name: str) -> Any:
+            return self.value(listener, name)
+
+        return TlsOptions(
+            listener=listener,
+            keystore=value("ssl.keystore.location"),
+            certificate_chain=value("ssl.keystore.certificate.chain"),
+            key=value("ssl.keystore.key"),
+            key_password=value("ssl.key.password") or value("ssl.keystore.password"),
+            truststore=value("ssl.truststore.location"),
+            trusted=value("ssl.truststore.certificates"),
+            client_auth=value("ssl.client.auth"),
+            protocols=value("ssl.enabled.protocols"),
+            ciphers=value("ssl.cipher.suites"),
+        )
+
+    def check(self, endpoints: Sequence[Endpoint], between_brokers: str | None) -> None:
+        """Raises `ConfigError` if a listener lacks what it needs, or a setting is for no listener. `between_brokers`: the listener by
+        which brokers speak to each other, which is without TLS."""
         names = {endpoint.name.lower() for endpoint in endpoints}
         for name, entry in self._given.items():
             of_listener = split_listener_name(name)
@@ -65,6 +86,8 @@ class ListenerValues:
                     raise ConfigError(f"{name}: there is no listener {of_listener.listener.upper()} ({entry.where})")
                 _check_text(SETTINGS_OF_LISTENERS[of_listener.setting], name, entry)
         for endpoint in endpoints:
+            if endpoint.is_tls and endpoint.name == between_brokers:
+                raise ConfigError(f"listener {endpoint.name}: brokers do not speak TLS with each other yet; set inter.broker.listener.name")
             self._check_sasl(endpoint)
 
     def _check_sasl(self, endpoint: Endpoint) -> None:

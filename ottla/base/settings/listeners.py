@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.base.settings.setting import SettingError
 
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
@@ -25,6 +25,10 @@ class Endpoint(NamedTuple):
     @property
     def is_authenticated_by_sasl(self) -> bool:
         return self.protocol.startswith("SASL_")
+
+    @property
+    def is_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -9,7 +9,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.base.settings.jaas import PLAIN, parse_jaas
-from ottla.base.settings.setting import SettingError, Update, at_least, integer, long, maybe_password, words
+from ottla.base.settings.setting import (
+    OneOf,
+    SettingError,
+    SomeOf,
+    Update,
+    at_least,
+    integer,
+    long,
+    maybe_password,
+    maybe_string,
+    settings_of,
+    string,
+    words,
+)
 
 LISTENER_PREFIX = "listener.name."
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -55,9 +68,59 @@ class SecuritySettings:
     )  # fmt: skip
 
 
+    ssl_keystore_type = string("ssl.keystore.type", "PEM", "Form of the keystore; PEM is served.", valid=OneOf("PEM"), update=PER_BROKER)
+    ssl_keystore_location = maybe_string(
+        "ssl.keystore.location", "PEM file with the private key and the certificate chain that clients are shown.", update=PER_BROKER
+    )
+    ssl_keystore_certificate_chain = maybe_password(
+        "ssl.keystore.certificate.chain", "The certificate chain itself as PEM, instead of a file.", update=PER_BROKER
+    )
+    ssl_keystore_key = maybe_password("ssl.keystore.key", "The private key itself as PEM, instead of a file.", update=PER_BROKER)
+    ssl_key_password = maybe_password("ssl.key.password", "Password of the private key.", update=PER_BROKER)
+    ssl_keystore_password = maybe_password("ssl.keystore.password", "The same, where ssl.key.password is not set.", update=PER_BROKER)
+    ssl_truststore_type = string(
+        "ssl.truststore.type", "PEM", "Form of the truststore; PEM is served.", valid=OneOf("PEM"), update=PER_BROKER
+    )
+    ssl_truststore_location = maybe_string(
+        "ssl.truststore.location", "PEM file with the authorities that sign clients' certificates, and no others.", update=PER_BROKER
+    )
+    ssl_truststore_certificates = maybe_password(
+        "ssl.truststore.certificates", "Those certificates themselves as PEM, instead of a file.", update=PER_BROKER
+    )
+    ssl_client_auth = string(
+        "ssl.client.auth", "none", "Whether TLS clients must, may or need not show a certificate.",
+        valid=OneOf("none", "requested", "required"), update=PER_BROKER,
+    )  # fmt: skip
+    ssl_enabled_protocols = words(
+        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "Versions of TLS.", valid=SomeOf("TLSv1.2", "TLSv1.3"), update=PER_BROKER
+    )
+    ssl_cipher_suites = words(
+        "ssl.cipher.suites", (), "Ciphers of TLS 1.2 by OpenSSL's names; empty: OpenSSL's choice. Those of TLS 1.3 are OpenSSL's.",
+        update=PER_BROKER,
+    )  # fmt: skip
+    ssl_principal_mapping_rules = string(
+        "ssl.principal.mapping.rules", "DEFAULT", "From the subject of a client's certificate to its name (KIP-371)."
+    )
+
+
+class TlsOptions(NamedTuple):
+    """What the TLS of a listener is made from."""
+
+    listener: str
+    keystore: str | None
+    certificate_chain: str | None
+    key: str | None
+    key_password: str | None
+    truststore: str | None
+    trusted: str | None
+    client_auth: str
+    protocols: tuple[str, ...]
+    ciphers: tuple[str, ...]
+
+
 LISTENER_SETTINGS: frozenset[str] = frozenset(
     {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "connections.max.reauth.ms"}
-)
+) | {setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")}
 
 
 class ListenerName(NamedTuple):

@@ -11,7 +11,7 @@ def test_no_name_is_both_served_and_unserved() -> None:
 
 
 def test_old_and_new_names_are_known() -> None:
-    for name in ("process.roles", "num.network.threads", "zookeeper.sync.time.ms", "log.message.format.version", "ssl.client.auth"):
+    for name in ("process.roles", "num.network.threads", "zookeeper.sync.time.ms", "log.message.format.version", "ssl.provider"):
         assert is_known_to_kafka(name)
     assert not is_known_to_kafka("num.partitons")
 

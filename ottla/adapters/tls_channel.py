@@ -1,0 +1,223 @@
+"""`ports.Channel` under TLS: OpenSSL over buffers in memory, in front of a plain channel. No user of a channel knows which kind it has.
+
+The handshake's steps run in a thread, since the private key's part is most of their work; nothing is read meanwhile. Afterwards every
+byte is decrypted straight into the user's buffer. Slices of files are read in pieces when the peer takes them, so that a large answer is
+in memory only by those.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ottla.adapters.network import SocketChannel
+from ottla.base.ports import Part, Receiver, Slice
+
+log = logging.getLogger("ottla.tls")
+
+CIPHER_BYTES = 1 << 17
+PIECE_BYTES = 1 << 18
+QUEUED_CIPHER_BYTES_MAX = 1 << 20
+BYTES_PER_TURN = 4 << 20
+SECURED, WANTS_MORE = "secured", "wants more"
+
+Run = Callable[[Callable[[], str], Callable[[str], object]], object]
+"""Runs work in a thread, then a function with its result on the loop."""
+
+
+class TlsChannel:
+    """See the module. `call_soon` runs a function in the loop's next turn."""
+
+    def __init__(self, inner: SocketChannel, context: ssl.SSLContext, run: Run, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._inner = inner
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._run = run
+        self._call_soon = call_soon
+        self._cipher = memoryview(bytearray(CIPHER_BYTES))
+        self._receiver: Receiver | None = None
+        self._queue: deque[Part] = deque()
+        self._position = 0  # bytes of the part at the head of the queue that are encrypted
+        self._plain_bytes = 0
+        self._is_secured = self._is_closed = self._is_decrypting = self._is_turn_pending = False
+        self._is_reading = True
+        self.on_secured: Callable[[bytes | None], object] = lambda _certificate: None
+        """Called once when the handshake is complete, with the peer's certificate, before anything is received."""
+        self.peer_host, self.peer_port = inner.peer_host, inner.peer_port
+        self.queued_bytes = self.bytes_sent = 0
+
+    def unsent_bytes(self) -> int:
+        return sum(len(part) for part in self._queue if not isinstance(part, Slice)) + self._inner.unsent_bytes()
+
+    def local_host(self) -> str:
+        return self._inner.local_host()
+
+    # For the user
+
+    def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._inner.open(self)
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+        self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._is_closed or self._is_reading:
+            return
+        self._is_reading = True
+        if self._is_secured:
+            self._inner.resume_reading()
+            self._call_soon(self._decrypt)  # what has been received already
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._is_closed:
+            return
+        self._queue.extend(parts)
+        self._plain_bytes += sum(map(len, parts))
+        self._encrypt()
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._inner.close()
+
+    # For the plain channel
+
+    def buffer(self) -> memoryview:
+        return self._cipher
+
+    def received(self, count: int) -> None:
+        self._incoming.write(self._cipher[:count])
+        if self._is_secured:
+            self._decrypt()
+        else:
+            self._inner.pause_reading()
+            self._run(self._shake, self._shaken)
+
+    def drained(self) -> None:
+        self._encrypt()
+        self._note_drained()
+
+    def closed(self) -> None:
+        self._is_closed = True
+        self._queue.clear()
+        self.queued_bytes = self._plain_bytes = 0
+        if self._receiver is not None:
+            self._receiver.closed()
+
+    # The handshake
+
+    def _shake(self) -> str:
+        """In a thread."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return WANTS_MORE
+        except (ssl.SSLError, OSError) as error:
+            return getattr(error, "reason", None) or str(error)
+        return SECURED
+
+    def _shaken(self, result: str) -> None:
+        if self._is_closed:
+            return
+        self._flush()
+        if result == SECURED:
+            self._is_secured = True
+            self.on_secured(self._tls.getpeercert(binary_form=True))
+            self._encrypt()
+            self._decrypt()
+        elif result != WANTS_MORE:
+            log.warning("closing %s:%d: no TLS: %s", self.peer_host, self.peer_port, result)
+            self.close()
+            return
+        if self._is_reading or not self._is_secured:
+            self._inner.resume_reading()
+
+    # Bytes
+
+    def _decrypt(self) -> None:
+        if self._is_decrypting:
+            return
+        self._is_decrypting = True
+        try:
+            while self._is_reading and not self._is_closed and self._decrypt_once():
+                pass
+        finally:
+            self._is_decrypting = False
+        if not self._is_closed:
+            self._flush()
+
+    def _decrypt_once(self) -> bool:
+        """Fills the user's buffer as far as it goes; returns whether there may be more."""
+        assert self._receiver is not None
+        room, filled, is_end, is_dry = self._receiver.buffer(), 0, False, False
+        try:
+            while filled < len(room) and not is_end:
+                count = self._tls.read(len(room) - filled, room[filled:])
+                is_end = not count
+                filled += int(count)
+        except ssl.SSLWantReadError:
+            is_dry = True
+        except ssl.SSLError:
+            is_end = True
+        if filled:
+            self._receiver.received(filled)
+        if is_end:
+            self.close()
+        return not is_end and not is_dry
+
+    def _encrypt(self) -> None:
+        """Encrypts what the peer can take soon, and no more in one turn than others can wait for."""
+        turn_end, done = BYTES_PER_TURN, 0
+        try:
+            while self._is_secured and self._queue and self._inner.queued_bytes < QUEUED_CIPHER_BYTES_MAX and done < turn_end:
+                done += self._encrypt_piece(self._queue[0])
+                self._flush()
+                if self._is_closed:
+                    return
+        except (OSError, ssl.SSLError):
+            self.close()
+            return
+        self._note_sizes()
+        if done >= turn_end and self._queue and self._inner.queued_bytes < QUEUED_CIPHER_BYTES_MAX and not self._is_turn_pending:
+            self._is_turn_pending = True
+            self._call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_turn_pending = False
+        if not self._is_closed:
+            self._encrypt()
+            self._note_drained()
+
+    def _encrypt_piece(self, part: Part) -> int:
+        if isinstance(part, Slice):
+            piece = memoryview(part.read_piece(self._position, PIECE_BYTES))
+            if not piece:
+                raise OSError("a segment is shorter than the slice that was promised of it")
+        else:
+            piece = memoryview(part)[self._position : self._position + PIECE_BYTES]
+        at = 0
+        while at < len(piece):
+            at += self._tls.write(piece[at:])
+        self._position += at
+        self._plain_bytes -= at
+        if self._position >= len(part):
+            self._queue.popleft()
+            self._position = 0
+        return at
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._inner.send([self._outgoing.read()])
+        self._note_sizes()
+
+    def _note_sizes(self) -> None:
+        self.queued_bytes = self._plain_bytes + self._inner.queued_bytes
+        self.bytes_sent = self._inner.bytes_sent
+
+    def _note_drained(self) -> None:
+        self._note_sizes()
+        if not self._is_closed and self.queued_bytes == 0 and self._receiver is not None:
+            self._receiver.drained()

@@ -1,0 +1,85 @@
+"""What is wrong with the TLS of a listener stops the start with one line that says what to do."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ottla.adapters.tls_context import server_context
+from ottla.base.config import BrokerConfig
+from ottla.base.ports import AddressError
+from tests.clients.certificates import Authority
+
+YEAR_2100 = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"), need_program)
+
+
+def context(settings: dict[str, str], now: datetime | None = None) -> ssl.SSLContext:
+    return server_context(BrokerConfig({"listeners": "SSL://:1", **settings}).of_listeners.tls("SSL"), now)
+
+
+def test_files_and_inline_pem(authority: Authority) -> None:
+    both = authority.issue("broker")
+    by_file = context({"ssl.keystore.location": str(both), "ssl.enabled.protocols": "TLSv1.3"})
+    assert by_file.minimum_version is ssl.TLSVersion.TLSv1_3 and by_file.verify_mode is ssl.CERT_NONE and by_file.get_ca_certs() == []
+    text = both.read_text()
+    at = text.index("-----BEGIN CERTIFICATE")
+    inline = context({
+        "ssl.keystore.key": text[:at], "ssl.keystore.certificate.chain": text[at:], "ssl.client.auth": "required",
+        "ssl.truststore.certificates": authority.ca.read_text(),
+    })  # fmt: skip
+    assert inline.verify_mode is ssl.CERT_REQUIRED and len(inline.get_ca_certs()) == 1, "no authorities but those that are given"
+
+
+@pytest.fixture
+def broken(authority: Authority, tmp_path: Path) -> dict[str, Path]:
+    """Files that cannot be used, by what is wrong with them."""
+    good, other = authority.issue("good").read_text(), authority.issue("other").read_text()
+    at = "-----BEGIN CERTIFICATE"
+    texts = {
+        "mixed": (good[: good.index(at)] + other[other.index(at) :]).encode(), "jks": b"\xfe\xed\xfe\xed\0\0\0\2", "binary": b"\x30\x82",
+        "key only": good[: good.index(at)].encode(), "cut": (good[: good.index(at) + 100] + "\n-----END CERTIFICATE-----\n").encode(),
+        "good": good.encode(),
+    }  # fmt: skip
+    found = {}
+    for name, data in texts.items():
+        found[name] = tmp_path / name
+        found[name].write_bytes(data)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "reason"),
+    [
+        ("mixed", {}, "does not fit"),
+        ("jks", {}, "keytool -importkeystore"),
+        ("binary", {}, "openssl pkcs12"),
+        ("key only", {}, "no certificate"),
+        ("cut", {}, "cannot be read"),
+        ("absent", {}, "No such file"),
+        ("good", {"ssl.client.auth": "required"}, "ssl.truststore.location"),
+        ("good", {"ssl.cipher.suites": "NONSENSE"}, "no cipher"),
+    ],
+)
+def test_what_is_refused(broken: dict[str, Path], tmp_path: Path, name: str, more: dict[str, str], reason: str) -> None:
+    with pytest.raises(AddressError, match=reason) as refusal:
+        context({"ssl.keystore.location": str(broken.get(name, tmp_path / "absent")), **more})
+    assert "\n" not in str(refusal.value) and str(refusal.value).startswith("listener SSL: ")
+
+
+def test_an_expired_certificate_is_refused(broken: dict[str, Path]) -> None:
+    with pytest.raises(AddressError, match="has expired on"):
+        context({"ssl.keystore.location": str(broken["good"])}, YEAR_2100)
+
+
+def test_tls_without_a_keystore_is_refused() -> None:
+    with pytest.raises(AddressError, match=r"TLS needs ssl\.keystore\.location"):
+        context({})
