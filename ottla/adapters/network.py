@@ -240,6 +240,8 @@ class SocketChannel:
 
 
 Secure = Callable[[SocketChannel], Channel]
+Connected = Callable[[Channel], None]
+Failed = Callable[[str], None]
 
 
 class SocketListener:
@@ -290,6 +292,8 @@ class SocketNetwork:
         self._loop = loop
         self.secure_of: Callable[[str], Secure] | None = None
         """Gives what puts TLS in front of the channels of a listener; raises `AddressError` where its settings lack something."""
+        self.connect_by_tls: Callable[[SocketChannel, str, Connected, Failed], object] | None = None
+        """Completes a TLS handshake with a host, then calls one of the two."""
         self._connecting: set[asyncio.Task[None]] = set()
 
     def listen(self, host: str, port: int, backlog: int, tls: str = "") -> SocketListener:
@@ -309,8 +313,13 @@ class SocketNetwork:
         sock.setblocking(False)
         return SocketListener(self._loop, sock, secure)
 
-    def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
-        task = self._loop.create_task(self._connect(host, port, connected, failed))
+    def connect(self, host: str, port: int, connected: Connected, failed: Failed, *, tls: str = "") -> None:
+        if tls:
+            by_tls = self.connect_by_tls
+            assert by_tls is not None, "a connection by TLS and nothing to make it"
+            task = self._loop.create_task(self._connect(host, port, lambda plain: by_tls(plain, host, connected, failed), failed))
+        else:
+            task = self._loop.create_task(self._connect(host, port, connected, failed))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
@@ -322,7 +331,7 @@ class SocketNetwork:
         for task in self._connecting:
             task.cancel()
 
-    async def _connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
+    async def _connect(self, host: str, port: int, connected: Callable[[SocketChannel], object], failed: Failed) -> None:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 sock = await self._connected_socket(host, port)

@@ -28,12 +28,15 @@ Run = Callable[[Callable[[], str], Callable[[str], object]], object]
 
 
 class TlsChannel:
-    """See the module. `call_soon` runs a function in the loop's next turn."""
+    """See the module. `call_soon` runs a function in the loop's next turn; `to_host`, on the client's side: whom it connects to."""
 
-    def __init__(self, inner: SocketChannel, context: ssl.SSLContext, run: Run, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self, inner: SocketChannel, context: ssl.SSLContext, run: Run, call_soon: Callable[[Callable[[], None]], object],
+        *, to_host: str | None = None,
+    ) -> None:  # fmt: skip
         self._inner = inner
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=to_host is None, server_hostname=to_host)
         self._run = run
         self._call_soon = call_soon
         self._cipher = memoryview(bytearray(CIPHER_BYTES))
@@ -45,6 +48,8 @@ class TlsChannel:
         self._is_reading = True
         self.on_secured: Callable[[bytes | None], object] = lambda _certificate: None
         """Called once when the handshake is complete, with the peer's certificate, before anything is received."""
+        self.on_failed: Callable[[str], object] = self._log_failure
+        """Called instead with the reason when it fails; the channel closes then."""
         self.peer_host, self.peer_port = inner.peer_host, inner.peer_port
         self.queued_bytes = self.bytes_sent = 0
 
@@ -109,6 +114,14 @@ class TlsChannel:
 
     # The handshake
 
+    def begin(self) -> None:
+        """The client's side speaks first; called once, after `open`."""
+        self._inner.pause_reading()
+        self._run(self._shake, self._shaken)
+
+    def _log_failure(self, reason: str) -> None:
+        log.warning("closing %s:%d: no TLS: %s", self.peer_host, self.peer_port, reason)
+
     def _shake(self) -> str:
         """In a thread."""
         try:
@@ -116,7 +129,7 @@ class TlsChannel:
         except ssl.SSLWantReadError:
             return WANTS_MORE
         except (ssl.SSLError, OSError) as error:
-            return getattr(error, "reason", None) or str(error)
+            return getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
         return SECURED
 
     def _shaken(self, result: str) -> None:
@@ -129,7 +142,7 @@ class TlsChannel:
             self._encrypt()
             self._decrypt()
         elif result != WANTS_MORE:
-            log.warning("closing %s:%d: no TLS: %s", self.peer_host, self.peer_port, result)
+            self.on_failed(result)
             self.close()
             return
         if self._is_reading or not self._is_secured:

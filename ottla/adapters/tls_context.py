@@ -1,4 +1,5 @@
-"""The TLS context of a listener: PEM files or inline PEM, as Kafka's `ssl.*` settings name them. What is wrong with them is one line.
+"""The TLS contexts of a listener and of connections to the same listener of other brokers: PEM files or inline PEM, as Kafka's `ssl.*`
+settings name them. What is wrong with them is one line.
 
 The certificates that clients are checked against are those of the truststore and no others. A key in the settings is handed to OpenSSL by
 a file in memory where the system has those, and else by a file that only this user can read and that is gone at once.
@@ -24,8 +25,25 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 
 def server_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLContext:
     """Raises `AddressError` with one line."""
+    context = _context(ssl.PROTOCOL_TLS_SERVER, options, now)
+    context.verify_mode = CLIENT_AUTH[options.client_auth]
+    if context.verify_mode is not ssl.CERT_NONE:
+        _trust(context, options)
+    return context
+
+
+def broker_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLContext:
+    """For connections to the same listener of other brokers, which are shown this broker's certificate. Raises `AddressError` with one
+    line."""
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, options, now)
+    context.check_hostname = options.checks_host
+    _trust(context, options)
+    return context
+
+
+def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SSLContext:
     where = f"listener {options.listener}"
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ssl.SSLContext(protocol)
     context.minimum_version = min(VERSIONS[name] for name in options.protocols)
     context.maximum_version = max(VERSIONS[name] for name in options.protocols)
     chain = options.certificate_chain or _read(options.keystore, "ssl.keystore.location", where)
@@ -35,13 +53,17 @@ def server_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLC
             context.set_ciphers(":".join(options.ciphers))
         with _file(chain) as certificate, _file(options.key or chain) as key:
             context.load_cert_chain(certificate, key, options.key_password or "")
-        context.verify_mode = CLIENT_AUTH[options.client_auth]
-        if context.verify_mode is not ssl.CERT_NONE:
-            trusted = options.trusted or _read(options.truststore, "ssl.truststore.location", where)
-            context.load_verify_locations(cadata=trusted)
     except ssl.SSLError as error:
         raise AddressError(f"{where}: {_reason(error)}") from None
     return context
+
+
+def _trust(context: ssl.SSLContext, options: TlsOptions) -> None:
+    where = f"listener {options.listener}"
+    try:
+        context.load_verify_locations(cadata=options.trusted or _read(options.truststore, "ssl.truststore.location", where))
+    except ssl.SSLError as error:
+        raise AddressError(f"{where}: {_reason(error)}") from None
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -23,7 +23,7 @@ from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.gathering import ConfigError, Given, Notice, gather
 from ottla.base.settings.listener_values import ListenerValues
-from ottla.base.settings.listeners import Endpoint, parse_endpoints, protocol_map
+from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.security import SecuritySettings, split_listener_name
@@ -430,9 +430,8 @@ class BrokerConfig(_AllSettings):
             raise ConfigError("broker.id: with zookeeper.connect each broker needs a number of its own")
         if self.zookeeper_set_acl and not self.ottla_zookeeper_digest:
             raise ConfigError("zookeeper.set.acl: needs an identity that the nodes belong to; set ottla.zookeeper.digest=user:password")
-        name = self.inter_broker_listener_name
-        if name and name not in {endpoint.name for endpoint in self.endpoints}:
-            raise ConfigError(f"inter.broker.listener.name: {name} is not one of the listeners")
+        is_protocol_given = "security.inter.broker.protocol" in self._given
+        check_between_brokers(self.endpoints, self.inter_broker_listener_name, self.security_inter_broker_protocol, is_protocol_given)
 
     def _check_share_groups(self) -> None:
         for setting in GROUP_SETTINGS.values():

@@ -238,8 +238,11 @@ class Network(Protocol):
         """Binds an address (an empty host: all of them; port 0: any free one); its channels speak TLS if `tls` names the listener whose
         settings hold (`SecuredChannel`). Raises `AddressError`."""
 
-    def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
-        """Calls one of the two later: `connected` opens the channel or closes it, `failed` is given the reason (`REFUSED` for one)."""
+    def connect(
+        self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None], *, tls: str = ""
+    ) -> None:
+        """Calls one of the two later: `connected` opens the channel or closes it, `failed` is given the reason (`REFUSED` for one). With
+        `tls` a TLS handshake is part of it, by the settings of the listener of that name."""
 
     def host_name(self) -> str:
         """A name under which other machines may reach this one."""

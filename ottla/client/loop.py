@@ -50,14 +50,17 @@ class LoopConnection:
         *,
         client_id: str = CLIENT_SOFTWARE,
         sasl: SaslExchange | None = None,
+        proof: SaslExchange | None = None,
+        tls: str = "",
     ) -> None:
+        """`tls`: the listener whose settings hold for TLS (`ports.Network.connect`)."""
         self.address = address
-        self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl)
+        self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl, proof=proof)
+        self._connect = partial(network.connect, tls=tls) if tls else network.connect
         self.version_of = self.protocol.versions.version_of
         self.newest_of = self.protocol.versions.newest_of
         self.offers = self.protocol.versions.offers
         self.feature_level = self.protocol.versions.feature_level
-        self._network = network
         self._timers = timers
         self._clock = clock
         self._channel: Channel | None = None
@@ -86,7 +89,7 @@ class LoopConnection:
         self._opening.append(done)
         if len(self._opening) == 1:
             self._timer = self._timers.call_later(timeout_s * 1000, self._give_up_opening)
-            self._network.connect(self.address.host, self.address.port, self._connected, self._unreachable)
+            self._connect(self.address.host, self.address.port, self._connected, self._unreachable)
 
     def close(self) -> None:
         """Closes the connection; what waits for an answer is refused."""

@@ -17,9 +17,10 @@ from struct import Struct
 
 from ottla.base.immutable import immutable
 from ottla.base.ports import Random
+from ottla.base.settings.security import CLUSTER_PROOF
 from ottla.security.authentication import Outcome
 
-MECHANISM = "OTTLA-CLUSTER"
+MECHANISM = CLUSTER_PROOF
 NONCE_BYTES = 16
 PROOF_BYTES = 32
 HELLO_BYTES_MAX = 256

@@ -78,6 +78,7 @@ class BrokerServer:
 
             self.tls = TlsListeners(loop, config)
             self.network.secure_of = self.tls.secure_of
+            self.network.connect_by_tls = self.tls.connect
         paths = map(os.path.abspath, config.data_directories)
         self.directories = [LogDirectoryState(self.disk, path, DirectoryLock, boot_id()) for path in paths]
         self.ready: asyncio.Future[None] = loop.create_future()

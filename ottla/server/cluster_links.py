@@ -25,6 +25,7 @@ from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.requests.forwarding import Forwarder
 from ottla.security.cluster_identity import ClusterIdentity
+from ottla.server.broker_access import BrokerAccess
 from ottla.server.peers import BrokerPeers
 
 
@@ -71,6 +72,7 @@ class ClusterLinks:
             client_id=f"broker-{config.this_broker_id}",
             timeout_ms=lambda: config.request_timeout_ms,
             identity=self.identity,
+            access=BrokerAccess(config, ports.random),
         )
 
     def attach(

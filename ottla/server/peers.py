@@ -8,7 +8,7 @@ NETWORK_EXCEPTION: it may have done what was asked. A connection to an address t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.ports import DEFAULT_LANE, Clock, Locate, Network, Timers
@@ -22,8 +22,20 @@ if TYPE_CHECKING:
 Answered = Callable[[Any, int], None]
 
 
+class Access(Protocol):
+    """How this broker gets in where others listen for brokers."""
+
+    @property
+    def tls(self) -> str:
+        """The listener whose settings hold for TLS; empty without."""
+
+    def login(self) -> SaslExchange | None:
+        """Begins to log in; None where brokers do not."""
+
+
 class BrokerPeers:
-    """`ports.Peers`. `timeout_ms` is called for each request; without `identity` the other brokers take this one for a client."""
+    """`ports.Peers`. `timeout_ms` is called for each request; without `identity` the other brokers take this one for a client, and
+    without `access` it connects to listeners that want neither TLS nor a login."""
 
     def __init__(
         self,
@@ -34,6 +46,7 @@ class BrokerPeers:
         client_id: str,
         timeout_ms: Callable[[], int],
         identity: ClusterIdentity | None = None,
+        access: Access | None = None,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -41,6 +54,7 @@ class BrokerPeers:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._identity = identity
+        self._access = access
         self._connections: dict[tuple[int, str], LoopConnection] = {}
         self._locate: Locate = lambda _broker_id: None
         self._is_closed = False
@@ -82,9 +96,11 @@ class BrokerPeers:
         from ottla.client.addresses import Address
         from ottla.client.loop import LoopConnection  # on use: a broker by itself asks no other
 
+        access = self._access
         connection = self._connections[key] = LoopConnection(
-            Address(*address), self._network, self._timers, self._clock, client_id=self._client_id, sasl=exchange
-        )
+            Address(*address), self._network, self._timers, self._clock, client_id=self._client_id,
+            sasl=None if access is None else access.login(), proof=exchange, tls="" if access is None else access.tls,
+        )  # fmt: skip
         connection.on_hang_up = lambda: self._on_hang_up(key[0])
         if known is not None:
             known.close()  # what waits there is answered, and may send again

@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,16 @@ class Cluster:
     """`size` brokers with ids from 1 on; started together, ended whatever happens.
 
     With `has_proxies` each broker reaches ZooKeeper through a proxy (`to_zookeeper`) and is reached by clients and other brokers through
-    another one (`to_broker`); what it sends to the others by itself goes through theirs.
+    another one (`to_broker`); what it sends to the others by itself goes through theirs. `protocol` is that of their only listener, and
+    `client` what clients need for it.
     """
 
     def __init__(
-        self, directory: Path, zookeeper: ZooKeeperProcess, size: int = 3, *, has_proxies: bool = False, **settings: object
-    ) -> None:
+        self, directory: Path, zookeeper: ZooKeeperProcess, size: int = 3, *, has_proxies: bool = False,
+        protocol: str = "PLAINTEXT", client: Mapping[str, object] | None = None, **settings: object,
+    ) -> None:  # fmt: skip
         self.zookeeper = zookeeper
+        self.client = {**PATIENT, **(client or {})}
         self.to_zookeeper: dict[int, TcpProxy] = {}
         self.to_broker: dict[int, TcpProxy] = {}
         self.chroot = f"/{directory.name}"
@@ -61,6 +64,8 @@ class Cluster:
         for number in range(1, size + 1):
             values = {"broker.id": number, **common}
             port = free_port()
+            if protocol != "PLAINTEXT":
+                values["listeners"] = f"{protocol}://127.0.0.1:{port}"
             if has_proxies:
                 self.to_zookeeper[number], self.to_broker[number] = TcpProxy(zookeeper.port), TcpProxy(port)
                 values["zookeeper.connect"] = self.to_zookeeper[number].address + self.chroot
@@ -102,7 +107,7 @@ class Cluster:
         return "\n".join(f"--- broker {number}\n{broker.log_tail(30)}" for number, broker in self.brokers.items())
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.addresses, **PATIENT})
+        return AdminClient({"bootstrap.servers": self.addresses, **self.client})
 
     def create_topic(self, name: str, partitions: int = PARTITIONS, replicas: int = 3) -> None:
         admin = self.admin()  # a client that nothing refers to gives up
@@ -176,7 +181,7 @@ class Load:
         self.sent = 0
         self._is_stopping = False
         self._producer = Producer({
-            "bootstrap.servers": cluster.addresses, "enable.idempotence": True, "acks": "all", "linger.ms": 2, **PATIENT,
+            "bootstrap.servers": cluster.addresses, "enable.idempotence": True, "acks": "all", "linger.ms": 2, **cluster.client,
             "message.timeout.ms": WAIT_SECONDS * 1000, "retry.backoff.ms": 20,
             "topic.metadata.refresh.interval.ms": 1000, "socket.timeout.ms": 10_000, "queue.buffering.max.messages": 2_000,
         })  # fmt: skip
@@ -246,7 +251,7 @@ class Load:
 def read_partition(cluster: Cluster, topic: str, partition: int) -> dict[int, int]:
     """Offset and number of each record."""
     consumer = Consumer({
-        "bootstrap.servers": cluster.addresses, "group.id": "verdict", "enable.auto.commit": False, **PATIENT,
+        "bootstrap.servers": cluster.addresses, "group.id": "verdict", "enable.auto.commit": False, **cluster.client,
         "enable.partition.eof": True, "isolation.level": "read_uncommitted",
     })  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, 0)])

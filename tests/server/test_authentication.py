@@ -60,7 +60,7 @@ class World:
         self.info = ConnectionInfo(identity="test:1", host="test", listener="SASL", authentication=authentication)
         self.connection = Connection(Dispatcher(broker, waiters), ReceiveBuffers(), self.info, LIMITS, self.channel, self)
         self.channel.open(self.connection)
-        self.clock, self.timers, self.config = clock, timers, broker.config
+        self.broker, self.clock, self.timers, self.config = broker, clock, timers, broker.config
         self.asked: list[tuple[int, int]] = []
         self.ended: list[object] = []
 

@@ -11,10 +11,13 @@ from typing import Any
 from ottla.base.settings.gathering import ConfigError, Given
 from ottla.base.settings.listeners import Endpoint
 from ottla.base.settings.security import (
+    CLUSTER_PROOF,
     MECHANISMS,
     PLAIN_USER_PREFIX,
+    BrokerLogin,
     SecuritySettings,
     TlsOptions,
+    broker_login,
     listener_names,
     plain_users,
     split_listener_name,
@@ -73,11 +76,21 @@ class ListenerValues:
             client_auth=value("ssl.client.auth"),
             protocols=value("ssl.enabled.protocols"),
             ciphers=value("ssl.cipher.suites"),
+            checks_host=bool(value("ssl.endpoint.identification.algorithm")),
         )
+
+    def broker_login(self, endpoint: Endpoint) -> BrokerLogin | None:
+        """As whom this broker logs in on the listener for brokers; None where the proof over the cluster's secret is all. Raises
+        `SettingError`."""
+        mechanism = self._value("sasl.mechanism.inter.broker.protocol")
+        if not endpoint.is_authenticated_by_sasl or mechanism == CLUSTER_PROOF:
+            return None
+        jaas = self.value(endpoint.name, "sasl.jaas.config", mechanism)
+        return broker_login(mechanism, jaas, self.value(endpoint.name, "ottla.inter.broker.login", mechanism))
 
     def check(self, endpoints: Sequence[Endpoint], between_brokers: str | None) -> None:
         """Raises `ConfigError` if a listener lacks what it needs, or a setting is for no listener. `between_brokers`: the listener by
-        which brokers speak to each other, which is without TLS."""
+        which brokers speak to each other; None where there are no others."""
         names = {endpoint.name.lower() for endpoint in endpoints}
         for name, entry in self._given.items():
             of_listener = split_listener_name(name)
@@ -86,9 +99,25 @@ class ListenerValues:
                     raise ConfigError(f"{name}: there is no listener {of_listener.listener.upper()} ({entry.where})")
                 _check_text(SETTINGS_OF_LISTENERS[of_listener.setting], name, entry)
         for endpoint in endpoints:
-            if endpoint.is_tls and endpoint.name == between_brokers:
-                raise ConfigError(f"listener {endpoint.name}: brokers do not speak TLS with each other yet; set inter.broker.listener.name")
             self._check_sasl(endpoint)
+            if endpoint.name == between_brokers:
+                self._check_between_brokers(endpoint)
+
+    def _check_between_brokers(self, endpoint: Endpoint) -> None:
+        options = self.tls(endpoint.name)
+        if endpoint.is_tls and not options.truststore and not options.trusted:
+            raise ConfigError(
+                f"listener {endpoint.name}: brokers connect to each other by it and need ssl.truststore.location, the authority that "
+                "signs their certificates"
+            )
+        try:
+            login = self.broker_login(endpoint)
+        except SettingError as error:
+            raise ConfigError(f"listener {endpoint.name}: {error}") from None
+        if login is not None and login.mechanism not in self.mechanisms(endpoint):
+            raise ConfigError(
+                f"listener {endpoint.name}: sasl.mechanism.inter.broker.protocol={login.mechanism} is not in sasl.enabled.mechanisms"
+            )
 
     def _check_sasl(self, endpoint: Endpoint) -> None:
         if not endpoint.is_authenticated_by_sasl:

@@ -62,6 +62,16 @@ def parse_endpoints(setting: str, entries: Sequence[str], protocols: dict[str, s
     return endpoints
 
 
+def check_between_brokers(endpoints: Sequence[Endpoint], name: str | None, protocol: str, is_protocol_given: bool) -> None:
+    """Whether there is the listener by which brokers are to speak to each other; raises `SettingError` with one sentence."""
+    if name and is_protocol_given:
+        raise SettingError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set")
+    if name and name not in {endpoint.name for endpoint in endpoints}:
+        raise SettingError(f"inter.broker.listener.name: {name} is not one of the listeners")
+    if is_protocol_given and protocol not in {endpoint.protocol for endpoint in endpoints}:
+        raise SettingError(f"security.inter.broker.protocol: no listener has the protocol {protocol}")
+
+
 def _parse(setting: str, entry: str, protocols: dict[str, str]) -> Endpoint:
     name, separator, address = entry.partition("://")
     host, colon, port = address.rpartition(":")

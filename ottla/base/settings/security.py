@@ -30,6 +30,8 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PER_BROKER = Update.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
 """A user of PLAIN by itself, as in a TOML table: `[ottla.sasl.plain.users]`, `alice = "password"`."""
+CLUSTER_PROOF = "OTTLA-CLUSTER"
+"""The mechanism by which brokers prove that they know the cluster's secret (`security/cluster_identity.py`)."""
 
 
 class SecuritySettings:
@@ -48,6 +50,15 @@ class SecuritySettings:
     )
     ottla_sasl_plain_users = maybe_password(
         "ottla.sasl.plain.users", "Users of PLAIN without JAAS: name=password, separated by blanks.", update=PER_BROKER
+    )
+    sasl_mechanism_inter_broker_protocol = string(
+        "sasl.mechanism.inter.broker.protocol", CLUSTER_PROOF,
+        "Mechanism by which brokers log in to each other on a SASL listener, before they prove that they know the cluster's secret; "
+        "OTTLA-CLUSTER: that proof alone. Kafka's default, GSSAPI, is not served.",
+        valid=OneOf(CLUSTER_PROOF, *MECHANISMS),
+    )  # fmt: skip
+    ottla_inter_broker_login = maybe_password(
+        "ottla.inter.broker.login", "The user as whom this broker logs in to others, without JAAS: name=password."
     )
     connections_max_reauth_ms = long(
         "connections.max.reauth.ms", 0, "A SASL client authenticates again before so much time has passed, or is closed; 0: never.",
@@ -91,6 +102,11 @@ class SecuritySettings:
         "ssl.client.auth", "none", "Whether TLS clients must, may or need not show a certificate.",
         valid=OneOf("none", "requested", "required"), update=PER_BROKER,
     )  # fmt: skip
+    ssl_endpoint_identification_algorithm = string(
+        "ssl.endpoint.identification.algorithm", "https",
+        "Whether this broker checks that the certificate of another one names the host that it connects to; empty: not.",
+        valid=OneOf("https", ""), update=PER_BROKER,
+    )  # fmt: skip
     ssl_enabled_protocols = words(
         "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "Versions of TLS.", valid=SomeOf("TLSv1.2", "TLSv1.3"), update=PER_BROKER
     )
@@ -101,6 +117,14 @@ class SecuritySettings:
     ssl_principal_mapping_rules = string(
         "ssl.principal.mapping.rules", "DEFAULT", "From the subject of a client's certificate to its name (KIP-371)."
     )
+
+
+class BrokerLogin(NamedTuple):
+    """How brokers log in to each other."""
+
+    mechanism: str
+    user: str
+    password: str
 
 
 class TlsOptions(NamedTuple):
@@ -116,10 +140,12 @@ class TlsOptions(NamedTuple):
     client_auth: str
     protocols: tuple[str, ...]
     ciphers: tuple[str, ...]
+    checks_host: bool
+    """Whether the certificate of a broker that is connected to must name its host."""
 
 
 LISTENER_SETTINGS: frozenset[str] = frozenset(
-    {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "connections.max.reauth.ms"}
+    {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "ottla.inter.broker.login", "connections.max.reauth.ms"}
 ) | {setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")}
 
 
@@ -171,3 +197,20 @@ def plain_users(jaas: str | None, pairs: str | None) -> dict[str, str]:
             raise SettingError(f"ottla.sasl.plain.users: entry {number} is not name=password")
         users[name] = password
     return users
+
+
+def broker_login(mechanism: str, jaas: str | None, pair: str | None) -> BrokerLogin:
+    """Raises `SettingError`, which shows no password."""
+    if pair:
+        user, _, password = pair.partition("=")
+    elif jaas:
+        options = parse_jaas(jaas).options
+        user, password = options.get("username", ""), options.get("password", "")
+    else:
+        user = password = ""
+    if not user or not password:
+        raise SettingError(
+            f"sasl.mechanism.inter.broker.protocol={mechanism} needs username and password in sasl.jaas.config, or "
+            "ottla.inter.broker.login=name=password"
+        )
+    return BrokerLogin(mechanism, user, password)

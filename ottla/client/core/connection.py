@@ -1,7 +1,7 @@
 """One connection to one broker as a protocol without I/O, in the manner of h11: bytes in, events out, bytes to send.
 
 A connection opens in steps: ApiVersions (once more in version 0 when the broker is old, KIP-511), then SaslHandshake and
-SaslAuthenticate when there is an exchange. `start` gives the first bytes; each frame that arrives goes to `advance`, which gives the next
+SaslAuthenticate for each exchange. `start` gives the first bytes; each frame that arrives goes to `advance`, which gives the next
 bytes to send, none once the connection is ready. From then on `request` makes frames and `response` reads the answers, which come in the
 order of the requests.
 
@@ -51,7 +51,7 @@ ALLOWED: dict[State, frozenset[State]] = {
     State.NEW: frozenset({State.VERSIONS, State.CLOSED}),
     State.VERSIONS: frozenset({State.HANDSHAKE, State.READY, State.CLOSED}),
     State.HANDSHAKE: frozenset({State.AUTHENTICATE, State.CLOSED}),
-    State.AUTHENTICATE: frozenset({State.READY, State.CLOSED}),
+    State.AUTHENTICATE: frozenset({State.HANDSHAKE, State.READY, State.CLOSED}),
     State.READY: frozenset({State.CLOSED}),
     State.CLOSED: frozenset(),
 }
@@ -67,7 +67,10 @@ class Pending(NamedTuple):
 
 
 class ConnectionProtocol:
-    """See the module. `peer` is the address as messages name it; `with_extensions` asks for APIs that are Ottla's and not Kafka's."""
+    """See the module. `peer` is the address as messages name it; `with_extensions` asks for APIs that are Ottla's and not Kafka's.
+
+    `proof` is a second exchange, after that by which the client logs in: a broker proves to be one.
+    """
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class ConnectionProtocol:
         client_id: str | None = CLIENT_SOFTWARE,
         software_version: str = "unknown",
         sasl: SaslExchange | None = None,
+        proof: SaslExchange | None = None,
         with_extensions: bool = False,
     ) -> None:
         self.peer = peer
@@ -85,7 +89,8 @@ class ConnectionProtocol:
         self.frames = FrameReader()
         self.pending: deque[Pending] = deque()
         self._software_version = software_version
-        self._sasl = sasl
+        self._sasl: SaslExchange | None = None
+        self._exchanges = deque(exchange for exchange in (sasl, proof) if exchange is not None)
         self._extensions = EXTENSIONS_VERSION if with_extensions else NO_EXTENSIONS
         self._correlation_id = 0
         self._was_answered = False
@@ -153,11 +158,15 @@ class ConnectionProtocol:
         if answer.error_code:
             raise MalformedResponseError(f"{self.peer} refused to say which versions it speaks (error {answer.error_code})")
         self.versions.learn(answer)
-        if self._sasl is None:
+        return self._next_exchange()
+
+    def _next_exchange(self) -> bytes:
+        if not self._exchanges:
             self._move(State.READY)
             return b""
         from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
+        self._sasl = self._exchanges.popleft()
         self._move(State.HANDSHAKE)
         return self.request(SaslHandshakeRequest(mechanism=self._sasl.mechanism), version=1)
 
@@ -178,8 +187,7 @@ class ConnectionProtocol:
             raise refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.peer}: {error}") from None
         if token is not None:
             return self._token(token)
-        self._move(State.READY)
-        return b""
+        return self._next_exchange()
 
     def _token(self, token: bytes) -> bytes:
         from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.base.config import BrokerConfig, ConfigError, Endpoint, load
 from ottla.base.settings.jaas import PLAIN
+from ottla.base.settings.jaas import SCRAM as SCRAM_MODULE
 
 LISTENERS = "listeners=SASL_PLAINTEXT://:1,OTHER://:2\nlistener.security.protocol.map=OTHER:SASL_PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT\n"
 SCRAM = "sasl.enabled.mechanisms=SCRAM-SHA-256\n"
@@ -68,3 +69,47 @@ def test_users_change_while_the_broker_runs() -> None:
     changed = before.take_over(config("sasl.enabled.mechanisms=PLAIN\nottla.sasl.plain.users.b=2"))
     assert before.of_listeners.plain_users("OTHER") == {"b": "2"}
     assert changed == {"ottla.sasl.plain.users.a", "ottla.sasl.plain.users.b"}
+
+
+BROKERS = "zookeeper.connect=z:2181\nbroker.id=1\nlisteners=SASL_SSL://:1,PLAINTEXT://:2\nsasl.enabled.mechanisms=SCRAM-SHA-256\n"
+BY_SASL = f"{BROKERS}security.inter.broker.protocol=SASL_SSL\nssl.truststore.location=ca.pem\n"
+LOGIN = "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "user"),
+    [
+        (BROKERS, None),
+        (BY_SASL, None),
+        (f"{BY_SASL}{LOGIN}ottla.inter.broker.login=broker=a=b", ("SCRAM-SHA-256", "broker", "a=b")),
+        (
+            f'{BY_SASL}{LOGIN}listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config={SCRAM_MODULE} required username="x" password="y";',
+            ("SCRAM-SHA-256", "x", "y"),
+        ),
+    ],
+)
+def test_as_whom_brokers_log_in(text: str, user: tuple[str, str, str] | None) -> None:
+    made = load(file_text=text, file_name="f")[0]
+    endpoint = next(one for one in made.endpoints if one.name == made.inter_broker_listener)
+    assert made.of_listeners.broker_login(endpoint) == user
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{BROKERS}security.inter.broker.protocol=SASL_SSL", "listener SASL_SSL: .* need ssl.truststore.location"),
+        (f"{BROKERS}security.inter.broker.protocol=SSL", "no listener has the protocol SSL"),
+        (f"{BROKERS}security.inter.broker.protocol=TLS", "security.inter.broker.protocol"),
+        (f"{BROKERS}inter.broker.listener.name=SSL", "SSL is not one of the listeners"),
+        (f"{BY_SASL}inter.broker.listener.name=SASL_SSL", "Only one of"),
+        (f"{BY_SASL}{LOGIN}", "username and password in sasl.jaas.config"),
+        (f"{BY_SASL}{LOGIN}ottla.inter.broker.login=topsecret", "username and password in sasl.jaas.config"),
+        (f"{BY_SASL}sasl.mechanism.inter.broker.protocol=GSSAPI", "GSSAPI"),
+        (f"{BY_SASL}sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512\nottla.inter.broker.login=broker=topsecret",
+         "SCRAM-SHA-512 is not in sasl.enabled.mechanisms"),
+    ],
+)  # fmt: skip
+def test_brokers_that_could_not_reach_each_other_do_not_start(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as refusal:
+        load(file_text=text, file_name="f")
+    assert "topsecret" not in str(refusal.value) and "\n" not in str(refusal.value)

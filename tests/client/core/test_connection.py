@@ -105,6 +105,18 @@ def test_scram_ends_when_the_server_has_proved_itself(step: int) -> None:
     assert tokens[1].endswith(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
 
 
+def test_a_second_exchange_follows_the_first(step: int) -> None:
+    script = {
+        HANDSHAKE: lambda _body, _version: SaslHandshakeResponse(),
+        AUTHENTICATE: lambda _body, _version: SaslAuthenticateResponse(),
+    }
+    protocol, peer = _opened(step, script, sasl=exchange("PLAIN", "alice", "secret", ""), proof=exchange("PLAIN", "broker", "secret", ""))
+    assert protocol.is_ready
+    assert [key for key, _, _ in peer.requests if key != 18] == [HANDSHAKE, AUTHENTICATE, HANDSHAKE, AUTHENTICATE]
+    tokens = [bytes(body.auth_bytes) for key, _, body in peer.requests if key == AUTHENTICATE]
+    assert tokens == [b"\0alice\0secret", b"\0broker\0secret"]
+
+
 def test_a_server_that_cannot_prove_itself_is_refused(step: int) -> None:
     server = iter([b"r=nonceX,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"v=AAAA"])
     script = {

@@ -1,0 +1,59 @@
+"""A connection to another broker's TLS listener, until the handshake is complete, has failed or has taken too long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.adapters.network import Connected, Failed
+from ottla.adapters.tls_channel import TlsChannel
+
+HANDSHAKE_SECONDS_MAX = 10.0
+
+
+class TlsConnecting:
+    """The receiver of the channel meanwhile. Calls `connected` with the channel, or `failed` with the reason, once."""
+
+    def __init__(self, channel: TlsChannel, connected: Connected, failed: Failed) -> None:
+        self._channel = channel
+        self._connected = connected
+        self._failed = failed
+        self._is_over = False
+
+    def begin(self, over: Callable[[], object]) -> None:
+        """`over` is called at the end, too."""
+        self._over = over
+        self._channel.on_secured = lambda _certificate: self._secured()
+        self._channel.on_failed = self._refused
+        self._channel.open(self)
+        self._channel.begin()
+
+    def give_up(self) -> None:
+        """The time for the handshake is over."""
+        self._refused("no TLS handshake in time")
+        self._channel.close()
+
+    def _secured(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._over()
+            self._connected(self._channel)
+
+    def _refused(self, reason: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._over()
+            self._failed(f"no TLS: {reason}")
+
+    # The receiver of the channel
+
+    def buffer(self) -> memoryview:
+        raise AssertionError("nothing is received before the handshake is complete")
+
+    def received(self, count: int) -> None:
+        raise AssertionError(f"{count} bytes before the handshake is complete")
+
+    def drained(self) -> None:
+        """Does nothing: the steps of the handshake are no answers that wait."""
+
+    def closed(self) -> None:
+        self._refused("the other side closed the connection")

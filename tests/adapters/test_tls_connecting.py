@@ -1,0 +1,155 @@
+"""Connections between brokers by TLS: the other side's certificate and host are checked, and this broker shows its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.adapters.network import SocketNetwork
+from ottla.adapters.tls_listeners import TlsListeners
+from ottla.base.config import BrokerConfig
+from ottla.base.ports import Channel
+from ottla.security.distinguished_name import subject_of
+from tests.adapters.test_network import Receiver
+from tests.clients.certificates import Authority
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"), need_program)
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+def settings(keystore: Path, trusted: Path, **more: str) -> dict[str, str]:
+    return {
+        "zookeeper.connect": "z:2181", "broker.id": "1", "listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.location": str(keystore), "ssl.truststore.location": str(trusted), "ssl.client.auth": "required",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }  # fmt: skip
+
+
+class Broker:
+    """One broker's network, and what was connected to it: the peer's certificate, and its bytes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, values: dict[str, str]) -> None:
+        self.loop = loop
+        self.tls = TlsListeners(loop, BrokerConfig(values))
+        self.network = SocketNetwork(loop)
+        self.network.secure_of, self.network.connect_by_tls = self.tls.secure_of, self.tls.connect
+        self.listener = self.network.listen("127.0.0.1", 0, 10, tls="SSL")
+        self.certificates: list[bytes | None] = []
+        self.receiver = Receiver()
+        self.channels: list[Channel] = []
+        self.listener.accept(self._accept)
+
+    def _accept(self, channel: Channel) -> None:
+        channel.on_secured = self.certificates.append  # type: ignore[attr-defined]
+        channel.open(self.receiver)
+        self.channels.append(channel)
+
+    def connect(self, other: Broker, host: str = "localhost") -> Channel | str:
+        """The channel, or why there is none."""
+        outcomes: list[Channel | str] = []
+        self.network.connect(host, other.listener.port, outcomes.append, outcomes.append, tls="SSL")
+        run_until(self.loop, lambda: outcomes)
+        (outcome,) = outcomes
+        return outcome
+
+    def close(self) -> None:
+        for channel in self.channels:
+            channel.close()
+        self.listener.close()
+        self.network.close()
+        self.tls.close()
+
+
+def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object]) -> None:
+    async def wait() -> None:
+        async with asyncio.timeout(60):
+            while not is_true():
+                await asyncio.sleep(0.005)
+
+    loop.run_until_complete(wait())
+
+
+@pytest.fixture
+def make(loop: asyncio.AbstractEventLoop) -> Iterator[Callable[[dict[str, str]], Broker]]:
+    made: list[Broker] = []
+
+    def one(values: dict[str, str]) -> Broker:
+        made.append(Broker(loop, values))
+        return made[-1]
+
+    yield one
+    for broker in made:
+        broker.close()
+
+
+Make = Callable[[dict[str, str]], Broker]
+
+
+def test_both_sides_show_certificates(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
+    near = make(settings(authority.issue("near", "/O=Example/CN=near"), authority.ca))
+    far = make(settings(authority.issue("far"), authority.ca))
+    channel = near.connect(far)
+    assert not isinstance(channel, str)
+    receiver = Receiver()
+    channel.open(receiver)
+    channel.send([b"question"])
+    run_until(loop, lambda: far.receiver.data == b"question")
+    assert [subject_of(certificate or b"") for certificate in far.certificates] == ["CN=near,O=Example"]
+    far.channels[0].send([b"answer" * 50_000])
+    run_until(loop, lambda: len(receiver.data) == 300_000)
+    assert receiver.data == b"answer" * 50_000
+    far.channels[0].close()
+    run_until(loop, lambda: receiver.events == ["closed"])
+
+
+@pytest.mark.parametrize("wrong", ["authority", "host"])
+def test_another_brokers_certificate_is_checked(
+    make: Make, authority: Authority, tmp_path: Path, need_program: Callable[[str], str], wrong: str
+) -> None:
+    near = make(settings(authority.issue("near"), authority.ca))
+    if wrong == "authority":
+        another = Authority(tmp_path, need_program, "another")
+        far = make(settings(another.issue("far"), authority.ca))
+        assert "unable to get local issuer certificate" in str(near.connect(far))
+    else:
+        far = make(settings(authority.issue("far", names="DNS:elsewhere.example"), authority.ca))
+        assert "localhost" in str(near.connect(far)) and "127.0.0.1" in str(near.connect(far, "127.0.0.1"))
+        careless = make(settings(authority.issue("near"), authority.ca, ssl_endpoint_identification_algorithm=""))
+        channel = careless.connect(far)
+        assert not isinstance(channel, str)
+        channel.close()
+
+
+def test_what_does_not_speak_tls_is_no_connection(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
+    near = make(settings(authority.issue("near"), authority.ca))
+    outcomes: list[Channel | str] = []
+
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def serve() -> asyncio.Server:
+        return await asyncio.start_server(answer, "127.0.0.1", 0)
+
+    async def end() -> None:
+        server.close()
+        await server.wait_closed()
+
+    server = loop.run_until_complete(serve())
+    near.network.connect("127.0.0.1", int(server.sockets[0].getsockname()[1]), outcomes.append, outcomes.append, tls="SSL")
+    run_until(loop, lambda: outcomes)
+    assert str(outcomes[0]).startswith("no TLS: ")
+    loop.run_until_complete(end())
