@@ -64,9 +64,10 @@ def bin_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(scope="module")
-def tutorial_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS).start()
+@pytest.fixture
+def tutorial_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A new broker for each tutorial: the lines of one set quotas that would slow down another."""
+    process = BrokerProcess(tmp_path, SETTINGS).start()
     yield process
     process.stop()
 
