@@ -133,7 +133,7 @@ def cli_page() -> str | None:
     if not any("--help-json" in path.read_text(encoding="utf-8") for path in (ROOT / "ottla" / "cli").glob("*.py")):
         return None
     command = [sys.executable, "-m", "ottla.cli.main", "--help-json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     return _page("Command line", "`ottla/cli/`", command_lines(json.loads(done.stdout), []))
 
 
