@@ -79,6 +79,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("ottla produce orders -l export.json --input records", "what `ottla consume -J` has printed"),
         Example("ottla produce orders --generate 1000 --rate 5000 -z zstd", "made-up records, compressed, at a rate"),
         Example("ottla produce orders -l orders.json --transactional-id etl-1", "all of them or none"),
+        Example("ottla produce orders -l orders.json --schema order.proto --message Order", "JSON written as Protobuf"),
+        Example(
+            "ottla produce orders -l orders.json --registry http://localhost:8081 --schema order.avsc",
+            "as Avro, its schema in a registry",
+            needs="registry",
+        ),
     ),
     "consume": (
         Example("ottla consume orders --from-beginning -e", "all values, then stop"),
@@ -90,8 +96,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("ottla consume orders -o 0:2 -o jsonl", "the offsets 0 and 1 of each partition; -o takes the form as well"),
         Example("ottla consume orders -o :end --output csv --columns offset,key,value.amount > orders.csv", "a table of what is there"),
         Example("ottla consume orders -e --where \"value.amount > 10 and key == 'alice'\"", "what fits"),
-        Example("ottla consume orders -e --schema order.proto --message Order", "Protobuf as JSON", needs="schemas"),
-        Example("ottla consume orders -e --registry http://localhost:8081", "what a schema registry knows, as JSON", needs="schemas"),
+        Example("ottla consume orders -e --schema order.proto --message Order", "Protobuf as JSON", needs="schema"),
+        Example("ottla consume orders -e --registry http://localhost:8081", "what a schema registry knows, as JSON", needs="registry"),
         Example("ottla consume orders -g billing --from-beginning -c 3", "three records as a member of a group, which moves on"),
     ),
     "offsets": (

@@ -25,11 +25,14 @@ from ottla.cli.main import main
 from ottla.cli.parser import build_parser
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
+from tests.cli.schema_registry import running_registry
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = [{"key": key, "payload": json.dumps({"item": item, "amount": amount})} for key, item, amount in (
     ("alice", "apples", 5), ("alice", "bread", 20), ("bob", "bread", 7), ("carol", "cheese", 11),
 )]  # fmt: skip
+PROTO = 'syntax = "proto3"; message Order { string item = 1; int32 amount = 2; }'
+AVRO = {"type": "record", "name": "Order", "fields": [{"name": "item", "type": "string"}, {"name": "amount", "type": "int"}]}
 SHIM = """\
 #!/bin/sh
 exec {python} -m ottla.cli.main "$@"
@@ -69,6 +72,8 @@ def place(example_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (binaries / "ottla").chmod(0o755)
     (tmp_path / "server.properties").write_text(f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/other-data\n")
     (tmp_path / "orders.json").write_text("".join(order["payload"] + "\n" for order in ORDERS))
+    (tmp_path / "order.proto").write_text(PROTO)
+    (tmp_path / "order.avsc").write_text(json.dumps(AVRO))
     (tmp_path / "orders.csv").write_text("customer,item,amount\nalice,apples,5\nbob,bread,7\n")
     (tmp_path / "export.json").write_text("".join(json.dumps(order) + "\n" for order in ORDERS))
     (tmp_path / "delete.json").write_text('{"partitions": [{"topic": "orders", "partition": 0, "offset": 1}], "version": 1}')
@@ -157,6 +162,19 @@ def test_endless_examples_begin_their_work_and_end_by_ctrl_c(example: Example, p
         process.stdout.close()
         if writer.is_alive():
             writer.join()
+
+
+def test_the_examples_of_schemas(place: Path, example_broker: Broker, offline: Ottla) -> None:
+    by_file = [example for example in EXAMPLES["produce"] if "--message" in example.line] + of_need("schema")
+    with running_registry() as registry:
+        for examples in (by_file, sorted(of_need("registry"), key=lambda example: "consume" in example.line)):
+            example_broker.reset()
+            assert len(examples) == 2
+            for example in examples:
+                result = offline(*shlex.split(example.line.replace("http://localhost:8081", registry.url))[1:])
+                assert result.code == 0, result
+            assert [json.loads(line) for line in result.out.splitlines()] == [json.loads(order["payload"]) for order in ORDERS]
+    assert registry.subjects == {"orders-value": [1]}
 
 
 @pytest.mark.usefixtures("need_zookeeper")

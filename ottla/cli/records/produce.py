@@ -27,7 +27,7 @@ from ottla.cli.topics.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
-    from ottla.cli.records.record_schema import Schema
+    from ottla.cli.records.record_encoding import RecordEncoder
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.producer import Producer
 
@@ -55,7 +55,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", metavar="FORMAT", help="layout of lines, such as '%%k;%%v;%%h'; verbs below")
     add("--input", choices=INPUTS, default="lines", metavar="FORM", help=f"{'|'.join(INPUTS)}: what the input is; forms below")
     add("--key-field", metavar="NAME", help="the column of CSV, or member of JSON, that is the key as well")
-    add("--schema", metavar="FILE", help="a JSON Schema that every value has to fit")
     add("--generate", type=int, metavar="N", help="make N records instead of reading any")
     add("--rate", type=float, metavar="R", help="with --generate: records per second")
     for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
@@ -63,13 +62,25 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_broker_list(parser)
     for name in ("--max-block-ms", "--max-memory-bytes", "--socket-buffer-size"):
         add(name, help=argparse.SUPPRESS)
+    _add_schema_options(parser)
+
+
+def _add_schema_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("schemas (Avro, Protobuf and registries: extra ottla[schemas])").add_argument
+    add(
+        "--schema", metavar="FILE", help="values are JSON, and written as Avro (.avsc), Protobuf (.proto, .desc), or checked by JSON Schema"
+    )
+    add("--key-schema", metavar="FILE", help="the same for keys")
+    add("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)")
+    add("--registry", metavar="URL", help="a schema registry: by the newest schema of TOPIC-value, or --schema is stored there")
+    add("--schema-id", type=int, metavar="N", help="with --registry: by the schema of this id")
 
 
 def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
     topic = one_topic(args)
     reader = _reader(args)
-    schema = _schema(args)
+    encoder = _encoder(args, topic)
     if args.key_field is not None and args.input == "lines":
         raise UsageError("--key-field goes with --input csv and --input json")
     if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
@@ -91,9 +102,9 @@ def _run(args: argparse.Namespace) -> int:
                 if args.generate is not None:
                     _generate(producer, topic, args, progress)
                 elif args.input != "lines":
-                    _produce_file(producer, topic, args, schema, descriptor if args.file else sys.stdin.fileno(), progress)
+                    _produce_file(producer, topic, args, encoder, descriptor if args.file else sys.stdin.fileno(), progress)
                 else:
-                    _produce_input(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno(), progress)
+                    _produce_input(producer, topic, args, reader, encoder, descriptor if args.file else sys.stdin.fileno(), progress)
         except (Refused, KeyboardInterrupt) as end:
             if args.transactional_id is not None:  # else readers of committed data would wait until the transaction times out
                 (producer.abort if isinstance(end, Refused) else producer.abandon)()
@@ -114,12 +125,15 @@ def _steps(args: argparse.Namespace, descriptor: int) -> int:
     return int(args.generate) if args.generate is not None else os.fstat(descriptor).st_size if args.file else 0
 
 
-def _schema(args: argparse.Namespace) -> Schema | None:
-    if args.schema is None:
+def _encoder(args: argparse.Namespace, topic: str) -> RecordEncoder | None:
+    """What turns JSON into what a schema says; None if no option asks for it."""
+    if all(value is None for value in (args.schema, args.key_schema, args.registry, args.schema_id, args.message)):
         return None
-    from ottla.cli.records.record_schema import read_schema
+    if args.generate is not None:
+        raise UsageError("schemas do not go with --generate")
+    from ottla.cli.records.record_encoding import make_encoder
 
-    return read_schema(args.schema)
+    return make_encoder(args, topic)
 
 
 def _exists(cluster: Cluster, topic: str) -> bool:
@@ -180,10 +194,16 @@ def _reader(args: argparse.Namespace) -> LineReader:
 
 
 def _produce_input(
-    producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, schema: Schema | None, descriptor: int, progress: Progress
+    producer: Producer,
+    topic: str,
+    args: argparse.Namespace,
+    reader: LineReader,
+    encoder: RecordEncoder | None,
+    descriptor: int,
+    progress: Progress,
 ) -> None:
     """Produces the input. Plain lines take the fast path, all others are parsed one by one."""
-    is_plain = reader.is_plain and args.partition < 0 and not args.sync and schema is None
+    is_plain = reader.is_plain and args.partition < 0 and not args.sync and encoder is None
     number = 0
     linger_s = producer.linger_s
     on_idle = _prompt(producer, args)
@@ -196,28 +216,28 @@ def _produce_input(
         for line in lines:
             number += 1
             try:
-                record = reader.read(line)
-                if schema is not None:
-                    schema.check(record.value, number)
+                key, value, headers = reader.read(line)
+                if encoder is not None:
+                    key, value = encoder.encode(key, value, number)
             except Refused:
                 if args.transactional_id is None:
                     producer.flush()  # the lines before the bad one are sent, as by Kafka's tool
                 raise
-            producer.produce(topic, record.value, record.key, partition=args.partition, headers=record.headers)
+            producer.produce(topic, value, key, partition=args.partition, headers=headers)
             if args.sync:
                 producer.flush()
 
 
 def _produce_file(
-    producer: Producer, topic: str, args: argparse.Namespace, schema: Schema | None, descriptor: int, progress: Progress
+    producer: Producer, topic: str, args: argparse.Namespace, encoder: RecordEncoder | None, descriptor: int, progress: Progress
 ) -> None:
     """Produces the records of a table, of an array, or of an export."""
     given = tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items())
     with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="", closefd=False) as stream:
         try:
             for number, (key, value, headers, timestamp) in enumerate(read_records(stream, args.input, args.key_field), 1):
-                if schema is not None:
-                    schema.check(value, number)
+                if encoder is not None:
+                    key, value = encoder.encode(key, value, number)
                 producer.produce(topic, value, key, partition=args.partition, timestamp=timestamp, headers=(*given, *headers))
                 progress.add(len(value or b""))
                 if args.sync:

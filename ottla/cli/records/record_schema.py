@@ -1,7 +1,7 @@
-"""`produce --schema FILE`: each value must be JSON that fits a JSON Schema; the first that does not is refused with its line and its place.
+"""`produce --schema FILE` for JSON Schema: each value must be JSON that fits; what does not is refused with its place.
 
-The keywords that a schema of records needs are here (see `_CHECKS`), keywords that only describe are ignored, and a schema with any other
-keyword is refused, so that no constraint is skipped silently. Avro and Protobuf schemas need a registry and are not offered.
+The keywords that a schema of records needs are here (see `_CHECKS`), and keywords that only describe are ignored. A schema with any other
+keyword is checked by the package jsonschema where that is installed, and else refused, so that no constraint is skipped silently.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.cli.command import Refused, UsageError
-from ottla.cli.input_files import read_text
+from ottla.cli.command import UsageError
+from ottla.cli.records.schema_formats import Misfit
 
 DESCRIBING = frozenset(
     {"$schema", "$id", "$comment", "title", "description", "default", "examples", "format", "deprecated", "readOnly", "writeOnly"}
@@ -28,6 +28,10 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
+class KeywordNotOffered(UsageError):
+    """A keyword of JSON Schema that is not checked here."""
+
+
 class Schema:
     """A parsed schema, all of whose keywords can be checked."""
 
@@ -38,24 +42,15 @@ class Schema:
             raise UsageError(f"{name} is not JSON: {error}") from None
         _check_keywords(self._root, name, "")
 
-    def check(self, value: bytes | None, line: int) -> None:
-        """Raises `Refused` when a value does not fit. Tombstones always pass."""
-        if value is None:
-            return
+    def check(self, value: bytes) -> None:
+        """Raises `Misfit` when a value does not fit."""
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError):
-            raise Refused(f"line {line} is not JSON: {value[:80].decode('utf-8', 'replace')!r}", "INVALID_RECORD") from None
+            raise Misfit(f"it is not JSON: {value[:80].decode('utf-8', 'replace')!r}") from None
         misfit = _misfit(self._root, parsed, "value")
         if misfit:
-            raise Refused(f"line {line} does not fit the schema: {misfit}", "INVALID_RECORD")
-
-
-def read_schema(path: str) -> Schema:
-    text = read_text(path)
-    if path.endswith((".avsc", ".proto")):
-        raise UsageError(f"{path}: only JSON Schema is offered")
-    return Schema(text, path)
+            raise Misfit(misfit)
 
 
 def _check_keywords(schema: Any, name: str, place: str) -> None:
@@ -67,7 +62,7 @@ def _check_keywords(schema: Any, name: str, place: str) -> None:
         raise UsageError(f"{where}: a schema is an object")
     unknown = sorted(set(schema) - set(_CHECKS) - DESCRIBING)
     if unknown:
-        raise UsageError(f"{where}: the keyword {unknown[0]!r} is not offered; there are {', '.join(sorted(_CHECKS))}")
+        raise KeywordNotOffered(f"{where}: the keyword {unknown[0]!r} is not offered; there are {', '.join(sorted(_CHECKS))}")
     types = schema.get("type", [])
     for word in [types] if isinstance(types, str) else types:
         if word not in _TYPES:

@@ -1,4 +1,4 @@
-"""Avro, JSON Schema and Protobuf: from the text of a schema to a function that decodes bytes.
+"""Avro, JSON Schema and Protobuf: from the text of a schema to functions that decode bytes, and that encode JSON.
 
 The libraries (fastavro, jsonschema, protobuf with the compiler of grpcio-tools) are those of the extra `ottla[schemas]`. Each is imported
 when a schema of its kind is used, and what it raises for bytes that do not fit becomes a `Misfit`.
@@ -17,11 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.cli.command import Refused, UsageError
+from ottla.cli.records.avro_json import avro_value
 
 Decoder = Callable[[bytes], Any]
 """From bytes to plain values. Raises `Misfit`."""
+Encoder = Callable[[bytes], bytes]
+"""From JSON to bytes. Raises `Misfit`."""
 
 COMPILE_SECONDS_MAX = 30.0
+COMPILED = (".desc", ".binpb", ".pb")
+"""Ends of the names of files that `protoc --descriptor_set_out` has written."""
 AVRO_ERRORS = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, AttributeError)
 
 
@@ -30,10 +35,35 @@ class Misfit(Exception):
 
 
 class Format(NamedTuple):
-    """A schema. `decoder(name, path)` is for one of its messages, by name or by place; only Protobuf has several (`has_path`)."""
+    """A schema. `decoder(name, path)` is for one of its messages, by name or by place; only Protobuf has several (`has_path`).
 
+    `encoder(name)` is the other way. `path_of(name)` is the place of a message: its number in the file, or in the message round it after
+    the number of that one.
+    """
+
+    kind: str
     decoder: Callable[..., Decoder]
-    has_path: bool = False
+    encoder: Callable[[str | None], Encoder]
+    path_of: Callable[[str | None], tuple[int, ...]] = lambda _: ()
+
+    @property
+    def has_path(self) -> bool:
+        return self.kind == "PROTOBUF"
+
+
+def file_format(path: str) -> Format:
+    """The schema of a file. UsageError if it cannot be read or is none."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    if path.endswith(COMPILED):
+        return protobuf_descriptors(data, path)
+    text = data.decode("utf-8", "replace")
+    if path.endswith(".proto"):
+        return protobuf_source(text, path)
+    return avro(text, path) if path.endswith(".avsc") else json_schema(text, path)
 
 
 def _library(name: str) -> Any:
@@ -44,22 +74,30 @@ def _library(name: str) -> Any:
         raise Refused(f"{package} cannot be imported; install it: pip install 'ottla[schemas]'", "MissingRequirementError") from None
 
 
-def _only(decode: Decoder) -> Format:
+def _only(kind: str, decode: Decoder, encode: Encoder) -> Format:
     """A schema of one type."""
 
     def decoder(name: str | None = None, path: Sequence[int] = ()) -> Decoder:
-        if name is not None:
-            raise UsageError("--message is for Protobuf")
+        check(name)
         return decode
 
-    return Format(decoder)
+    def encoder(name: str | None) -> Encoder:
+        check(name)
+        return encode
+
+    def check(name: str | None) -> None:
+        if name is not None:
+            raise UsageError("--message is for Protobuf")
+
+    return Format(kind, decoder, encoder)
 
 
 def avro(text: str, where: str) -> Format:
     """UsageError if the text is no Avro schema."""
     fastavro = _library("fastavro")
+    named: dict[str, Any] = {}
     try:
-        schema = fastavro.parse_schema(json.loads(text))
+        schema = fastavro.parse_schema(json.loads(text), named_schemas=named)
     except (*AVRO_ERRORS, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise UsageError(f"{where} is not an Avro schema: {_line(error)}") from None
 
@@ -74,7 +112,22 @@ def avro(text: str, where: str) -> Format:
             raise Misfit(f"{len(rest)} bytes are left over")
         return value
 
-    return _only(decode)
+    def encode(data: bytes) -> bytes:
+        stream = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(stream, schema, avro_value(schema, named, _parsed(data)))
+        except AVRO_ERRORS as error:
+            raise Misfit(_line(error)) from None
+        return stream.getvalue()
+
+    return _only("AVRO", decode, encode)
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Misfit(f"it is not JSON: {_line(error)}") from None
 
 
 def json_schema(text: str, where: str) -> Format:
@@ -89,16 +142,17 @@ def json_schema(text: str, where: str) -> Format:
     validator = kind(schema)
 
     def decode(data: bytes) -> Any:
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise Misfit(f"it is not JSON: {_line(error)}") from None
+        value = _parsed(data)
         wrong = next(iter(validator.iter_errors(value)), None)
         if wrong is not None:
             raise Misfit(f"{wrong.json_path}: {_line(wrong.message)}")
         return value
 
-    return _only(decode)
+    def encode(data: bytes) -> bytes:
+        decode(data)
+        return data
+
+    return _only("JSON", decode, encode)
 
 
 def protobuf_source(text: str, where: str) -> Format:
@@ -144,7 +198,26 @@ def protobuf_descriptors(data: bytes, where: str) -> Format:
 
         return decode
 
-    return Format(decoder, has_path=True)
+    def encoder(name: str | None) -> Encoder:
+        message = factory.GetMessageClass(_message(pool, own, where, name, ()))
+
+        def encode(data: bytes) -> bytes:
+            try:
+                return bytes(forms.Parse(data, message(), descriptor_pool=pool).SerializeToString(deterministic=True))
+            except (protobuf_error, forms.Error, UnicodeDecodeError, RecursionError) as error:
+                raise Misfit(_line(error)) from None
+
+        return encode
+
+    return Format("PROTOBUF", decoder, encoder, lambda name: _path_of(_message(pool, own, where, name, ())))
+
+
+def _path_of(message: Any) -> tuple[int, ...]:
+    """Where a message's descriptor is: its number in the file, or in the message round it after the number of that one."""
+    parent = message.containing_type
+    if parent is None:
+        return (list(message.file.message_types_by_name).index(message.name),)
+    return (*_path_of(parent), [one.name for one in parent.nested_types].index(message.name))
 
 
 def _message(pool: Any, file: Any, where: str, name: str | None, path: Sequence[int]) -> Any:

@@ -6,9 +6,7 @@ import io
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,11 @@ import fastavro
 import pytest
 
 from ottla.cli.command import UsageError
-from ottla.cli.records.record_decoding import HEADER, file_format
-from ottla.cli.records.schema_formats import Misfit, avro, json_schema, protobuf_descriptors, protobuf_source
+from ottla.cli.records.schema_formats import Misfit, avro, file_format, json_schema, protobuf_descriptors, protobuf_source
+from ottla.cli.records.schema_registry import HEADER
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
+from tests.cli.schema_registry import running_registry
 
 AVRO = {
     "type": "record", "name": "Order", "fields": [
@@ -52,33 +51,17 @@ def encoded(value: dict[str, Any] = ORDER) -> bytes:
 @pytest.fixture(scope="module")
 def registry() -> Iterator[str]:
     """A registry with a schema of each type: 1 Avro, 2 JSON, 3 Protobuf, 4 one that refers to another."""
-    schemas: dict[str, dict[str, Any]] = {
-        "1": {"schema": json.dumps(AVRO)},
-        "2": {"schema": json.dumps(JSON_SCHEMA), "schemaType": "JSON"},
-        "3": {"schema": PROTO, "schemaType": "PROTOBUF"},
-        "4": {"schema": json.dumps(AVRO), "references": [{"name": "Other"}]},
-        "5": {"schema": "x", "schemaType": "THRIFT"},
+    schemas: dict[int, dict[str, Any]] = {
+        1: {"schema": json.dumps(AVRO)},
+        2: {"schema": json.dumps(JSON_SCHEMA), "schemaType": "JSON"},
+        3: {"schema": PROTO, "schemaType": "PROTOBUF"},
+        4: {"schema": json.dumps(AVRO), "references": [{"name": "Other"}]},
+        5: {"schema": "x", "schemaType": "THRIFT"},
     }
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            number = self.path.removeprefix("/schemas/ids/")
-            is_allowed = self.headers.get("Authorization") in (None, "Basic bWU6cEB3")
-            body = json.dumps(schemas.get(number, {})).encode()
-            self.send_response(200 if number in schemas and is_allowed else 404 if is_allowed else 401)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with running_registry() as running:
+        running.schemas.update(schemas)
+        yield running.url
 
 
 def read(ottla: Ottla, topic: str, *options: object) -> list[dict[str, Any]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.cli.command import Refused, UsageError
+from ottla.cli.command import UsageError
 from ottla.cli.records.record_schema import Schema
+from ottla.cli.records.schema_formats import Misfit
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -48,12 +50,11 @@ def test_values(value: Any, misfit: str) -> None:
     schema = Schema(json.dumps(ORDER), "order.json")
     data = json.dumps(value).encode()
     if not misfit:
-        schema.check(data, 1)
-        schema.check(None, 1)
+        schema.check(data)
         return
-    with pytest.raises(Refused) as refused:
-        schema.check(data, 7)
-    assert str(refused.value) == f"line 7 does not fit the schema: {misfit}"
+    with pytest.raises(Misfit) as refused:
+        schema.check(data)
+    assert str(refused.value) == misfit
 
 
 @pytest.mark.parametrize(
@@ -81,5 +82,22 @@ def test_produce_stops_at_the_first_misfit(ottla: Ottla, broker: Broker, topic: 
     assert result.code == 1 and result.err == "error: line 2 does not fit the schema: value.id is not at least 1\n"
     assert [record.value for record in broker.records(topic)] == [b'{"id": 1, "lines": [{}]}']
     lines.write_text("k:no json\n")
-    assert "line 1 is not JSON: 'no json'" in ottla("produce", topic, "-l", lines, "-K", ":", "--schema", schema).err
-    assert ottla("produce", topic, "-l", lines, "--schema", "order.avsc").code == 2
+    assert (
+        "line 1 does not fit the schema: it is not JSON: 'no json'"
+        in ottla("produce", topic, "-l", lines, "-K", ":", "--schema", schema).err
+    )
+    lines.write_text("k:\n")
+    assert ottla("produce", topic, "-l", lines, "-K", ":", "-Z", "--schema", schema).code == 0, "a tombstone has no schema"
+    assert broker.records(topic)[-1].value is None
+
+
+def test_other_keywords_are_checked_where_jsonschema_is(ottla: Ottla, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, lines = tmp_path / "order.json", tmp_path / "lines"
+    schema.write_text('{"multipleOf": 5}')
+    lines.write_text("10\n7\n")
+    produce = ("produce", topic, "-l", lines, "--schema", schema)
+    assert ottla(*produce).err == "error: line 2 does not fit the schema: $: 7 is not a multiple of 5\n"
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    result = ottla(*produce)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "the keyword 'multipleOf' is not offered" in result.err and "pip install 'ottla[schemas]'" in result.err

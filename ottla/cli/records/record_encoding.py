@@ -1,0 +1,94 @@
+"""`produce --schema FILE` and `--registry URL`: values and keys are JSON, and are written as a schema says.
+
+A file may be Avro (`.avsc`), Protobuf (`.proto`, `.desc`) or JSON Schema, whose values stay JSON and are checked. With a registry, values
+get its header: by the newest schema of the subject TOPIC-value, by `--schema-id`, or by `--schema`, which is stored as a version of that
+subject. `--key-schema` does the same for keys, with TOPIC-key; other keys stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import NamedTuple
+
+from ottla.cli.command import Refused, UsageError
+from ottla.cli.input_files import read_text
+from ottla.cli.records.record_schema import KeywordNotOffered, Schema
+from ottla.cli.records.schema_formats import COMPILED, Encoder, Misfit, file_format
+from ottla.cli.records.schema_registry import Registry, header
+
+OPTIONS = ("schema", "key_schema", "registry", "schema_id", "message")
+
+
+class RecordEncoder(NamedTuple):
+    """Replaces keys and values by what their schemas make of them; None: they stay as they are."""
+
+    value: Encoder | None
+    key: Encoder | None
+
+    def encode(self, key: bytes | None, value: bytes | None, number: int) -> tuple[bytes | None, bytes | None]:
+        """Key and value of a record. Tombstones and missing keys stay null. Raises `Refused` with the number of the line."""
+        try:
+            return (
+                key if self.key is None or key is None else self.key(key),
+                value if self.value is None or value is None else self.value(value),
+            )
+        except Misfit as error:
+            raise Refused(f"line {number} does not fit the schema: {error}", "INVALID_RECORD") from None
+
+
+def make_encoder(args: argparse.Namespace, topic: str) -> RecordEncoder | None:
+    """The encoder that the options ask for; None if they ask for none. Registers what `--schema` names, where there is a registry."""
+    if all(getattr(args, name) is None for name in OPTIONS):
+        return None
+    if args.registry is None:
+        if args.schema_id is not None:
+            raise UsageError("--schema-id goes with --registry URL")
+        if args.schema is None and args.key_schema is None:
+            raise UsageError("--message goes with --schema FILE or --registry URL")
+        value, key = (path and _of_file(path, message) for path, message in ((args.schema, args.message), (args.key_schema, None)))
+        return RecordEncoder(value or None, key or None)
+    if args.schema is not None and args.schema_id is not None:
+        raise UsageError("--schema is a new schema, --schema-id one that the registry has; choose one")
+    registry = Registry(args.registry)
+    key = None if args.key_schema is None else _registered(registry, f"{topic}-key", args.key_schema, None)
+    if args.schema is not None:
+        return RecordEncoder(_registered(registry, f"{topic}-value", args.schema, args.message), key)
+    if args.schema_id is not None:
+        number, found = args.schema_id, registry.schema(args.schema_id)
+    else:
+        number, found = registry.latest(f"{topic}-value")
+    return RecordEncoder(_framed(found.encoder(args.message), header(number, found.path_of(args.message))), key)
+
+
+def _of_file(path: str, message: str | None) -> Encoder:
+    """The encoder of a schema's file; JSON Schema needs no extra as long as its keywords are the usual ones."""
+    if path.endswith((".avsc", ".proto", *COMPILED)):
+        return file_format(path).encoder(message)
+    if message is not None:
+        raise UsageError("--message is for Protobuf")
+    try:
+        check = Schema(read_text(path), path).check
+    except KeywordNotOffered as unusual:
+        try:
+            return file_format(path).encoder(None)
+        except Refused as error:
+            raise UsageError(f"{unusual}; {error}") from None
+
+    def checked(data: bytes) -> bytes:
+        check(data)
+        return data
+
+    return checked
+
+
+def _registered(registry: Registry, subject: str, path: str, message: str | None) -> Encoder:
+    """Stores the schema of a file as a version of a subject."""
+    if path.endswith(COMPILED):
+        raise UsageError(f"{path}: a registry takes the text of a schema, .proto")
+    found = file_format(path)
+    encode = found.encoder(message)
+    return _framed(encode, header(registry.register(subject, read_text(path), found.kind), found.path_of(message)))
+
+
+def _framed(encode: Encoder, before: bytes) -> Encoder:
+    return lambda data: before + encode(data)

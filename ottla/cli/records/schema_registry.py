@@ -1,0 +1,169 @@
+"""Schemas of a schema registry, over its HTTP API: by id, the latest of a subject, or a new one.
+
+The id stands before a value: a zero byte, four bytes of id, and for Protobuf the path to the message's type. Each schema is asked for once.
+Left out: schemas that refer to other schemas of the registry.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import urllib.parse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.cli.command import NotReached, Refused, UsageError
+from ottla.cli.records.schema_formats import Decoder, Format, Misfit, avro, json_schema, protobuf_source
+
+MAGIC = 0
+HEADER = struct.Struct(">bI")
+REGISTRY_SECONDS_MAX = 10.0
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class Registry:
+    """A schema registry at an address; user and password may stand in it. All methods raise `NotReached` and `Refused`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        self._formats: dict[int, Format] = {}
+        self._decoders: dict[tuple[int, tuple[int, ...]], Decoder] = {}
+
+    def decode(self, data: bytes) -> Any:
+        """Decodes what stands behind the header."""
+        if not is_framed(data):
+            raise Misfit("it has no header with the id of a schema")
+        number = HEADER.unpack_from(data)[1]
+        found = self.schema(number)
+        path, start = _message_path(data) if found.has_path else ((), HEADER.size)
+        decoder = self._decoders.get((number, path))
+        if decoder is None:
+            decoder = self._decoders[number, path] = found.decoder(None, path)
+        return decoder(data[start:])
+
+    def schema(self, number: int) -> Format:
+        """The schema with this id."""
+        found = self._formats.get(number)
+        if found is None:
+            where = f"{self._url}/schemas/ids/{number}"
+            found = self._formats[number] = _format(request_json(where), where)
+        return found
+
+    def latest(self, subject: str) -> tuple[int, Format]:
+        """The id and the schema of the newest version of a subject."""
+        where = f"{self._url}/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest"
+        answer = request_json(where)
+        number = _id_of(answer, where)
+        self._formats[number] = _format(answer, where)
+        return number, self._formats[number]
+
+    def register(self, subject: str, text: str, kind: str) -> int:
+        """Stores a schema as a version of a subject, if it is not there yet; returns its id."""
+        where = f"{self._url}/subjects/{urllib.parse.quote(subject, safe='')}/versions"
+        return _id_of(request_json(where, {"schema": text, "schemaType": kind}), where)
+
+
+def _id_of(answer: dict[str, Any], where: str) -> int:
+    number = answer.get("id")
+    if not isinstance(number, int) or not 0 <= number < 1 << 32:
+        raise Refused(f"{_without_login(where)} answers without the id of a schema", "INVALID_SCHEMA")
+    return number
+
+
+def _format(answer: dict[str, Any], url: str) -> Format:
+    where = _without_login(url)
+    text, kind = answer.get("schema"), str(answer.get("schemaType", "AVRO")).upper()
+    if not isinstance(text, str) or answer.get("references"):
+        raise Refused(f"{where}: a schema that refers to others is not offered" if text else f"{where} has no schema", "INVALID_SCHEMA")
+    makers: dict[str, Callable[[str, str], Format]] = {"AVRO": avro, "JSON": json_schema, "PROTOBUF": protobuf_source}
+    if kind not in makers:
+        raise Refused(f"{where} has a schema of type {kind}; known are {', '.join(makers)}", "INVALID_SCHEMA")
+    return makers[kind](text, where)
+
+
+def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object that a GET answers with, or a POST where there is a body. Raises `NotReached` and `Refused`."""
+    import urllib.error
+    import urllib.request
+
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--registry {url!r} is not http://HOST:PORT or https://HOST:PORT")
+    plain = _without_login(url)
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(plain, data, {"Accept": f"{MEDIA_TYPE}, application/json", "Content-Type": MEDIA_TYPE})
+    if parts.username is not None:
+        login = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+        request.add_header("Authorization", "Basic " + base64.b64encode(login.encode()).decode())
+    try:
+        with urllib.request.urlopen(request, timeout=REGISTRY_SECONDS_MAX) as answer:
+            found = json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise Refused(f"{plain} answers {error.code} {_reason(error.read(), error.reason)}", "INVALID_SCHEMA") from None
+    except (OSError, urllib.error.URLError) as error:
+        raise NotReached(f"no schema registry at {plain}: {getattr(error, 'reason', error)}") from None
+    except ValueError:
+        raise Refused(f"{plain} does not answer with JSON", "INVALID_SCHEMA") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _reason(body: bytes, otherwise: str) -> str:
+    """What the registry says is wrong, else what HTTP says."""
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return otherwise
+
+
+def _without_login(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def is_framed(data: bytes) -> bool:
+    """Whether a value begins with the header."""
+    return len(data) >= HEADER.size and data[0] == MAGIC
+
+
+def header(number: int, path: Sequence[int] = ()) -> bytes:
+    """What stands before a value: the id of its schema, and for Protobuf the place of its message."""
+    if not path:
+        return HEADER.pack(MAGIC, number)
+    return HEADER.pack(MAGIC, number) + (b"\0" if tuple(path) == (0,) else b"".join(map(_written, (len(path), *path))))
+
+
+def _message_path(data: bytes) -> tuple[tuple[int, ...], int]:
+    """Which message of a Protobuf schema: its place in the file, then in the message round it; and where the message begins."""
+    count, position = _varint(data, HEADER.size)
+    if count == 0:
+        return (0,), position
+    path = []
+    for _ in range(count):
+        place, position = _varint(data, position)
+        path.append(place)
+    return tuple(path), position
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number in zigzag form."""
+    value = shift = 0
+    while position < len(data) and shift < 35:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise Misfit("its header is cut short")
+
+
+def _written(number: int) -> bytes:
+    """A number that is not negative in zigzag form."""
+    rest, out = number << 1, bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
