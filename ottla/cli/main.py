@@ -23,6 +23,8 @@ EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_NO_CONNECTION = 3
 EXIT_INTERRUPTED = 130
+STRUCTURED = ("json", "jsonl", "yaml")
+"""Forms of output in which an error is an object."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,8 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _discard_output()
         where = error.filename or "the output"
-        sys.stderr.write(f"error: {where}: {(error.strerror or str(error)).lower()}\n")
-        return EXIT_REFUSED
+        return _report(argv, f"{where}: {(error.strerror or str(error)).lower()}", type(error).__name__, EXIT_REFUSED)
 
 
 def _null_stream() -> io.TextIOWrapper:
@@ -96,7 +97,7 @@ def _run(argv: list[str]) -> int:
     except UsageError as error:
         return _report(argv, str(error), "USAGE", EXIT_USAGE)
     except Refused as error:
-        return _report(argv, str(error), error.name, EXIT_REFUSED)
+        return _report(argv, str(error), error.name or "REFUSED", EXIT_REFUSED)
     except NotReached as error:
         return _report(argv, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
 
@@ -163,7 +164,7 @@ def _run_guarded(command: Command, args: argparse.Namespace, argv: list[str]) ->
     except UsageError as error:
         return _report(argv, str(error), "USAGE", EXIT_USAGE)
     except Refused as error:
-        return _report(argv, str(error), error.name, EXIT_REFUSED)
+        return _report(argv, str(error), error.name or "REFUSED", EXIT_REFUSED)
     except NotReached as error:
         return _report(argv, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
     except ApiError as error:
@@ -212,14 +213,20 @@ def _report(argv: list[str], message: str, name: str, code: int) -> int:
 
 def _form_of(argv: Sequence[str]) -> str:
     """The form of output that was asked for, even when the arguments could not be parsed."""
-    for position, word in enumerate(argv):
-        if word in ("-o", "--output") and argv[position + 1 : position + 2] and argv[position + 1] in ("json", "jsonl", "yaml"):
-            return argv[position + 1]
-        if word.startswith("--output=") and word[9:] in ("json", "jsonl", "yaml"):
-            return word[9:]
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
         if word == "-J":
             return "json"
+        form = following if word in ("-o", "--output") else _attached_form(word)
+        if form in STRUCTURED:
+            return form
     return "table"
+
+
+def _attached_form(word: str) -> str:
+    """`json` in `-ojson`, `-o=json` and `--output=json`."""
+    if word.startswith("--output="):
+        return word.partition("=")[2]
+    return word[2:].removeprefix("=") if word.startswith("-o") else ""
 
 
 def _hint(word: str, known: Mapping[str, object]) -> str:

@@ -40,7 +40,7 @@ exec {python} -m ottla.cli.main "$@"
 WITHOUT_EXAMPLES = ("security cert", "token")
 """Commands whose examples come with them."""
 WITH_ACCESS_RULES = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
-"""So that the rules of the examples are stored and refuse nobody here."""
+"""So that the rules of the examples are stored, while the tests may do everything."""
 IN_A_SHELL = set("|>&;$")
 SECONDS_MAX = 120.0
 

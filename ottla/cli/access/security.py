@@ -41,7 +41,7 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     add("--group", action="append", metavar="GROUP", help="a group")
     add("--transactional-id", action="append", metavar="ID", help="a transactional id")
     add("--principal", metavar="User:NAME", help="another principal than that of these settings, judged by the access rules alone")
-    add("--from", dest="host", metavar="ADDRESS", help="with --principal: the address that it connects from")
+    add("--client-host", metavar="ADDRESS", help="with --principal: the address that it connects from")
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def _check(args: argparse.Namespace) -> int:
         rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate'}"), _row("access rules", "", "", why)]
         named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
         for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
-            judged = _by_rules(rules, other, args.host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
+            judged = _by_rules(rules, other, args.client_host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
             rows.append(_row(f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}"), *judged))
     output_of(args).show("access", rows, _COLUMNS)
     return 0

@@ -15,7 +15,7 @@ STOP_TIMEOUT_S = 60.0
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_place_arguments(parser)
-    parser.add_argument("--timeout", type=float, default=STOP_TIMEOUT_S, metavar="SECS", help="how long to wait for its end")
+    parser.add_argument("--wait", type=float, default=STOP_TIMEOUT_S, metavar="SECS", help="how long to wait for its end")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -23,7 +23,7 @@ def _run(args: argparse.Namespace) -> int:
     if running is None:
         raise Refused(f"no broker runs in {', '.join(directories_of(args))}; name its directory with --data-dir", "NOT_RUNNING")
     started = time.monotonic()
-    stop(running, args.timeout)
+    stop(running, args.wait)
     seconds = time.monotonic() - started
     what = {"stopped": running.pid, "data_dir": running.directory, "seconds": round(seconds, 3)}
     output_of(args).done(f"broker {running.pid} has stopped after {seconds:.1f} s", what)

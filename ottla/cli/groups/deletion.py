@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.base.errors import ApiError
+from ottla.cli.command import Refused
 from ottla.cli.output import Output
 from ottla.client.blocking import group_admin
 from ottla.client.blocking.cluster import Cluster
@@ -26,7 +27,10 @@ def report_deletion(output: Output, names: list[str], failures: Mapping[str, Api
     deleted = [name for name in names if name not in failures]
     if output.is_structured:
         output.show_object({"deleted": deleted, "errors": {name: error.code.name for name, error in failures.items()}})
-        return 1 if failures else 0
+        if failures:
+            first = next(iter(failures.values()))
+            raise Refused(f"{len(failures)} of {len(names)} groups were not deleted", first.code.name)
+        return 0
     if deleted:
         output.done(f"Deleted {', '.join(deleted)}.", {})
     for name, error in failures.items():

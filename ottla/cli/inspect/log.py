@@ -84,12 +84,10 @@ def _run(args: argparse.Namespace) -> int:
             failures.append(str(error))
             dump.failed(path, str(error))
     dump.finish()
-    if failures and output.is_structured:
-        output.note("\n".join(f"error: {message}" for message in failures))
-        return 1
     if failures:
         for message in failures[:-1]:
-            output.note(f"error: {message}")
+            if not output.is_structured:  # there each file has its own
+                output.note(f"error: {message}")
         raise Refused(failures[-1], "CORRUPT_FILE")
     return 1 if dump.has_mismatches else 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import add_broker_list, connect, output_of
 from ottla.cli.output import write
 from ottla.cli.topics.topic_names import pattern_of
@@ -127,7 +127,10 @@ def _run(args: argparse.Namespace) -> int:
     for row in rows:
         if row["error"] and not output.is_structured:
             output.error(f"{row['topic']}-{row['partition']}: {row['error']}", str(row["error"]))
-    return 1 if any(row["error"] for row in rows) else 0
+    failures = [str(row["error"]) for row in rows if row["error"]]
+    if failures and output.is_structured:
+        raise Refused(f"{len(failures)} of {len(rows)} partitions have no offset", failures[0])
+    return 1 if failures else 0
 
 
 COMMAND = Command("Offsets of each partition: the end, the start, or at a time.", _arguments, _run, may_watch=True)

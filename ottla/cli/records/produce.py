@@ -91,7 +91,7 @@ def _run(args: argparse.Namespace) -> int:
     summary = Summary(topic)
     with connect(args) as cluster, _producer(args, cluster, summary) as producer:
         cluster.any_connection()  # fails now if no broker answers, and not after the first typed line
-        is_new = not args.quiet and not getattr(args, "is_shim", False) and not _exists(cluster, topic)
+        is_new = not getattr(args, "is_shim", False) and (output.is_structured or not args.quiet) and not _exists(cluster, topic)
         _check_partition(cluster, topic, args.partition)
         if args.transactional_id is not None:
             producer.begin()
@@ -115,7 +115,7 @@ def _run(args: argparse.Namespace) -> int:
             producer.flush()
         seconds = time.perf_counter() - started
         if not getattr(args, "is_shim", False):
-            summary.note(output, cluster, producer.delivered, is_new=is_new)
+            summary.show(output, cluster, producer.delivered, is_new=is_new)
     output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 0
 
@@ -301,4 +301,4 @@ def _generate(producer: Producer, topic: str, args: argparse.Namespace, progress
         progress.add(1)
 
 
-COMMAND = Command("Write records from standard input or a file.", _arguments, _run, has_output=False)
+COMMAND = Command("Write records from standard input or a file.", _arguments, _run)

@@ -1,4 +1,4 @@
-"""What `produce` says at its end, on stderr: how many records went to which offsets, and whether the topic was created by that."""
+"""What `produce` says at its end: how many records went to which offsets, and whether the topic was created by that."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ class Summary:
         first, highest = self._offsets.get(number, (delivery.base_offset, last))
         self._offsets[number] = (min(first, delivery.base_offset), max(highest, last))
 
-    def note(self, output: Output, cluster: Cluster, count: int, *, is_new: bool) -> None:
-        """Prints it, unless -q."""
+    def show(self, output: Output, cluster: Cluster, count: int, *, is_new: bool) -> None:
+        """Prints it: for people on stderr, unless -q; for programs as an object."""
+        if output.form != "table":
+            offsets = [{"partition": number, "first": first, "last": last} for number, (first, last) in sorted(self._offsets.items())]
+            output.show_object({"topic": self._topic, "records": count, "is_new_topic": is_new, "offsets": offsets})
+            return
         if is_new and count:
             partitions = len(cluster.partitions(self._topic))
             many = "1 partition" if partitions == 1 else f"{partitions} partitions"

@@ -10,7 +10,7 @@ import argparse
 import json
 
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.input_files import read_json
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write
@@ -60,7 +60,10 @@ def _delete(args: argparse.Namespace) -> int:
     ]
     columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("LOW-WATERMARK", "low_watermark"), ("ERROR", "error"))
     output.show("partitions", rows, columns)
-    return 1 if any(row["error"] for row in rows) else 0
+    failures = [str(row["error"]) for row in rows if row["error"]]
+    if failures and output.is_structured:
+        raise Refused(f"the records of {len(failures)} of {len(rows)} partitions were not deleted", failures[0])
+    return 1 if failures else 0
 
 
 def _show_as_kafka(results: dict[TopicPartition, int | KafkaError]) -> int:

@@ -1,8 +1,8 @@
 """`ottla txn prepared` and `ottla txn finish`: transactions of two-phase commit (KIP-939), which an external coordinator ends.
 
 Such a transaction has no timeout. Only the external coordinator knows whether it is prepared, so `prepared` lists all open transactions
-without a timeout. `finish` ends one as its owner would after a restart: `--commit`, `--abort`, or `--state PRODUCER_ID:EPOCH`, the prepared
-state that the external coordinator stored: commit if the open transaction is that one, else abort. The previous producer is fenced.
+without a timeout. `finish` ends one as its owner would after a restart: `--commit`, `--abort`, or `--prepared-state`, which the external
+coordinator stored: commit if the open transaction is that one, else abort. The previous producer is fenced.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def _finish_arguments(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_mutually_exclusive_group(required=True)
     ways.add_argument("--commit", action="store_true", help="commit the open transaction")
     ways.add_argument("--abort", action="store_true", help="abort the open transaction")
-    ways.add_argument("--state", metavar="PRODUCER_ID:EPOCH", help="commit if this is the open transaction, else abort")
+    ways.add_argument("--prepared-state", metavar="PRODUCER_ID:EPOCH", help="commit if this is the open transaction, else abort")
     add_yes(parser)
 
 
 def _finish(args: argparse.Namespace) -> int:
     name = args.name
-    wanted = _parse_state(args.state) if args.state is not None else None
+    wanted = _parse_state(args.prepared_state) if args.prepared_state is not None else None
     with connect(args) as cluster:
         found = transaction_admin.describe_transaction(cluster, name)
         if not found.is_open:
@@ -75,7 +75,7 @@ def _finish(args: argparse.Namespace) -> int:
 def _parse_state(text: str) -> tuple[int, int]:
     producer_id, colon, epoch = text.partition(":")
     if not (colon and producer_id.isdecimal() and epoch.isdecimal()):
-        raise UsageError(f"--state {text!r} is not PRODUCER_ID:EPOCH")
+        raise UsageError(f"--prepared-state {text!r} is not PRODUCER_ID:EPOCH")
     return int(producer_id), int(epoch)
 
 

@@ -33,14 +33,14 @@ def test_a_super_user_may_do_everything_and_another_what_rules_say(acl: Ottla, g
     acl("acl", "add", "--topic", "che", "--resource-pattern-type", "prefixed", "--deny-principal", "User:*", "--operation", "Delete")
     mine = checked(acl, "--topic", name)[f"Topic {name}"]
     assert mine["may_not"] == "" and mine["why"] == "Deny Delete to User:* (prefixed che)"
-    alice = checked(acl, "--topic", name, "--group", "g", "--principal", "User:alice", "--from", "10.0.0.1")
+    alice = checked(acl, "--topic", name, "--group", "g", "--principal", "User:alice", "--client-host", "10.0.0.1")
     assert alice[f"Topic {name}"]["may"] == "Read, Describe" and "Delete" in alice[f"Topic {name}"]["may_not"]
     assert "Allow Read to User:alice from 10.0.0.1 (literal checked)" in alice[f"Topic {name}"]["why"]
     assert alice["Group g"] == {
         "what": "Group g", "may": "", "may_not": "Read, Delete, Describe, DescribeConfigs, AlterConfigs",
         "why": "no rule names it for User:alice",
     }  # fmt: skip
-    elsewhere = checked(acl, "--topic", name, "--principal", "User:alice", "--from", "10.0.0.2")
+    elsewhere = checked(acl, "--topic", name, "--principal", "User:alice", "--client-host", "10.0.0.2")
     assert elsewhere[f"Topic {name}"]["may"] == "" and alice["Cluster"]["may"] == ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,8 @@ def test_a_topic_that_was_created_by_use_is_named(ottla: Ottla, broker: Broker, 
     quiet = ottla("produce", "made-quietly", "-l", lines, "-q")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     assert len(broker.records("made-quietly")) == 2
+    objects = ottla("produce", "made-for-programs", "-l", lines, "-o", "json")
+    assert (objects.code, objects.err) == (0, "")
+    assert json.loads(objects.out) == {
+        "topic": "made-for-programs", "records": 2, "is_new_topic": True, "offsets": [{"partition": 0, "first": 0, "last": 1}],
+    }  # fmt: skip

@@ -235,7 +235,7 @@ def test_the_stored_state_decides(ottla: Ottla, prepared: Writer, is_right: bool
     """As a client's own recovery does: commit if it is the transaction that was prepared, else abort."""
     producer_id, epoch = prepared.producer
     state = f"{producer_id}:{epoch if is_right else epoch + 1}"
-    found = ottla.json("finish", prepared.name, "--state", state, "--yes")
+    found = ottla.json("finish", prepared.name, "--prepared-state", state, "--yes")
     assert (found["outcome"], found["producer_epoch"]) == ("committed" if is_right else "aborted", epoch)
 
 
@@ -249,7 +249,7 @@ def test_the_previous_owner_is_fenced(ottla: Ottla, prepared: Writer, place: Top
 def test_what_is_not_prepared_is_not_finished(ottla: Ottla, writer: Writer) -> None:
     assert ottla("finish", writer.name, "--commit", "--yes")[0] == 1
     assert ottla("finish", "missing", "--abort", "--yes")[0] == 1
-    assert ottla("finish", writer.name, "--state", "seven", "--yes")[0] == 2
+    assert ottla("finish", writer.name, "--prepared-state", "seven", "--yes")[0] == 2
     assert ottla("finish", writer.name, "--yes")[0] == 2
 
 
