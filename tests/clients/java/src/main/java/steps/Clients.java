@@ -25,7 +25,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /** Makes clients and waits for things. Settings are given as "key", "value" pairs. */
 final class Clients {
     static final Duration BRIEFLY = Duration.ofMillis(50);
-    private static final long SECONDS_MAX = 20;
+    static final Duration LONG = Duration.ofSeconds(120);
+    private static final long SECONDS_MAX = LONG.toSeconds();
 
     private final String bootstrap;
     private int names = 0;
