@@ -26,6 +26,7 @@ from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
+from ottla.base.settings.oauthbearer import OAuthBearerSettings
 from ottla.base.settings.security import SecuritySettings, split_listener_name
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
@@ -77,7 +78,7 @@ class Synonym(NamedTuple):
 
 
 class _AllSettings(
-    NetworkSettings, SecuritySettings, AccessSettings,
+    NetworkSettings, SecuritySettings, OAuthBearerSettings, AccessSettings,
     LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
     StagingSettings, ZooKeeperSettings,
 ):  # fmt: skip

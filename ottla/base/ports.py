@@ -423,6 +423,11 @@ class MetadataStore(Protocol):
         """Ends the session and removes its ephemeral nodes; every later request answers SESSION_EXPIRED."""
 
 
+ReadDocument = Callable[[str, str | None], bytes]
+"""Reads a small document from an address, with the authorities that may vouch for its host (a PEM file; None: the system's). It blocks, so
+it belongs in a thread. Raises `OSError`."""
+
+
 @immutable(kw_only=True)
 class Ports:
     """All that a broker is handed."""
@@ -436,3 +441,5 @@ class Ports:
     store: MetadataStore
     peers: Peers | None = None
     """None: connections over `network` (`server/peers.py`)."""
+    read_document: ReadDocument | None = None
+    """None where no setting names an address of a document."""

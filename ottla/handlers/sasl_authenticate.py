@@ -54,7 +54,8 @@ def _refuse(
 ) -> None:  # fmt: skip
     """Answers after a while, so that guesses take their time."""
     mechanism = authentication.mechanism or "none"
-    broker.audit.refused_authentication(connection.host, connection.listener, mechanism, outcome.claimed, outcome.error or "")
+    reason = outcome.reason or outcome.error or ""
+    broker.audit.refused_authentication(connection.host, connection.listener, mechanism, outcome.claimed, reason)
     delay_ms = broker.config.connection_failed_authentication_delay_ms
     timer = broker.timers.call_later(delay_ms, lambda: pending.complete(answer))
     pending.abandon = timer.cancel

@@ -47,7 +47,7 @@ class AuditLog:
 
     def refused_authentication(self, host: str, listener: str, mechanism: str, user: str, reason: str) -> None:
         """`user`: the name that the client has given, where it came to that; `reason` must not name a secret."""
-        left_out = self._left_out("authentication", host, mechanism, user)
+        left_out = self._left_out("authentication", host, mechanism, user, reason)
         if left_out is not None:
             who = f"user={quoted(user)} " if user else ""
             line = f"{who}host={quoted(host)} mechanism={quoted(mechanism)} reason={quoted(reason)} listener={quoted(listener)}"

@@ -20,6 +20,8 @@ class Outcome(NamedTuple):
     token: bytes = b""
     principal: str | None = None
     error: str | None = None
+    reason: str = ""
+    """Why the client is refused, for the log, where `error` says less."""
     claimed: str = ""
     """The name that a refused client gave, for the log."""
     is_valid: Callable[[], bool] | None = None

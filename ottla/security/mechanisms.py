@@ -12,16 +12,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.base.config import BrokerConfig
-from ottla.base.ports import Random
+from ottla.base.ports import Ports
 from ottla.base.settings.listeners import Endpoint
+from ottla.base.settings.oauthbearer import TokenOptions
 from ottla.base.settings.setting import SettingError
 from ottla.security.authentication import Exchange, Mechanisms
 from ottla.security.cluster_identity import Secret
 from ottla.security.credentials import ScramUsers, Stored
+from ottla.security.oauthbearer import MECHANISM as OAUTHBEARER
+from ottla.security.oauthbearer import OAuthBearerServer, Verify
 from ottla.security.plain import MECHANISM as PLAIN
 from ottla.security.plain import PlainServer
 from ottla.security.scram import HASHES
 from ottla.security.scram_server import ScramServer
+from ottla.security.signing_keys import SigningKeys
+from ottla.security.tokens import Token
 
 log = logging.getLogger("ottla.security")
 
@@ -31,28 +36,33 @@ NONCE_BYTES = 18
 class ListenerMechanisms:
     """Makes exchanges for clients of one broker."""
 
-    def __init__(self, config: BrokerConfig, random: Random, stored: Callable[[], Stored], read_secret: Secret) -> None:
+    def __init__(self, config: BrokerConfig, ports: Ports, stored: Callable[[], Stored], read_secret: Secret) -> None:
         """`stored`: the SCRAM credentials; `read_secret`: asks for the cluster's secret."""
         self._config = config
-        self._random = random
+        self._ports = ports
         self._read_secret = read_secret
         self._secret: bytes | None = None
         self._scram = {mechanism: ScramUsers(mechanism, stored, self._known_secret) for mechanism in HASHES}
+        self._signing_keys: dict[str, tuple[TokenOptions, SigningKeys]] = {}
+        """The keys for tokens of each listener, and what they were made from."""
 
     def of(self, endpoint: Endpoint) -> Mechanisms | None:
         """The mechanisms of a listener now; None where clients do not authenticate by SASL."""
         if not endpoint.is_authenticated_by_sasl:
             return None
         names = self._config.of_listeners.mechanisms(endpoint)
-        return {name: self._beginning(name, endpoint.name) for name in names if name == PLAIN or name in HASHES}
+        return {name: begin for name in names if (begin := self._beginning(name, endpoint.name)) is not None}
 
     def prepare(self, endpoints: list[Endpoint]) -> None:
-        """Asks for the cluster's secret where a listener has a mechanism that needs it; warns of what can be read on the way."""
+        """Asks for what a listener's mechanisms need: the cluster's secret, the keys for tokens; warns of what can be read on the way."""
         for endpoint in endpoints:
-            if not endpoint.is_tls and PLAIN in self._config.of_listeners.mechanisms(endpoint):
+            names = self._config.of_listeners.mechanisms(endpoint)
+            if not endpoint.is_tls and PLAIN in names:
                 log.warning("listener %s: PLAIN without TLS sends passwords in clear; use SASL_SSL or SCRAM", endpoint.name)
-        if any(name in HASHES for endpoint in endpoints for name in self._config.of_listeners.mechanisms(endpoint)):
-            self._known_secret()
+            if OAUTHBEARER in names:
+                self._prepare_tokens(endpoint.name)
+            if any(name in HASHES for name in names):
+                self._known_secret()
 
     def _known_secret(self) -> bytes | None:
         """None as long as it is not known; each call asks for it again."""
@@ -63,11 +73,48 @@ class ListenerMechanisms:
     def _know_secret(self, secret: bytes | None) -> None:
         self._secret = secret
 
-    def _beginning(self, mechanism: str, listener: str) -> Callable[[], Exchange]:
+    def _beginning(self, mechanism: str, listener: str) -> Callable[[], Exchange] | None:
+        """None for a mechanism that is not served."""
         if mechanism == PLAIN:
             return lambda: PlainServer(partial(self._plain_users, listener))
+        if mechanism == OAUTHBEARER:
+            return partial(self._token_server, listener)
+        if mechanism not in HASHES:
+            return None
         users = self._scram[mechanism]
-        return lambda: ScramServer(mechanism, users.find, users.decoy, base64.b64encode(self._random.token_bytes(NONCE_BYTES)).decode())
+        random = self._ports.random
+        return lambda: ScramServer(mechanism, users.find, users.decoy, base64.b64encode(random.token_bytes(NONCE_BYTES)).decode())
+
+    # Tokens
+
+    def _token_server(self, listener: str) -> Exchange:
+        options, reason = self._token_options(listener)
+        verify: Verify | None = None
+        if reason:
+            verify = partial(_refuse, reason)
+        elif not options.is_unsecured_allowed:
+            verify = self._keys_of(listener, options).verify
+        return OAuthBearerServer(options, verify, self._ports.clock.wall_ms)
+
+    def _prepare_tokens(self, listener: str) -> None:
+        options, reason = self._token_options(listener)
+        if options.is_unsecured_allowed:
+            log.warning("listener %s: ottla.sasl.oauthbearer.unsecured.allowed lets clients log in under any name", listener)
+        elif not reason:
+            self._keys_of(listener, options).prepare()
+
+    def _token_options(self, listener: str) -> tuple[TokenOptions, str]:
+        """The options in force, and why no token can be taken by them: they may have changed while the broker runs."""
+        options = self._config.of_listeners.tokens(listener)
+        return options, options.why_unusable()
+
+    def _keys_of(self, listener: str, options: TokenOptions) -> SigningKeys:
+        found = self._signing_keys.get(listener)
+        if found is None or found[0] != options:
+            assert self._ports.read_document is not None, "an address of keys, and nothing to read it with"
+            keys = SigningKeys(options, self._ports.read_document, self._ports.clock, self._ports.threads)
+            found = self._signing_keys[listener] = options, keys
+        return found[1]
 
     def _plain_users(self, listener: str) -> Mapping[str, str]:
         """No users where the setting was changed to nonsense while the broker runs."""
@@ -75,3 +122,7 @@ class ListenerMechanisms:
             return self._config.of_listeners.plain_users(listener)
         except SettingError:
             return {}
+
+
+def _refuse(reason: str, _token: Token, done: Callable[[str], object]) -> None:
+    done(reason)

@@ -38,6 +38,7 @@ from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.logging_setup import sources_line
 from ottla.server.node import Node
 from ottla.server.service import feed_watchdog, notify_ready, on_signals
+from ottla.server.token_start import check_token_keys, read_document
 
 if TYPE_CHECKING:
     from ottla.adapters.tls_listeners import TlsListeners
@@ -98,6 +99,7 @@ class BrokerServer:
     def start(self) -> None:
         """Brings the broker up to its first request, or on its way there (`ready`). Raises `StartRefused` with one line."""
         try:
+            check_token_keys(self.config)
             lock_directories(self.directories)
             self._open_store()
             self.node = self._make_node()
@@ -154,6 +156,7 @@ class BrokerServer:
             threads=self.threads,
             network=self.network,
             store=self.store,
+            read_document=read_document,
         )
         return Node(
             ports,

@@ -268,7 +268,7 @@ class Node:
         from ottla.security.mechanisms import ListenerMechanisms
 
         read_secret = ClusterSecret(self.ports.store, self.ports.random).read
-        return ListenerMechanisms(self.config, self.ports.random, lambda: self.metadata.scram, read_secret)
+        return ListenerMechanisms(self.config, self.ports, lambda: self.metadata.scram, read_secret)
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config

@@ -17,6 +17,8 @@ from tools import dist
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 IMPORTED_BY_OTHERS = {
+    "PyJWT": "security/signing_keys.py, as jwt",
+    "cryptography": "PyJWT, for signatures with keys",
     "pandas": "pyspark, for tables of Arrow",
     "fastavro": "cli/records/schema_formats.py, by its name",
     "grpcio_tools": "cli/records/schema_formats.py, as a program",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.security.authentication import Exchange, Outcome
@@ -10,7 +14,9 @@ from ottla.security.credentials import credential_text
 from ottla.security.mechanisms import ListenerMechanisms
 from ottla.security.scram import ScramClient
 from ottla.security.scram_server import make_credential
-from tests.fakes import SeededRandom
+from tests.fakes import ManualClock, SeededRandom
+from tests.fakes.issuer import claims_at, first_message, jwks, public_jwk, rsa_key, signed, unsecured
+from tests.fakes.threads import ManualThreads
 
 SHA256 = "SCRAM-SHA-256"
 SASL, PLAINTEXT = Endpoint("SASL_PLAINTEXT", "", 1, "SASL_PLAINTEXT"), Endpoint("PLAINTEXT", "", 2)
@@ -26,6 +32,14 @@ def step(exchange: Exchange, token: bytes) -> Outcome:
     return outcome
 
 
+def ports(*documents: bytes) -> SimpleNamespace:
+    """What of a broker's ports the mechanisms use."""
+    found = iter(documents)
+    return SimpleNamespace(
+        random=SeededRandom(1), clock=ManualClock(), threads=ManualThreads(), read_document=lambda _url, _authorities: next(found)
+    )
+
+
 def made(
     secret: bytes | None = b"secret", stored: dict[str, dict[str, str]] | None = None
 ) -> tuple[ListenerMechanisms, list[int], BrokerConfig]:
@@ -36,7 +50,7 @@ def made(
         asked.append(1)
         done(secret)
 
-    return ListenerMechanisms(config, SeededRandom(1), lambda: stored or {}, read), asked, config
+    return ListenerMechanisms(config, ports(), lambda: stored or {}, read), asked, config
 
 
 def test_only_sasl_listeners_have_any() -> None:
@@ -78,3 +92,38 @@ def test_without_the_secret_an_unknown_user_is_refused_at_once() -> None:
     for _ in range(2):
         assert step((mechanisms.of(SASL) or {})[SHA256](), ScramClient("eve", "p", SHA256, "n").first()).error
     assert asked == [1, 1]
+
+
+TOKENS = {"listeners": "SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms": "OAUTHBEARER"}
+
+
+def of_tokens(world: SimpleNamespace, **settings: str) -> tuple[ListenerMechanisms, BrokerConfig]:
+    config = BrokerConfig({**TOKENS, **{name.replace("_", "."): value for name, value in settings.items()}})
+    return ListenerMechanisms(config, world, dict, lambda _done: None), config
+
+
+def test_tokens_are_checked_by_the_keys_of_the_listener() -> None:
+    world = ports(jwks(public_jwk(rsa_key(), "first")))
+    mechanisms, _ = of_tokens(world, sasl_oauthbearer_jwks_endpoint_url="file:///keys")
+    mechanisms.prepare([SASL])
+    outcomes: list[Outcome] = []
+    for key in (rsa_key(), rsa_key("other")):
+        token = signed(claims_at(world.clock.wall_ms() // 1000), key)
+        (mechanisms.of(SASL) or {})["OAUTHBEARER"]().step(first_message(token), outcomes.append)
+    world.threads.run_all()
+    assert [outcome.principal for outcome in outcomes] == ["User:alice", None]
+    assert outcomes[1].token == b'{"status":"invalid_token"}'
+
+
+def test_unsecured_tokens_are_announced_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    world = ports()
+    mechanisms, config = of_tokens(world, ottla_sasl_oauthbearer_unsecured_allowed="true")
+    with caplog.at_level(logging.WARNING, "ottla.security"):
+        mechanisms.prepare([SASL])
+    assert "lets clients log in under any name" in caplog.text
+    message = first_message(unsecured(claims_at(world.clock.wall_ms() // 1000)))
+    begin = (mechanisms.of(SASL) or {})["OAUTHBEARER"]
+    assert step(begin(), message).principal == "User:alice"
+    own = "listener.name.sasl_plaintext.oauthbearer.ottla.sasl.oauthbearer.unsecured.allowed"
+    config.take_over(BrokerConfig({**TOKENS, "sasl.enabled.mechanisms": "SCRAM-SHA-256", own: "false"}))
+    assert step(begin(), message).principal is None

@@ -10,6 +10,8 @@ from typing import Any
 
 from ottla.base.settings.gathering import ConfigError, Given
 from ottla.base.settings.listeners import Endpoint
+from ottla.base.settings.oauthbearer import MECHANISM as OAUTHBEARER
+from ottla.base.settings.oauthbearer import OAuthBearerSettings, TokenOptions
 from ottla.base.settings.security import (
     CLUSTER_PROOF,
     MECHANISMS,
@@ -24,7 +26,9 @@ from ottla.base.settings.security import (
 )
 from ottla.base.settings.setting import Setting, SettingError, settings_of
 
-SETTINGS_OF_LISTENERS: dict[str, Setting[Any]] = {setting.name: setting for setting in settings_of(SecuritySettings)}
+SETTINGS_OF_LISTENERS: dict[str, Setting[Any]] = {
+    setting.name: setting for owner in (SecuritySettings, OAuthBearerSettings) for setting in settings_of(owner)
+}
 
 
 class ListenerValues:
@@ -88,6 +92,27 @@ class ListenerValues:
         jaas = self.value(endpoint.name, "sasl.jaas.config", mechanism)
         return broker_login(mechanism, jaas, self.value(endpoint.name, "ottla.inter.broker.login", mechanism))
 
+    def tokens(self, listener: str) -> TokenOptions:
+        """What the bearer tokens of a listener are taken by. Raises `SettingError`."""
+
+        def value(name: str, prefix: str = "sasl.oauthbearer.") -> Any:
+            return self.value(listener, prefix + name, OAUTHBEARER)
+
+        return TokenOptions(
+            jwks_url=value("jwks.endpoint.url"),
+            jwks_authorities=value("jwks.ca.location", "ottla.sasl.oauthbearer."),
+            refresh_ms=value("jwks.endpoint.refresh.ms"),
+            retry_backoff_ms=value("jwks.endpoint.retry.backoff.ms"),
+            retry_backoff_max_ms=value("jwks.endpoint.retry.backoff.max.ms"),
+            issuer=value("expected.issuer"),
+            audiences=value("expected.audience"),
+            scopes=value("required.scope", "ottla.sasl.oauthbearer."),
+            skew_ms=value("clock.skew.seconds") * 1000,
+            scope_claim=value("scope.claim.name"),
+            name_claim=value("sub.claim.name"),
+            is_unsecured_allowed=value("unsecured.allowed", "ottla.sasl.oauthbearer."),
+        )
+
     def check(self, endpoints: Sequence[Endpoint], between_brokers: str | None) -> None:
         """Raises `ConfigError` if a listener lacks what it needs, or a setting is for no listener. `between_brokers`: the listener by
         which brokers speak to each other; None where there are no others."""
@@ -127,6 +152,8 @@ class ListenerValues:
             if name not in MECHANISMS:
                 served = ", ".join(MECHANISMS)
                 raise ConfigError(f"listener {endpoint.name}: sasl.enabled.mechanisms names {name}; served are {served}")
+        if OAUTHBEARER in mechanisms and (reason := self.tokens(endpoint.name).why_unusable()):
+            raise ConfigError(f"listener {endpoint.name}: {reason}")
         if "PLAIN" not in mechanisms:
             return
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.base.settings.jaas import PLAIN, parse_jaas
+from ottla.base.settings.oauthbearer import OAUTHBEARER_SETTINGS
 from ottla.base.settings.setting import (
     OneOf,
     SettingError,
@@ -25,7 +26,7 @@ from ottla.base.settings.setting import (
 )
 
 LISTENER_PREFIX = "listener.name."
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """SASL mechanisms for clients, by the names that they have in `sasl.enabled.mechanisms`."""
 PER_BROKER = Update.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
@@ -40,7 +41,7 @@ class SecuritySettings:
     sasl_enabled_mechanisms = words(
         "sasl.enabled.mechanisms",
         ("GSSAPI",),
-        "Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Kafka's default, GSSAPI, is not served.",
+        "Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's default, GSSAPI, is not served.",
         update=PER_BROKER,
     )
     sasl_jaas_config = maybe_password(
@@ -146,7 +147,7 @@ class TlsOptions(NamedTuple):
 
 LISTENER_SETTINGS: frozenset[str] = frozenset(
     {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "ottla.inter.broker.login", "connections.max.reauth.ms"}
-) | {setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")}
+) | OAUTHBEARER_SETTINGS | {setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")}
 
 
 class ListenerName(NamedTuple):

@@ -1,0 +1,85 @@
+"""Settings of OAUTHBEARER on listeners: whose tokens are taken, and what has to be in them (KIP-768).
+
+Each may be set for one listener: `listener.name.NAME.oauthbearer.SETTING`. Tokens without a signature are taken only where
+`ottla.sasl.oauthbearer.unsecured.allowed` says so, and then no others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ottla.base.settings.setting import at_least, boolean, integer, long, maybe_string, settings_of, string, words
+
+MECHANISM = "OAUTHBEARER"
+
+
+class OAuthBearerSettings:
+    """Bearer tokens of clients."""
+
+    sasl_oauthbearer_jwks_endpoint_url = maybe_string(
+        "sasl.oauthbearer.jwks.endpoint.url", "Where the issuer's public keys (JWKS) are: https://HOST/PATH or file:///PATH."
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms = long(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "The keys are read again when they are so old.", valid=at_least(0)
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        100,
+        "Wait after a failure to read the keys; it doubles each time.",
+        valid=at_least(0),
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = long(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000,
+        "The longest such wait. Tokens by unknown keys have the keys read again at most so often.", valid=at_least(0),
+    )  # fmt: skip
+    sasl_oauthbearer_expected_issuer = maybe_string("sasl.oauthbearer.expected.issuer", "The issuer (iss) that tokens must have.")
+    sasl_oauthbearer_expected_audience = words(
+        "sasl.oauthbearer.expected.audience", (), "Audiences (aud), one of which tokens must have; empty: any."
+    )
+    sasl_oauthbearer_clock_skew_seconds = integer(
+        "sasl.oauthbearer.clock.skew.seconds", 30, "So far the issuer's clock may be from this one.", valid=at_least(0)
+    )
+    sasl_oauthbearer_scope_claim_name = string("sasl.oauthbearer.scope.claim.name", "scope", "The claim with the scopes of a token.")
+    sasl_oauthbearer_sub_claim_name = string("sasl.oauthbearer.sub.claim.name", "sub", "The claim with the user's name.")
+    ottla_sasl_oauthbearer_required_scope = words("ottla.sasl.oauthbearer.required.scope", (), "Scopes that tokens must have, all of them.")
+    ottla_sasl_oauthbearer_jwks_ca_location = maybe_string(
+        "ottla.sasl.oauthbearer.jwks.ca.location", "PEM file with the authorities for the https address, instead of the system's."
+    )
+    ottla_sasl_oauthbearer_unsecured_allowed = boolean(
+        "ottla.sasl.oauthbearer.unsecured.allowed", False,
+        "Takes tokens without a signature, in which anybody may write any name: for tests alone.",
+    )  # fmt: skip
+
+
+OAUTHBEARER_SETTINGS = frozenset(setting.name for setting in settings_of(OAuthBearerSettings))
+
+
+class TokenOptions(NamedTuple):
+    """What one listener takes tokens by."""
+
+    jwks_url: str | None
+    jwks_authorities: str | None
+    refresh_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    issuer: str | None
+    audiences: tuple[str, ...]
+    scopes: tuple[str, ...]
+    skew_ms: int
+    scope_claim: str
+    name_claim: str
+    is_unsecured_allowed: bool
+
+    def why_unusable(self) -> str:
+        """Why no token could be checked by these, in one sentence; empty if one can."""
+        if self.jwks_url is None:
+            return "" if self.is_unsecured_allowed else "the mechanism OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url"
+        if self.is_unsecured_allowed:
+            return "ottla.sasl.oauthbearer.unsecured.allowed and sasl.oauthbearer.jwks.endpoint.url exclude each other"
+        parts = urlsplit(self.jwks_url)
+        if not (parts.scheme == "https" and parts.hostname) and not (parts.scheme == "file" and not parts.netloc and parts.path):
+            return f"sasl.oauthbearer.jwks.endpoint.url is {self.jwks_url}; served are https://HOST/PATH and file:///PATH"
+        if not self.name_claim or not self.scope_claim:
+            return "sasl.oauthbearer.sub.claim.name and sasl.oauthbearer.scope.claim.name must not be empty"
+        return ""

@@ -1,0 +1,143 @@
+"""JSON Web Tokens (RFC 7519): read in compact form, and judged by what they claim. Signatures are checked in `signing_keys.py`.
+
+Reading is strict: three parts, base64url without padding, JSON objects without NaN; a header with `crit` names an extension that is not
+known here and is refused (RFC 7515, 4.1.11). Every refusal is a `TokenError` whose text goes to the audit log; clients learn only the
+status of RFC 7628.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Any, NamedTuple
+
+from ottla.base.settings.oauthbearer import TokenOptions
+
+TOKEN_BYTES_MAX = 32 * 1024
+"""Longer ones are refused unread; a token with all groups of a large company has about 16 KiB."""
+
+SECONDS_MAX = 1 << 40
+"""No time of a token is after this; it is where a millisecond still fits an integer of 64 bits."""
+
+INVALID, INSUFFICIENT_SCOPE = "invalid_token", "insufficient_scope"
+_PART = re.compile(r"[A-Za-z0-9_-]*")
+
+
+class TokenError(ValueError):
+    """Why a token is refused. `status`: what the client learns of it (RFC 7628, 3.2.2)."""
+
+    def __init__(self, reason: str, status: str = INVALID) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Token(NamedTuple):
+    """A token that has been read and not judged."""
+
+    text: str
+    header: dict[str, Any]
+    claims: dict[str, Any]
+    signature: bytes
+
+    @property
+    def algorithm(self) -> str:
+        found = self.header.get("alg")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def key_id(self) -> str | None:
+        found = self.header.get("kid")
+        return found if isinstance(found, str) else None
+
+
+class Identity(NamedTuple):
+    """Whom a token is for, and until when."""
+
+    name: str
+    ends_ms: int
+
+
+def read_token(text: str) -> Token:
+    """Raises `TokenError`."""
+    if len(text) > TOKEN_BYTES_MAX:
+        raise TokenError(f"the token has {len(text)} bytes, more than {TOKEN_BYTES_MAX}")
+    parts = text.split(".")
+    if len(parts) != 3:
+        raise TokenError(f"the token has {len(parts)} parts, not 3")
+    header, claims = _object(_decoded(parts[0]), "header"), _object(_decoded(parts[1]), "claims")
+    if "crit" in header:
+        raise TokenError("the token's header names critical extensions")
+    return Token(text, header, claims, _decoded(parts[2]))
+
+
+def check_unsecured(token: Token) -> None:
+    """Raises `TokenError` unless the token says that it has no signature, and has none (RFC 7515, appendix A.5)."""
+    if token.algorithm != "none" or token.signature:
+        raise TokenError(f"only tokens without a signature are taken here, not {token.algorithm or 'one without algorithm'}")
+
+
+def check_claims(token: Token, options: TokenOptions, now_ms: int) -> Identity:
+    """Whom the token is for. Raises `TokenError` where a claim is missing or does not hold; names no secret."""
+    claims = token.claims
+    ends_ms, begun_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
+    if ends_ms is None or begun_ms is None:
+        raise TokenError("the token has no time of expiry (exp) or of issue (iat)")
+    if now_ms >= ends_ms + options.skew_ms:
+        raise TokenError("the token has expired")
+    if max(begun_ms, _time_ms(claims, "nbf") or 0) > now_ms + options.skew_ms:
+        raise TokenError("the token is not valid yet")
+    if options.issuer is not None and claims.get("iss") != options.issuer:
+        raise TokenError("the token is by another issuer")
+    if options.audiences and not set(options.audiences) & set(_texts(claims.get("aud"))):
+        raise TokenError("the token is for another audience")
+    name = claims.get(options.name_claim)
+    if not isinstance(name, str) or not name.strip():
+        raise TokenError(f"the token names no user ({options.name_claim})")
+    if missing := set(options.scopes) - set(_scopes(claims.get(options.scope_claim))):
+        raise TokenError(f"the token lacks the scope {' '.join(sorted(missing))}", INSUFFICIENT_SCOPE)
+    return Identity(name, ends_ms if ends_ms > now_ms else ends_ms + options.skew_ms)
+
+
+def _decoded(part: str) -> bytes:
+    if _PART.fullmatch(part) is None or len(part) % 4 == 1:
+        raise TokenError("a part of the token is not base64url")
+    try:
+        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except (ValueError, binascii.Error):
+        raise TokenError("a part of the token is not base64url") from None
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise TokenError(f"the token's {what} cannot be read") from None
+    if not isinstance(found, dict):
+        raise TokenError(f"the token's {what} are no JSON object")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
+    """A time claim (seconds, perhaps with a fraction) in milliseconds; None where there is none."""
+    found = claims.get(claim)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= SECONDS_MAX:
+        raise TokenError(f"the token's {claim} is no time")
+    return int(found * 1000)
+
+
+def _texts(found: Any) -> list[str]:
+    """A claim that is a text or a list of them."""
+    return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
+
+
+def _scopes(found: Any) -> list[str]:
+    """Scopes, as a list or in one text with blanks between them (RFC 6749, 3.3)."""
+    return found.split() if isinstance(found, str) else _texts(found)

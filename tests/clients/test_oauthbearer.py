@@ -1,0 +1,228 @@
+"""Stock clients that log in with bearer tokens: right ones, wrong ones, keys that change, tokens that end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AioTokens
+from aiokafka.errors import KafkaError as AioError
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from ottla.security.tokens import TOKEN_BYTES_MAX
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.conftest import SETTINGS
+from tests.clients.test_sasl import address
+from tests.fakes.https_server import HttpsServer
+from tests.fakes.issuer import AUDIENCE, ISSUER, claims_at, jwks, public_jwk, rsa_key, signed, unsecured
+
+Fresh = Callable[[str], str]
+FILE, HTTPS, OPEN = "FILE", "HTTPS", "OPEN"
+
+
+class Issuer:
+    """The key sets of both listeners: one in a file, one at an HTTPS address."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "keys.json"
+        self.server = HttpsServer(directory)
+        self.pages: dict[str, bytes | str] = {}
+        self.publish("first")
+
+    def publish(self, *names: str) -> None:
+        keys = jwks(*(public_jwk(rsa_key(name), name) for name in names))
+        self.path.write_bytes(keys)
+        self.pages["/keys"] = keys
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    made = Issuer(tmp_path_factory.mktemp("issuer"))
+    with made.server.serving(made.pages):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def broker(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    url, own = "sasl.oauthbearer.jwks.endpoint.url", "oauthbearer"
+    settings = (
+        *SETTINGS,
+        f"listeners={FILE}://127.0.0.1:0,{HTTPS}://127.0.0.1:0,{OPEN}://127.0.0.1:0",
+        f"listener.security.protocol.map={FILE}:SASL_PLAINTEXT,{HTTPS}:SASL_PLAINTEXT,{OPEN}:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        f"listener.name.file.{own}.{url}=file://{issuer.path}",
+        f"listener.name.https.{own}.{url}={issuer.server.url}/keys",
+        f"listener.name.https.{own}.ottla.sasl.oauthbearer.jwks.ca.location={issuer.server.authorities}",
+        f"listener.name.open.{own}.ottla.sasl.oauthbearer.unsecured.allowed=true",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms=1",
+        f"sasl.oauthbearer.expected.issuer={ISSUER}",
+        f"sasl.oauthbearer.expected.audience={AUDIENCE}",
+        "ottla.sasl.oauthbearer.required.scope=kafka",
+        "sasl.oauthbearer.clock.skew.seconds=5",
+        "connection.failed.authentication.delay.ms=10",
+    )
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings).start()
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def right(**changed: Any) -> str:
+    return signed(claims_at(int(time.time()), **changed))
+
+
+def oversized() -> str:
+    return right(groups="g" * TOKEN_BYTES_MAX)
+
+
+WRONG: dict[str, tuple[Callable[[], str], str]] = {
+    "expired": (lambda: right(iat=1, exp=2), "has expired"),
+    "alg none": (lambda: unsecured(claims_at(int(time.time()))), "unknown key"),
+    "another audience": (lambda: right(aud="others"), "another audience"),
+    "another issuer": (lambda: right(iss="https://evil.test"), "another issuer"),
+    "another key": (lambda: signed(claims_at(int(time.time())), rsa_key("evil")), "signature is wrong"),
+    "no scope": (lambda: right(scope=None), "lacks the scope kafka"),
+    "oversized": (oversized, f"more than {TOKEN_BYTES_MAX}"),
+}
+
+
+def librdkafka(bootstrap: str, make: Callable[[], str], **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "log_level": 0,
+        "oauth_cb": lambda _config: (make(), time.time() + 600), **more,
+    }  # fmt: skip
+
+
+def outcome_of_sending(settings: dict[str, Any], topic: str) -> str:
+    """Empty once a record is acknowledged, else the text of the client's first error."""
+    found: list[str] = []
+    client = Producer({**settings, "error_cb": lambda error: found.append(error.str()), "message.timeout.ms": 60_000})
+    client.produce(topic, b"value", on_delivery=lambda error, _record: found.append(error.str() if error else ""))
+    deadline = time.monotonic() + 60
+    while not found and time.monotonic() < deadline:
+        client.poll(0.2)
+    client.purge()
+    client.flush(5)
+    return found[0]
+
+
+@pytest.mark.parametrize("listener", [FILE, HTTPS])
+def test_librdkafka(broker: BrokerProcess, fresh: Fresh, listener: str) -> None:
+    assert outcome_of_sending(librdkafka(address(broker, listener), right), fresh("token")) == ""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_librdkafka_with_a_wrong_token(broker: BrokerProcess, fresh: Fresh, name: str) -> None:
+    """The client learns the status alone; the reason stands in the broker's log."""
+    make, reason = WRONG[name]
+    since = len(broker.log_text())
+    error = outcome_of_sending(librdkafka(address(broker, FILE), make), fresh("token"))
+    assert ("insufficient_scope" if name == "no scope" else "invalid_token") in error and reason not in error
+    assert reason in broker.log_text()[since:] and "mechanism=" in broker.log_text()[since:]
+
+
+class Tokens(AbstractTokenProvider):
+    """kafka-python's source of tokens."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        super().__init__()
+        self._make = make
+
+    def token(self) -> str:
+        return self._make()
+
+    def extensions(self) -> dict[str, str]:
+        return {"traceId": "7"}
+
+
+def test_kafka_python(broker: BrokerProcess, fresh: Fresh) -> None:
+    common = {"bootstrap_servers": address(broker, HTTPS), "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+    with closing(KafkaProducer(**common, sasl_oauth_token_provider=Tokens(right))) as producer:
+        assert producer.send(fresh("token"), b"value").get(60).offset == 0
+
+
+class AsyncTokens(AioTokens):
+    """aiokafka's source of tokens."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    async def token(self) -> str:
+        return self._make()
+
+
+def test_aiokafka(broker: BrokerProcess, fresh: Fresh) -> None:
+    async def send(make: Callable[[], str]) -> int:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address(broker, FILE), security_protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=AsyncTokens(make),
+        )  # fmt: skip
+        try:
+            await producer.start()
+            return int((await producer.send_and_wait(fresh("token"), b"value")).offset)
+        finally:
+            await producer.stop()
+
+    assert asyncio.run(send(right)) == 0
+    with pytest.raises(AioError):
+        asyncio.run(send(lambda: right(iat=1, exp=2)))
+
+
+def test_unsecured_tokens_only_on_the_listener_that_allows_them(broker: BrokerProcess, fresh: Fresh) -> None:
+    def make() -> str:
+        return unsecured(claims_at(int(time.time())))
+
+    assert outcome_of_sending(librdkafka(address(broker, OPEN), make), fresh("token")) == ""
+    assert "invalid_token" in outcome_of_sending(librdkafka(address(broker, OPEN), right), fresh("token"))
+    assert "invalid_token" in outcome_of_sending(librdkafka(address(broker, HTTPS), make), fresh("token"))
+
+
+def test_a_rotated_key_is_found_without_a_restart(broker: BrokerProcess, issuer: Issuer, fresh: Fresh) -> None:
+    def second() -> str:
+        return signed(claims_at(int(time.time())), rsa_key("second"), "second")
+
+    issuer.publish("first", "second")
+    try:
+        for listener in (FILE, HTTPS):
+            assert outcome_of_sending(librdkafka(address(broker, listener), second), fresh("token")) == ""
+    finally:
+        issuer.publish("first")
+
+
+def test_a_session_ends_with_its_token_and_a_fresh_one_goes_on(broker: BrokerProcess, fresh: Fresh) -> None:
+    """Tokens that end in a few seconds: the client authenticates again and loses no record (KIP-368)."""
+    topic, answers, made = fresh("token"), [0, 0], [0]
+
+    def short(_config: str) -> tuple[str, float]:
+        made[0] += 1
+        ends = int(time.time()) + 5
+        return right(exp=ends), ends
+
+    client = Producer({**librdkafka(address(broker, FILE), right), "oauth_cb": short, "linger.ms": 0})
+
+    def delivered(error: Any, _record: Any) -> None:
+        answers[error is not None] += 1
+
+    deadline = time.monotonic() + 60
+    while made[0] < 4 and time.monotonic() < deadline:
+        client.produce(topic, b"value", on_delivery=delivered)
+        client.poll(0.05)
+    assert client.flush(60) == 0
+    assert made[0] >= 4 and answers[0] > 0 and answers[1] == 0
+
+
+def test_a_token_stands_nowhere_in_the_log(broker: BrokerProcess, fresh: Fresh) -> None:
+    token, wrong = right(), right(aud="others")
+    for text in (token, wrong):
+        outcome_of_sending(librdkafka(address(broker, FILE), lambda text=text: text), fresh("token"))
+    log = broker.log_text()
+    assert not [part for text in (token, wrong) for part in text.split(".")[1:] if part in log]
