@@ -234,6 +234,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "shims install": (Example("ottla shims install bin", "bin/kafka-topics.sh and so on"),),
     "shims list": (Example("ottla shims list", "the tools and their class names"),),
     "completion": (Example("ottla completion bash > ottla-completion.bash", "source this file in your .bashrc"),),
+    "security cert": (
+        Example("ottla security cert", "an authority and a broker's certificate for this machine, in ./certs"),
+        Example("ottla security cert broker alice --dir tls --host b.example.org", "for a broker elsewhere, and a client"),
+        Example("ottla security cert broker --force", "a new one; the broker takes it over upon SIGHUP"),
+    ),
     "profile create": (
         Example("ottla profile create local -b localhost:9092", "a name for a broker"),
         Example("ottla profile create prod bootstrap.servers=kafka:9093 security.protocol=SSL", "any client property"),

@@ -1,4 +1,4 @@
-"""`ottla security`: what a client with these settings can do on a cluster, what it cannot, and why."""
+"""`ottla security`: what a client with these settings can do on a cluster, what it cannot, and why; and certificates for trying TLS."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ottla.base.acls import (
     java_name,
 )
 from ottla.base.errors import ErrorCode
+from ottla.cli.access import cert
 from ottla.cli.access.acl_options import OPERATIONS, principal_of
 from ottla.cli.command import Command
 from ottla.cli.options import connect, output_of, properties_of
@@ -161,4 +162,5 @@ def _row(what: str, may: str, may_not: str, why: str) -> dict[str, Any]:
 
 COMMANDS = {
     "check": Command("What a client with these settings can do, what it cannot, and why.", _check_arguments, _check),
+    "cert": cert.COMMAND,
 }

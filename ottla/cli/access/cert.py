@@ -1,0 +1,105 @@
+"""`ottla security cert`: files of an authority, of brokers and of clients, for trying TLS.
+
+A file that is there is not replaced unless `--force` says so; then a broker that gets SIGHUP takes it over. A private key's file can be
+read by its owner only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.options import output_of
+from ottla.cli.output import write_error
+
+if TYPE_CHECKING:
+    from ottla.cli.access.certificates import Pair
+
+AUTHORITY = "ca"
+HERE = ("localhost", "127.0.0.1", "::1")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+HOST = re.compile(r"[A-Za-z0-9.:*-]{1,253}")
+DAYS_MAX = 36_500
+_COLUMNS = (("FILE", "file"), ("HOLDS", "holds"), ("UNTIL", "until"))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="of a broker or a client: NAME.pem has its key and certificate; default: broker")
+    add("--dir", default="certs", metavar="DIR", help="where the files are written (default ./certs)")
+    add("--host", action="append", metavar="HOST", help="a name or address of the broker; repeatable; default: localhost, 127.0.0.1, ::1")
+    add("--days", type=int, default=365, metavar="N", help="how long the certificates hold (default 365)")
+    add("--force", action="store_true", help="replace NAME.pem where it is there: a new key, a new certificate")
+
+
+def _run(args: argparse.Namespace) -> int:
+    names, hosts = args.names or ["broker"], args.host or list(HERE)
+    _check(names, hosts, args.days)
+    from ottla.cli.access import certificates  # on use: it needs a package that is optional
+
+    directory = Path(args.dir)
+    files = [directory / f"{name}.pem" for name in names]
+    there = [str(file) for file in files if file.exists()]
+    if there and not args.force:
+        raise Refused(f"{there[0]} is there already; --force replaces it")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        authority, rows = _authority(directory, args.days)
+        for name, file in zip(names, files, strict=True):
+            pair = certificates.issue(authority, name, hosts, args.days)
+            _write(file, pair.key + pair.certificate, 0o600)
+            rows.append(_row(file, f"key and certificate of {name}, at {', '.join(hosts)}", pair))
+    except OSError as error:
+        raise Refused(f"cannot write {error.filename or directory}: {error.strerror}") from None
+    output_of(args).show("certificates", rows, _COLUMNS)
+    ca = directory / f"{AUTHORITY}.pem"
+    write_error(f"note: a broker takes ssl.keystore.location={files[0]}, clients ssl.truststore.type=PEM ssl.truststore.location={ca}\n")
+    return 0
+
+
+def _check(names: Sequence[str], hosts: Sequence[str], days: int) -> None:
+    for name in names:
+        if not NAME.fullmatch(name) or name == AUTHORITY:
+            raise UsageError(f"{name!r} is no name for a certificate: letters, digits, '.', '_' and '-', and not {AUTHORITY}")
+    for host in hosts:
+        if not HOST.fullmatch(host):
+            raise UsageError(f"--host {host!r} is neither a name nor an address")
+    if not 1 <= days <= DAYS_MAX:
+        raise UsageError(f"--days is between 1 and {DAYS_MAX}")
+
+
+def _authority(directory: Path, days: int) -> tuple[Pair, list[dict[str, Any]]]:
+    """The authority of the directory, which is made if there is none, and the row of a new one."""
+    from ottla.cli.access.certificates import Pair, make_authority
+
+    certificate, key = directory / f"{AUTHORITY}.pem", directory / f"{AUTHORITY}.key"
+    if certificate.exists() and key.exists():
+        return Pair(key.read_bytes(), certificate.read_bytes()), []
+    if certificate.exists() or key.exists():
+        missing = key if certificate.exists() else certificate
+        raise Refused(f"{missing} is missing: the authority is {certificate} and {key} together")
+    made = make_authority(days)
+    _write(key, made.key, 0o600)
+    _write(certificate, made.certificate, 0o644)
+    return made, [_row(certificate, "the authority, which others need to check certificates", made), _row(key, "its key", made)]
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Puts a whole file in the place of another one, if there is one: a broker that reads meanwhile finds either."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)
+    new.replace(path)
+
+
+def _row(file: Path, holds: str, pair: Pair) -> dict[str, Any]:
+    return {"file": str(file), "holds": holds, "until": f"{pair.until:%Y-%m-%d}"}
+
+
+COMMAND = Command("An authority and certificates for trying TLS.", _arguments, _run, has_connection=False)
