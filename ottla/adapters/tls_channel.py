@@ -21,25 +21,32 @@ CIPHER_BYTES = 1 << 17
 PIECE_BYTES = 1 << 18
 QUEUED_CIPHER_BYTES_MAX = 1 << 20
 BYTES_PER_TURN = 4 << 20
-SECURED, WANTS_MORE = "secured", "wants more"
+SECURED, WANTS_MORE, CLOSED = "secured", "wants more", "closed"
 
 Run = Callable[[Callable[[], str], Callable[[str], object]], object]
 """Runs work in a thread, then a function with its result on the loop."""
 
 
-class TlsChannel:
-    """See the module. `call_soon` runs a function in the loop's next turn; `to_host`, on the client's side: whom it connects to."""
+class TlsLoop:
+    """What the channels of one loop share: threads, the next turn, and the buffer for what comes from a socket, which is taken over in the
+    same turn."""
 
-    def __init__(
-        self, inner: SocketChannel, context: ssl.SSLContext, run: Run, call_soon: Callable[[Callable[[], None]], object],
-        *, to_host: str | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, run: Run, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self.run = run
+        self.call_soon = call_soon
+        self.cipher = memoryview(bytearray(CIPHER_BYTES))
+
+
+class TlsChannel:
+    """See the module. `to_host`, on the client's side: whom it connects to."""
+
+    def __init__(self, inner: SocketChannel, context: ssl.SSLContext, shared: TlsLoop, *, to_host: str | None = None) -> None:
         self._inner = inner
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=to_host is None, server_hostname=to_host)
-        self._run = run
-        self._call_soon = call_soon
-        self._cipher = memoryview(bytearray(CIPHER_BYTES))
+        self._run = shared.run
+        self._call_soon = shared.call_soon
+        self._cipher = shared.cipher
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
         self._position = 0  # bytes of the part at the head of the queue that are encrypted
@@ -124,6 +131,8 @@ class TlsChannel:
 
     def _shake(self) -> str:
         """In a thread."""
+        if self._is_closed:
+            return CLOSED
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:

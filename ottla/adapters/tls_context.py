@@ -1,5 +1,5 @@
-"""The TLS contexts of a listener and of connections to the same listener of other brokers: PEM files or inline PEM, as Kafka's `ssl.*`
-settings name them. What is wrong with them is one line.
+"""The TLS contexts of a listener and of connections to the same listener of other brokers: files of PEM or PKCS#12, or
+inline PEM, as Kafka's `ssl.*` settings name them. What is wrong with them is one line.
 
 The certificates that clients are checked against are those of the truststore and no others. A key in the settings is handed to OpenSSL by
 a file in memory where the system has those, and else by a file that only this user can read and that is gone at once.
@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from ottla.base.ports import AddressError
 from ottla.base.settings.security import TlsOptions
 from ottla.security.distinguished_name import CertificateError, valid_until
+from ottla.security.key_stores import KeyStoreError, pem_of
 
-JKS_MAGIC = b"\xfe\xed\xfe\xed"
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -46,7 +46,8 @@ def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SS
     context = ssl.SSLContext(protocol)
     context.minimum_version = min(VERSIONS[name] for name in options.protocols)
     context.maximum_version = max(VERSIONS[name] for name in options.protocols)
-    chain = options.certificate_chain or _read(options.keystore, "ssl.keystore.location", where)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    chain = options.certificate_chain or _read(options.keystore, "ssl.keystore.location", where, options.keystore_password)
     _check_ends(chain, where, now or datetime.now(UTC))
     try:
         if options.ciphers:
@@ -54,6 +55,8 @@ def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SS
         with _file(chain) as certificate, _file(options.key or chain) as key:
             context.load_cert_chain(certificate, key, options.key_password or "")
     except ssl.SSLError as error:
+        if "ENCRYPTED" in (options.key or chain) and getattr(error, "reason", None) != "KEY_VALUES_MISMATCH":
+            raise AddressError(f"{where}: the password of the private key is wrong or missing (ssl.key.password)") from None
         raise AddressError(f"{where}: {_reason(error)}") from None
     return context
 
@@ -61,7 +64,8 @@ def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SS
 def _trust(context: ssl.SSLContext, options: TlsOptions) -> None:
     where = f"listener {options.listener}"
     try:
-        context.load_verify_locations(cadata=options.trusted or _read(options.truststore, "ssl.truststore.location", where))
+        trusted = options.trusted or _read(options.truststore, "ssl.truststore.location", where, options.truststore_password)
+        context.load_verify_locations(cadata=trusted)
     except ssl.SSLError as error:
         raise AddressError(f"{where}: {_reason(error)}") from None
 
@@ -71,28 +75,25 @@ def _reason(error: ssl.SSLError) -> str:
         "KEY_VALUES_MISMATCH": "the private key does not fit the certificate (ssl.keystore.*)",
         "NO_CIPHER_MATCH": "ssl.cipher.suites names no cipher that OpenSSL has",
     }
-    reason = getattr(error, "reason", None) or str(error)
+    reason = getattr(error, "reason", None) or str(error).partition(" (_ssl")[0]
     if "No cipher" in reason:
         reason = "NO_CIPHER_MATCH"
     return known.get(reason, f"OpenSSL cannot use what ssl.keystore.* and ssl.truststore.* name: {reason}")
 
 
-def _read(path: str | None, setting: str, where: str) -> str:
+def _read(path: str | None, setting: str, where: str, password: str | None) -> str:
+    """A store as PEM."""
     if not path:
-        raise AddressError(f"{where}: TLS needs {setting}, a PEM file")
+        raise AddressError(f"{where}: TLS needs {setting}, a file of PEM or PKCS#12")
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
         raise AddressError(f"{where}: cannot read {setting}={path}: {error.strerror}") from None
-    if data.startswith(JKS_MAGIC):
-        raise AddressError(
-            f"{where}: {setting}={path} is a JKS file; convert it: keytool -importkeystore -srckeystore {path} -destkeystore store.p12 "
-            "-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -out store.pem"
-        )
-    if b"-----BEGIN " not in data:
-        raise AddressError(f"{where}: {setting}={path} is not PEM; of PKCS#12: openssl pkcs12 -in {path} -out store.pem")
-    return data.decode("ascii", "replace")
+    try:
+        return pem_of(data, path, password)
+    except KeyStoreError as error:
+        raise AddressError(f"{where}: {setting}={path}: {error}") from None
 
 
 def _check_ends(chain: str, where: str, now: datetime) -> None:

@@ -13,7 +13,7 @@ from asyncio import AbstractEventLoop
 
 from ottla.adapters.network import Connected, Failed, Secure, SocketChannel
 from ottla.adapters.threads import LoopThreads
-from ottla.adapters.tls_channel import TlsChannel
+from ottla.adapters.tls_channel import TlsChannel, TlsLoop
 from ottla.adapters.tls_connecting import HANDSHAKE_SECONDS_MAX, TlsConnecting
 from ottla.adapters.tls_context import broker_context, server_context
 from ottla.base.config import BrokerConfig
@@ -29,6 +29,7 @@ class TlsListeners:
         self._loop = loop
         self._config = config
         self._threads = LoopThreads(loop)
+        self._shared = TlsLoop(self._threads.run, loop.call_soon)
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._between_brokers = "" if config.is_single_broker else config.inter_broker_listener
         self._to_brokers: ssl.SSLContext | None = None
@@ -39,14 +40,14 @@ class TlsListeners:
         self._make(listener)
 
         def secure(channel: SocketChannel) -> TlsChannel:
-            return TlsChannel(channel, self._contexts[listener], self._threads.run, self._loop.call_soon)
+            return TlsChannel(channel, self._contexts[listener], self._shared)
 
         return secure
 
     def connect(self, plain: SocketChannel, host: str, connected: Connected, failed: Failed) -> None:
         """Completes a handshake with another broker, then calls one of the two."""
         assert self._to_brokers is not None, "the listener for brokers was bound"
-        channel = TlsChannel(plain, self._to_brokers, self._threads.run, self._loop.call_soon, to_host=host)
+        channel = TlsChannel(plain, self._to_brokers, self._shared, to_host=host)
         connecting = TlsConnecting(channel, connected, failed)
         timer = self._loop.call_later(HANDSHAKE_SECONDS_MAX, connecting.give_up)
         connecting.begin(timer.cancel)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -82,8 +82,15 @@ class Listeners:
         self.on_arrival: Callable[[str, str, str], None] | None = None
         """Called for each connection: listener, the address at which it arrived, the client's host (`server/arrivals.py`)."""
 
-    def bind(self, endpoint: Endpoint) -> Endpoint:
-        """Binds without accepting yet; returns the endpoint with the port that was given. Raises `AddressError`."""
+    def bind(self, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+        """Binds without accepting yet; returns the endpoints with their ports. Raises `AddressError`, and then none is bound."""
+        try:
+            return [self._bind(endpoint) for endpoint in endpoints]
+        except AddressError:
+            self.stop_accepting()
+            raise
+
+    def _bind(self, endpoint: Endpoint) -> Endpoint:
         backlog = max(self._config.socket_listen_backlog_size, BACKLOG_LEAST)
         if endpoint.is_tls:
             self._map_subject[endpoint.name] = self._subject_mapper(endpoint)

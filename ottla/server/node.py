@@ -328,7 +328,7 @@ class Node:
         for it. Both before this returns where the store answers at once and this broker becomes the controller. Raises `StorageError` or
         `AddressError` with one line.
         """
-        self.endpoints = [self.listeners.bind(endpoint) for endpoint in self.config.endpoints]
+        self.endpoints = self.listeners.bind(self.config.endpoints)
 
         def ready() -> None:
             self.is_ready = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,7 +62,8 @@ def broken(authority: Authority, tmp_path: Path) -> dict[str, Path]:
     [
         ("mixed", {}, "does not fit"),
         ("jks", {}, "keytool -importkeystore"),
-        ("binary", {}, "openssl pkcs12"),
+        ("binary", {}, "PKCS#12"),
+        ("good", {"ssl.keystore.type": "JKS", "ssl.client.auth": "required"}, "ssl.truststore.location"),
         ("key only", {}, "no certificate"),
         ("cut", {}, "cannot be read"),
         ("absent", {}, "No such file"),
@@ -83,3 +85,35 @@ def test_an_expired_certificate_is_refused(broken: dict[str, Path]) -> None:
 def test_tls_without_a_keystore_is_refused() -> None:
     with pytest.raises(AddressError, match=r"TLS needs ssl\.keystore\.location"):
         context({})
+
+
+def test_stores_of_pkcs12(authority: Authority, tmp_path: Path, need_program: Callable[[str], str]) -> None:
+    keys, trust = tmp_path / "keys.p12", tmp_path / "trust.p12"
+    openssl = [need_program("openssl"), "pkcs12", "-export", "-passout", "pass:changeit"]
+    subprocess.run([*openssl, "-in", str(authority.issue("stored")), "-out", str(keys)], check=True, timeout=120)
+    subprocess.run([*openssl, "-nokeys", "-in", str(authority.ca), "-out", str(trust)], check=True, timeout=120)
+    settings = {
+        "ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(keys), "ssl.keystore.password": "changeit",
+        "ssl.truststore.type": "PKCS12", "ssl.truststore.location": str(trust), "ssl.truststore.password": "changeit",
+        "ssl.client.auth": "required",
+    }  # fmt: skip
+    assert len(context(settings).get_ca_certs()) == 1
+    with pytest.raises(AddressError, match=r"ssl\.truststore\.location=.*the password is wrong") as refusal:
+        context({**settings, "ssl.truststore.password": "topsecret"})
+    assert "topsecret" not in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("password", [None, "wrong"])
+def test_the_password_of_a_private_key(
+    authority: Authority, tmp_path: Path, need_program: Callable[[str], str], password: str | None
+) -> None:
+    plain, locked = authority.issue("locked"), tmp_path / "locked.pem"
+    command = [need_program("openssl"), "pkcs8", "-topk8", "-in", str(plain), "-out", str(locked), "-passout", "pass:topsecret"]
+    subprocess.run(command, check=True, timeout=120)
+    text = plain.read_text()
+    locked.write_text(locked.read_text() + text[text.index("-----BEGIN CERTIFICATE") :])
+    settings = {"ssl.keystore.location": str(locked)}
+    with pytest.raises(AddressError, match=r"wrong or missing \(ssl.key.password\)"):
+        context(settings if password is None else {**settings, "ssl.key.password": password})
+    context({**settings, "ssl.key.password": "topsecret"})
+    context({**settings, "ssl.keystore.password": "topsecret"})

@@ -322,7 +322,7 @@ def test_a_connection_authenticates_in_time_or_is_closed(caplog: pytest.LogCaptu
         network, config, Dispatcher(broker, Waiters(clock, timers)),
         lambda error: None, lambda error: None, mechanisms=lambda _endpoint: {"FAKE": FakeExchange},
     )  # fmt: skip
-    listeners.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
+    listeners.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
     listeners.start()
     late, in_time = FakeChannel(), FakeChannel()
     network.arrive(late)
@@ -344,7 +344,7 @@ def authenticating_listeners(settings: dict[str, str]) -> tuple[Network, Listene
         network, config, Dispatcher(broker, Waiters(clock, timers)),
         lambda error: None, lambda error: None, mechanisms=lambda _endpoint: {"FAKE": FakeExchange},
     )  # fmt: skip
-    listeners.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
+    listeners.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
     listeners.start()
     return network, listeners
 

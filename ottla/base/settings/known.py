@@ -94,7 +94,7 @@ socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 ssl.allow.dn.changes ssl.allow.san.changes
 ssl.engine.factory.class ssl.keymanager.algorithm
 ssl.protocol ssl.provider ssl.secure.random.implementation
-ssl.trustmanager.algorithm ssl.truststore.password
+ssl.trustmanager.algorithm
 telemetry.max.bytes
 unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable

@@ -72,10 +72,12 @@ class ListenerValues:
         return TlsOptions(
             listener=listener,
             keystore=value("ssl.keystore.location"),
+            keystore_password=value("ssl.keystore.password"),
             certificate_chain=value("ssl.keystore.certificate.chain"),
             key=value("ssl.keystore.key"),
             key_password=value("ssl.key.password") or value("ssl.keystore.password"),
             truststore=value("ssl.truststore.location"),
+            truststore_password=value("ssl.truststore.password"),
             trusted=value("ssl.truststore.certificates"),
             client_auth=value("ssl.client.auth"),
             protocols=value("ssl.enabled.protocols"),

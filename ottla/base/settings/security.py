@@ -28,6 +28,10 @@ from ottla.base.settings.setting import (
 LISTENER_PREFIX = "listener.name."
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """SASL mechanisms for clients, by the names that they have in `sasl.enabled.mechanisms`."""
+BY_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Those that take a name and a password."""
+STORE_TYPES = ("PEM", "PKCS12", "JKS")
+"""JKS is refused when the file is read, with the command that converts it."""
 PER_BROKER = Update.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
 """A user of PLAIN by itself, as in a TOML table: `[ottla.sasl.plain.users]`, `alice = "password"`."""
@@ -56,7 +60,7 @@ class SecuritySettings:
         "sasl.mechanism.inter.broker.protocol", CLUSTER_PROOF,
         "Mechanism by which brokers log in to each other on a SASL listener, before they prove that they know the cluster's secret; "
         "OTTLA-CLUSTER: that proof alone. Kafka's default, GSSAPI, is not served.",
-        valid=OneOf(CLUSTER_PROOF, *MECHANISMS),
+        valid=OneOf(CLUSTER_PROOF, *BY_PASSWORD),
     )  # fmt: skip
     ottla_inter_broker_login = maybe_password(
         "ottla.inter.broker.login", "The user as whom this broker logs in to others, without JAAS: name=password."
@@ -80,22 +84,30 @@ class SecuritySettings:
     )  # fmt: skip
 
 
-    ssl_keystore_type = string("ssl.keystore.type", "PEM", "Form of the keystore; PEM is served.", valid=OneOf("PEM"), update=PER_BROKER)
+    ssl_keystore_type = string(
+        "ssl.keystore.type", "PEM", "Form of the keystore; PEM and PKCS12 are served, and recognised by what the file holds.",
+        valid=OneOf(*STORE_TYPES), update=PER_BROKER,
+    )  # fmt: skip
     ssl_keystore_location = maybe_string(
-        "ssl.keystore.location", "PEM file with the private key and the certificate chain that clients are shown.", update=PER_BROKER
+        "ssl.keystore.location", "File with the private key and the certificate chain that clients are shown.", update=PER_BROKER
     )
     ssl_keystore_certificate_chain = maybe_password(
         "ssl.keystore.certificate.chain", "The certificate chain itself as PEM, instead of a file.", update=PER_BROKER
     )
     ssl_keystore_key = maybe_password("ssl.keystore.key", "The private key itself as PEM, instead of a file.", update=PER_BROKER)
     ssl_key_password = maybe_password("ssl.key.password", "Password of the private key.", update=PER_BROKER)
-    ssl_keystore_password = maybe_password("ssl.keystore.password", "The same, where ssl.key.password is not set.", update=PER_BROKER)
+    ssl_keystore_password = maybe_password(
+        "ssl.keystore.password", "Password of the keystore; of a PEM file the same as ssl.key.password.",
+        update=PER_BROKER,
+    )  # fmt: skip
     ssl_truststore_type = string(
-        "ssl.truststore.type", "PEM", "Form of the truststore; PEM is served.", valid=OneOf("PEM"), update=PER_BROKER
-    )
+        "ssl.truststore.type", "PEM", "Form of the truststore; PEM and PKCS12 are served, and recognised by what the file holds.",
+        valid=OneOf(*STORE_TYPES), update=PER_BROKER,
+    )  # fmt: skip
     ssl_truststore_location = maybe_string(
-        "ssl.truststore.location", "PEM file with the authorities that sign clients' certificates, and no others.", update=PER_BROKER
+        "ssl.truststore.location", "File with the authorities that sign clients' certificates, and no others.", update=PER_BROKER
     )
+    ssl_truststore_password = maybe_password("ssl.truststore.password", "Password of a truststore in PKCS12.", update=PER_BROKER)
     ssl_truststore_certificates = maybe_password(
         "ssl.truststore.certificates", "Those certificates themselves as PEM, instead of a file.", update=PER_BROKER
     )
@@ -133,10 +145,12 @@ class TlsOptions(NamedTuple):
 
     listener: str
     keystore: str | None
+    keystore_password: str | None
     certificate_chain: str | None
     key: str | None
     key_password: str | None
     truststore: str | None
+    truststore_password: str | None
     trusted: str | None
     client_auth: str
     protocols: tuple[str, ...]

@@ -105,6 +105,7 @@ def test_as_whom_brokers_log_in(text: str, user: tuple[str, str, str] | None) ->
         (f"{BY_SASL}{LOGIN}", "username and password in sasl.jaas.config"),
         (f"{BY_SASL}{LOGIN}ottla.inter.broker.login=topsecret", "username and password in sasl.jaas.config"),
         (f"{BY_SASL}sasl.mechanism.inter.broker.protocol=GSSAPI", "GSSAPI"),
+        (f"{BY_SASL}sasl.mechanism.inter.broker.protocol=OAUTHBEARER\nottla.inter.broker.login=a=topsecret", "OAUTHBEARER"),
         (f"{BY_SASL}sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512\nottla.inter.broker.login=broker=topsecret",
          "SCRAM-SHA-512 is not in sasl.enabled.mechanisms"),
     ],

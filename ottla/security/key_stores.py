@@ -1,0 +1,50 @@
+"""Key stores as PEM text: PEM itself and PKCS#12, recognised by what a file holds and not by its name. JKS is refused with the command that
+converts it.
+
+PKCS#12 needs the package cryptography (extra `ottla[security]`), because OpenSSL's own functions for it are not in Python.
+"""
+
+from __future__ import annotations
+
+PEM_BEGIN = b"-----BEGIN "
+JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+"""Of JKS and of JCEKS."""
+DER_SEQUENCE = b"\x30"
+
+
+class KeyStoreError(Exception):
+    """What is wrong with a store, in one line without its path."""
+
+
+def pem_of(data: bytes, path: str, password: str | None) -> str:
+    """The store's key, its certificate and the chain, as PEM; of a truststore its certificates. `path` is for the command in a refusal.
+    Raises `KeyStoreError`."""
+    if data.startswith(JAVA_MAGICS):
+        raise KeyStoreError(
+            f"is a JKS file; convert it: keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
+        )
+    if PEM_BEGIN in data:
+        return data.decode("ascii", "replace")
+    if not data.startswith(DER_SEQUENCE):
+        raise KeyStoreError("is neither PEM nor PKCS#12")
+    return _pem_of_pkcs12(data, path, password)
+
+
+def _pem_of_pkcs12(data: bytes, path: str, password: str | None) -> str:
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+    except ModuleNotFoundError:
+        raise KeyStoreError(
+            f"is PKCS#12, which needs the package cryptography: install ottla[security], or convert it: openssl pkcs12 -in {path} "
+            "-out store.pem"
+        ) from None
+    try:
+        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+        certificates = [one.certificate for one in (store.cert, *store.additional_certs) if one is not None]
+        parts = [certificate.public_bytes(Encoding.PEM) for certificate in certificates]
+        if store.key is not None:
+            parts.insert(0, store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    except ValueError as error:
+        hint = "the password is wrong, or it is no PKCS#12" if "password" in str(error).lower() else f"cannot be read as PKCS#12: {error}"
+        raise KeyStoreError(hint.splitlines()[0]) from None
+    return b"".join(parts).decode("ascii")

@@ -1,0 +1,82 @@
+"""A broker whose security is not whole does not start: one line that says what is missing, no READY, no listener without it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.access.certificates import issue, make_authority
+from tests.cli.conftest import Ottla
+
+SASL = "listeners=SASL_PLAINTEXT://127.0.0.1:0"
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with key stores by what is right or wrong with them."""
+    directory = tmp_path_factory.mktemp("stores")
+    authority = make_authority(2)
+    one, other = (issue(authority, name, ["localhost"], 2) for name in ("one", "other"))
+    (directory / "right").write_bytes(one.key + one.certificate)
+    (directory / "mixed").write_bytes(one.key + other.certificate)
+    (directory / "jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    (directory / "directory").mkdir()
+    return directory
+
+
+def refusal(run: Ottla, data: Path, *settings: str) -> str:
+    result = run("start", "-d", data, *(word for setting in settings for word in ("--set", setting)))
+    assert (result.code, result.out) == (1, ""), result.err
+    lines = [line for line in result.err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1 and "Traceback" not in result.err, result.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("store", "reason"),
+    [
+        ("mixed", "listener SSL: the private key does not fit the certificate"),
+        ("jks", "is a JKS file; convert it: keytool -importkeystore"),
+        ("absent", "cannot read ssl.keystore.location=.*absent: No such file"),
+        ("directory", "cannot read ssl.keystore.location=.*directory: Is a directory"),
+    ],
+)
+def test_a_keystore_that_cannot_be_used(offline: Ottla, tmp_path: Path, stores: Path, store: str, reason: str) -> None:
+    listeners = "listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"
+    found = refusal(offline, tmp_path / "data", listeners, f"ssl.keystore.location={stores / store}")
+    assert re.search(reason, found), found
+
+
+def test_an_expired_certificate(offline: Ottla, tmp_path: Path, stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Later:
+            return cls(2100, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr("ottla.adapters.tls_context.datetime", Later)
+    found = refusal(offline, tmp_path / "data", "listeners=SSL://127.0.0.1:0", f"ssl.keystore.location={stores / 'right'}")
+    assert "has expired on" in found
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (["listeners=SSL://127.0.0.1:0"], "TLS needs ssl.keystore.location"),
+        (["listeners=SSL://127.0.0.1:0", "ssl.keystore.location=RIGHT", "ssl.client.auth=required"], "needs ssl.truststore.location"),
+        (["listeners=SSL://127.0.0.1:0", "ssl.keystore.location=RIGHT", "ssl.principal.mapping.rules=RULE:x"], "listener SSL: "),
+        (["listeners=SSL://127.0.0.1:0", "ssl.keystore.location=RIGHT", "ssl.enabled.protocols=SSLv3"], "ssl.enabled.protocols"),
+        ([SASL], "sasl.enabled.mechanisms names GSSAPI"),
+        ([SASL, "sasl.enabled.mechanisms=SCRAM-SHA-1"], "sasl.enabled.mechanisms names SCRAM-SHA-1"),
+        ([SASL, "sasl.enabled.mechanisms=PLAIN"], "the mechanism PLAIN has no users"),
+        (["listeners=TLS://127.0.0.1:0"], "listener.security.protocol.map has no protocol for TLS"),
+        (["super.users=User:admin"], "authorizer.class.name"),
+        (["authorizer.class.name=org.example.Mine"], "authorizer.class.name"),
+        (["authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=admin"], "super.users"),
+    ],
+)
+def test_a_listener_that_lacks_something(offline: Ottla, tmp_path: Path, stores: Path, settings: list[str], reason: str) -> None:
+    found = refusal(offline, tmp_path / "data", *(setting.replace("RIGHT", str(stores / "right")) for setting in settings))
+    assert reason in found
