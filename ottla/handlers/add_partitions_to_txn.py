@@ -4,8 +4,8 @@ Behaviour: all partitions of a transaction are added or none; if one is unknown 
 `verify_only` nothing is added: a partition outside of the transaction gets TRANSACTION_ABORTABLE.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); answers
-INVALID_TXN_STATE where 5 answers TRANSACTION_ABORTABLE. 4 and 5 are spoken between brokers, and by @platformatic/kafka (Node). A broker
-(the right to CLUSTER_ACTION) needs no rights of its client's beside it.
+INVALID_TXN_STATE where 5 answers TRANSACTION_ABORTABLE. 4 and 5 are spoken between brokers: where rules say who may do what they need
+CLUSTER_ACTION, and no rights of a client's beside it. Without rules clients may send them too, as @platformatic/kafka (Node) does.
 
 Not done: nothing.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_allowed, may_be_broker
+from ottla.requests.rights import is_allowed, is_broker, may_be_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -79,7 +79,9 @@ def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsTo
 
 
 def handle_batch(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
-    """Several transactions, from a broker that leads their partitions, or a client's own."""
+    """Several transactions, from a broker that leads their partitions; without access rules also a client's own."""
+    if not broker.authorizer.allows_clients_everything(request.connection) and not is_broker(broker, request):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     pending = Pending()
     response = AddPartitionsToTxnResponse()
     missing = len(body.transactions)
@@ -106,19 +108,16 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
     partitions = partitions_of(transaction.topics)
     identity = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     transactional_id = transaction.transactional_id
-    is_trusted = may_be_broker(broker, request)
-    if not is_trusted and not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return done(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not transactional_id:
         return done(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
-    refused = refuse_partitions(broker, request, partitions, is_trusted=is_trusted)
+    refused = unknown_partitions(broker, partitions)
     if refused:
         return done({partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions})
     if transaction.verify_only:
         return broker.transactions.verify_partitions(transactional_id, identity, partitions, done)
 
     def added(code: ErrorCode) -> None:
-        if not code and not is_trusted:
+        if not code and not may_be_broker(broker, request):
             broker.transactions.note_client(transactional_id, request)
         done(dict.fromkeys(partitions, code))
 
@@ -126,15 +125,18 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
     broker.transactions.add_partitions(transactional_id, identity, partitions, TRANSACTIONS_V2, added)
 
 
-def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition], *, is_trusted: bool = False) -> Codes:
-    """The partitions that cannot be added, and why. A broker asks for a client whose rights it has checked."""
-    refused: Codes = {}
+def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition]) -> Codes:
+    """The partitions that a client cannot add, and why."""
+    refused = unknown_partitions(broker, partitions)
     for partition in partitions:
-        if not is_trusted and not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
+        if not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif broker.metadata.partition(partition.topic, partition.partition) is None:
-            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return refused
+
+
+def unknown_partitions(broker: Broker, partitions: Sequence[TopicPartition]) -> Codes:
+    unknown = [partition for partition in partitions if broker.metadata.partition(partition.topic, partition.partition) is None]
+    return dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def count_of(topics: Sequence[AddPartitionsToTxnTopic]) -> int:

@@ -57,6 +57,7 @@ class BrokerWorld:
         self.topics = {GROUP_METADATA_TOPIC}
         self.producers: list[Any] = []
         self.is_leading = True
+        self.has_rules = True
         self.markers = FakeLocalMarkers()
         self.scenario.coordinators.local_markers = self.markers  # type: ignore[assignment]
         self.broker: Any = SimpleNamespace(
@@ -72,7 +73,7 @@ class BrokerWorld:
         return (operation, resource_type) not in self.denied
 
     def allows_clients_everything(self, connection: ConnectionInfo) -> bool:
-        return False
+        return not self.has_rules
 
     def topic(self, name: str) -> Any:
         return object() if name in self.topics else None
@@ -222,6 +223,7 @@ def batch(world: BrokerWorld, version: int, *, is_verify_only: bool, name: str =
 def test_a_client_adds_in_a_batch(version: int) -> None:
     """@platformatic/kafka (Node) speaks the newest version of everything, so also this one, which Kafka's clients leave to brokers."""
     world = BrokerWorld()
+    world.has_rules = False
     world.init()
     answer = batch(world, version, is_verify_only=False)
     assert answer.error_code == NONE
@@ -230,16 +232,17 @@ def test_a_client_adds_in_a_batch(version: int) -> None:
     assert world.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(), version).results_by_transaction == []
 
 
-def test_a_client_has_no_more_rights_in_a_batch() -> None:
+@pytest.mark.parametrize("version", [4, 5])
+def test_where_rules_hold_a_batch_is_for_brokers(version: int) -> None:
     world = BrokerWorld()
     world.init()
-    refused = batch(world, 5, is_verify_only=False, name="secret").results_by_transaction[0]
-    assert set(codes(refused.topic_results).values()) == {"TOPIC_AUTHORIZATION_FAILED"}
-    unknown = batch(world, 5, is_verify_only=False, name="nowhere").results_by_transaction[0]
+    refused = batch(world, version, is_verify_only=False)
+    assert refused.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and refused.results_by_transaction == []
+    world.denied = {(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID), (AclOperation.WRITE, ResourceType.TOPIC)}
+    answer = batch(world, version, is_verify_only=False)
+    assert codes(answer.results_by_transaction[0].topic_results)["t", 0] == "NONE", "a broker needs no rights of its client's"
+    unknown = batch(world, version, is_verify_only=False, name="nowhere").results_by_transaction[0]
     assert set(codes(unknown.topic_results).values()) == {"UNKNOWN_TOPIC_OR_PARTITION"}
-    world.denied.add((AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID))
-    forbidden = batch(world, 5, is_verify_only=True).results_by_transaction[0]
-    assert set(codes(forbidden.topic_results).values()) == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 
 
 def test_batches_add_and_verify() -> None:

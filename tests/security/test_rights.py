@@ -255,7 +255,15 @@ def _list_an_open_transaction(world: World, make: In) -> Request:
     return world.request(66, make.version)
 
 
+def _add_as_a_client(world: World, _make: In) -> Request:
+    return world.request(24, CLIENTS_LAST)
+
+
+CLIENTS_LAST = 3
+"""The last version of AddPartitionsToTxn that clients send; brokers send the later ones."""
+
 VARIANTS: dict[str, list[Maker]] = {
+    "AddPartitionsToTxn": [_add_as_a_client],
     "Produce": [_transactional_produce],
     "Fetch": [_replica_fetch],
     "Metadata": [_new_topic, lambda world, make: _with(world.request(3, make.version), include_topic_authorized_operations=False)],
@@ -279,6 +287,12 @@ VARIANTS: dict[str, list[Maker]] = {
 
 TRIED_IN = {"Metadata": 10}
 """Not in the newest version, but in the last that has the bits of the cluster."""
+VERSIONS_OF: dict[Maker, int] = {_add_as_a_client: CLIENTS_LAST}
+
+
+def version_of(api: ServedApi, maker: Maker) -> int:
+    return VERSIONS_OF.get(maker, TRIED_IN.get(api.name, api.max_version))
+
 
 BITS_OF_CLUSTER = {("DESCRIBE", CLUSTER), *((operation.name, CLUSTER) for operation in SUPPORTED[ResourceType.CLUSTER])}
 BITS_OF_TOPIC = {(operation.name, TOPIC) for operation in SUPPORTED[ResourceType.TOPIC]}
@@ -307,7 +321,7 @@ def _ask(
     world: World, port: int, judge: Judge, maker: Maker, api: ServedApi, denied: list[tuple[str, str]] | str
 ) -> tuple[Any, set[tuple[str, str]]]:
     """The answer, and what the authorizer was asked for it."""
-    version = TRIED_IN.get(api.name, api.max_version)
+    version = version_of(api, maker)
     request = maker(world, In(version))
     judge.deny(denied)
     try:
@@ -361,7 +375,7 @@ def test_without_any_right_what_exists_looks_like_what_does_not(
     api: ServedApi, world: World, judged_broker: BrokerProcess, judge: Judge
 ) -> None:
     for maker in _makers(api):
-        version = TRIED_IN.get(api.name, api.max_version)
+        version = version_of(api, maker)
         request = maker(world, In(version))
         judge.deny("all")
         try:
