@@ -21,6 +21,8 @@ from ottla.spark.state_file import KILLED, RUNNING, PipelineState, SourcePositio
 REQUEST_SECONDS_MAX = 2.0
 LOG_PAUSE_SECONDS = 1.0
 """The log is asked at most this often: a state file needs no better."""
+LOG_PAUSE_SECONDS_MAX = 30.0
+"""The pause doubles up to this while the log cannot be asked: the login may lack the right to read `__consumer_offsets`."""
 
 
 class ProgressRecorder:
@@ -33,6 +35,7 @@ class ProgressRecorder:
         self._client: Client | None = None
         self._history: CommitHistory | None = None
         self._asked_at = 0.0
+        self._pause_s = LOG_PAUSE_SECONDS
         self._batch_seen = -1
         self.state = load_state(path) or PipelineState(group=group)
         if self.state.group != group:
@@ -52,9 +55,9 @@ class ProgressRecorder:
         has_new = False
         for progress in progresses:
             has_new = self._take(progress) or has_new
-        if is_last or time.monotonic() - self._asked_at >= LOG_PAUSE_SECONDS:
-            self._asked_at = time.monotonic()
+        if is_last or time.monotonic() - self._asked_at >= self._pause_s:
             has_new = self._ask_log() or has_new
+            self._asked_at = time.monotonic()
         if has_new:
             self._save()
         return has_new
@@ -82,10 +85,13 @@ class ProgressRecorder:
             if self._history is None:
                 self._history = CommitHistory(self._client, self.state.group, position=self.state.log_position)
             has_commits = take_commits(self.state, self._history)
-            return take_ends(self.state, self._client) or has_commits
+            has_moved = take_ends(self.state, self._client)
         except ClientError:
             self._disconnect()
+            self._pause_s = min(2 * self._pause_s, LOG_PAUSE_SECONDS_MAX)
             return False
+        self._pause_s = LOG_PAUSE_SECONDS
+        return has_moved or has_commits
 
     def _disconnect(self) -> None:
         client, self._client, self._history = self._client, None, None

@@ -1,0 +1,90 @@
+"""Pipelines and reads on a broker that wants a login, by Kafka's own client options, with the rights that they need and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.base.acls import AclOperation, Binding, Pattern, Permission, ResourceType, Rule
+from ottla.client import Client, connect
+from ottla.client.core.acl_admin import create_acls
+from ottla.spark import Pipeline
+from ottla.spark.runner import run_pipelines
+from ottla.spark.state_file import STOPPED
+from ottla.spark.verify import verify
+from ottla.testing.broker import Broker
+from tests.spark_jobs.queries import failure, reader
+
+PASSWORDS = {"etl": 'a "secret"; with, all = of it'}
+SECRET = PASSWORDS["etl"]
+GROUP = "cleaning"
+RIGHTS = (
+    (ResourceType.TOPIC, "raw", AclOperation.READ),
+    (ResourceType.TOPIC, "clean", AclOperation.WRITE),
+    (ResourceType.GROUP, GROUP, AclOperation.READ),
+    (ResourceType.TRANSACTIONAL_ID, f"eos/{GROUP}", AclOperation.WRITE),
+)
+"""Those that docs/pipelines.md names."""
+TO_KEEP_ITS_STATE = (ResourceType.TOPIC, "__consumer_offsets", AclOperation.READ)
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Broker]:
+    with Broker(settings={"authorizer.class.name": "acl"}, users=PASSWORDS, topics=["raw:2", "clean:2"]) as broker:
+        for number in range(20):
+            broker.add_record("raw", f"value {number}", partition=number % 2)
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def administrator(guarded: Broker) -> Iterator[Client]:
+    with connect(guarded.direct_server, guarded.config()) as client:
+        yield client
+
+
+def login(broker: Broker, *, is_java: bool) -> dict[str, str]:
+    """The login as Kafka's clients in Java are given it, or as librdkafka's are."""
+    found = broker.java_config(user="etl", mechanism="SCRAM-SHA-512") if is_java else broker.config(user="etl")
+    return {name: value for name, value in found.items() if name != "bootstrap.servers"}
+
+
+def allow(administrator: Client, *rights: tuple[ResourceType, str, AclOperation]) -> None:
+    bindings = [Binding(Pattern(kind, name), Rule("User:etl", "*", operation, Permission.ALLOW)) for kind, name, operation in rights]
+    administrator.cluster.run(create_acls(administrator.cluster.core, bindings))
+
+
+def test_a_pipeline_needs_its_login_and_its_rights(spark: Any, guarded: Broker, administrator: Client, tmp_path: Path) -> None:
+    def run(connection: dict[str, str]) -> Any:
+        pipeline = Pipeline(
+            group=GROUP, source="raw", sink="clean", transform=lambda rows: rows.selectExpr("upper(cast(value AS string)) AS value"),
+            bootstrap=guarded.direct_server, connection=connection, checkpoint=str(tmp_path / "checkpoint"), trigger="available-now",
+        )  # fmt: skip
+        (state,) = run_pipelines([pipeline], spark)
+        return state
+
+    by_java = login(guarded, is_java=True)
+    refused = failure(lambda: reader(spark, guarded, subscribe="raw", **prefixed(by_java)).load().count())
+    assert "raw" in refused and SECRET not in refused
+    allow(administrator, *RIGHTS)
+    state = run(by_java)
+    assert (state.state, state.rows_in, state.rows_out) == (STOPPED, 20, 0), "the pipeline may run, and may not read its group's log"
+    allow(administrator, TO_KEEP_ITS_STATE)
+    guarded.add_record("raw", "one more")
+    assert run(login(guarded, is_java=False)).rows_out == 21
+    assert verify(administrator, GROUP, ["clean"]).is_proved
+    assert sorted(record.value or b"" for record in guarded.records("clean"))[0] == b"ONE MORE"
+
+
+def prefixed(properties: dict[str, str]) -> dict[str, str]:
+    return {f"kafka.{name}": value for name, value in properties.items()}
+
+
+def test_a_wrong_password_is_one_line_that_names_the_option(spark: Any, guarded: Broker) -> None:
+    wrong = prefixed({**login(guarded, is_java=False), "sasl.password": "topsecret"})
+    said = failure(lambda: reader(spark, guarded, subscribe="raw", **wrong).load().count())
+    assert "kafka.sasl.*" in said and "topsecret" not in said
+    none = failure(lambda: reader(spark, guarded, subscribe="raw").load().count())
+    assert "may want a login" in none
