@@ -1,7 +1,7 @@
 """Listening addresses: which connections are admitted, and which are open.
 
-A connection over `max.connections`, over what the process has descriptors for, or over the limit of its address is closed at once. A sweep
-closes connections that have been silent for too long.
+A connection over `max.connections` of the broker or of its listener, over what the process has descriptors for, or over the limit of its
+address is closed at once; one of a broker takes the place of a client's. A sweep closes connections that have been silent for too long.
 
 Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
 less), and half is shared by the answers and waiting requests of all connections, so that each may keep less as they become many.
@@ -76,6 +76,7 @@ class Listeners:
         self._endpoints: dict[str, Endpoint] = {}
         self._map_subject: dict[str, Mapper] = {}
         self._per_host: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
         self.gate: ConnectionGate | None = None
         """None while no rate of connections is set."""
@@ -181,6 +182,7 @@ class Listeners:
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
+        self._per_listener[connection.info.listener] -= 1
         self._share_memory()
 
     def _accepted(self, listener: str, channel: Channel) -> None:
@@ -192,8 +194,7 @@ class Listeners:
     def admit(self, listener: str, channel: Channel) -> None:
         """Opens a new connection, or closes it where there are too many."""
         host = channel.peer_host
-        connections_max = min(self._config.max_connections, self._connections_max)
-        if len(self.connections) >= connections_max or self._per_host.get(host, 0) >= self._host_max(host):
+        if self._is_full(listener, host):
             channel.close()
             return
         mechanisms = self._mechanisms(self._endpoints[listener])
@@ -204,12 +205,32 @@ class Listeners:
             self._await_handshake(connection)
         self.connections[connection] = None
         self._per_host[host] += 1
+        self._per_listener[listener] += 1
         self._share_memory()
         if not info.is_authenticated:
             self._await_authentication(connection)
         if self.on_arrival is not None:
             self.on_arrival(listener, channel.local_host(), host)
         channel.open(connection)
+
+    def _is_full(self, listener: str, host: str) -> bool:
+        """Whether there is no room for one more connection."""
+        of_listener = self._config.of_listeners.limit(listener, "max.connections")
+        if of_listener is not None and self._per_listener[listener] >= of_listener:
+            return True
+        if self._per_host.get(host, 0) >= self._host_max(host):
+            return True
+        connections_max = min(self._config.max_connections, self._connections_max)
+        return len(self.connections) >= connections_max and not self._make_room_for_broker(listener)
+
+    def _make_room_for_broker(self, listener: str) -> bool:
+        """Closes the connection of a client that has been silent for the longest time: clients must not keep brokers from each other."""
+        if listener != self._config.inter_broker_listener:
+            return False
+        clients = [connection for connection in self.connections if connection.info.listener != listener]
+        if clients:
+            max(clients, key=lambda connection: connection.idle_ticks).channel.close()
+        return bool(clients)
 
     def _subject_mapper(self, endpoint: Endpoint) -> Mapper:
         from ottla.security.principal_mapping import MappingError, parse_rules

@@ -21,7 +21,6 @@ from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.settings.access import parse_super_users
-from ottla.base.settings.setting import INT_MAX
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
@@ -459,7 +458,7 @@ class Node:
         """Quotas, or settings beside them, may have changed."""
         quotas = self.metadata.quotas
         if self.quotas is None:
-            if not quotas and self.config.max_connection_creation_rate == INT_MAX:
+            if not quotas and not self.config.of_listeners.has_connection_rates(self.config.endpoints):
                 return
             from ottla.server.quotas.enforcement import Quotas  # a broker without quotas starts without
 

@@ -20,8 +20,8 @@ from tests.server.conftest import MakeServer, config_for
 from tests.server.threads import run_until
 
 
-def connect(server: BrokerServer) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", server.node.endpoints[0].port), timeout=10)
+def connect(server: BrokerServer, listener: int = 0) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", server.node.endpoints[listener].port), timeout=10)
     sock.setblocking(False)
     return sock
 
@@ -69,6 +69,34 @@ def test_max_connections(make_server: MakeServer, loop: asyncio.AbstractEventLoo
     again = connect(server)
     assert is_served(loop, again), "a closed connection makes room"
     for sock in (*socks, again):
+        sock.close()
+
+
+TWO_LISTENERS = (
+    "listeners=CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0", "listener.security.protocol.map=CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+)  # fmt: skip
+
+
+def test_max_connections_of_one_listener(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server(*TWO_LISTENERS, "listener.name.clients.max.connections=1", "max.connections=3")
+    socks = [connect(server, listener) for listener in (0, 0, 1, 1, 1)]
+    assert [is_served(loop, sock) for sock in socks] == [True, False, True, True, False]
+    socks[0].close()
+    run_until(loop, lambda: len(server.node.listeners.connections) == 2)
+    socks.append(connect(server))
+    assert is_served(loop, socks[-1]), "a closed connection makes room"
+    for sock in socks:
+        sock.close()
+
+
+def test_a_broker_takes_the_place_of_a_client_where_all_are_taken(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server(*TWO_LISTENERS, "inter.broker.listener.name=BROKERS", "max.connections=2")
+    clients = [connect(server) for _ in range(2)]
+    assert [is_served(loop, sock) for sock in clients] == [True, True]
+    brokers = [connect(server, 1) for _ in range(3)]
+    assert [is_served(loop, sock) for sock in brokers] == [True, True, False], "brokers are bounded among themselves"
+    assert [is_served(loop, sock) for sock in clients] == [False, False]
+    for sock in (*clients, *brokers):
         sock.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.base.settings.gathering import ConfigError, Given
 from ottla.base.settings.listeners import Endpoint
+from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.oauthbearer import MECHANISM as OAUTHBEARER
 from ottla.base.settings.oauthbearer import OAuthBearerSettings, TokenOptions
 from ottla.base.settings.security import (
@@ -24,10 +25,10 @@ from ottla.base.settings.security import (
     plain_users,
     split_listener_name,
 )
-from ottla.base.settings.setting import Setting, SettingError, settings_of
+from ottla.base.settings.setting import INT_MAX, Setting, SettingError, settings_of
 
 SETTINGS_OF_LISTENERS: dict[str, Setting[Any]] = {
-    setting.name: setting for owner in (SecuritySettings, OAuthBearerSettings) for setting in settings_of(owner)
+    setting.name: setting for owner in (SecuritySettings, OAuthBearerSettings, NetworkSettings) for setting in settings_of(owner)
 }
 
 
@@ -50,6 +51,23 @@ class ListenerValues:
             if written in self._given:
                 return setting.parse(self._given[written].text)
         return self._value(name)
+
+    def limit(self, listener: str, name: str) -> int | None:
+        """One of `LISTENER_LIMITS` as a listener has it beside the broker's; None if it has none of its own."""
+        written, setting = listener_names(listener, name)[0], SETTINGS_OF_LISTENERS[name]
+        for values in self._dynamic():
+            if written in values:
+                return int(setting.parse(values[written]))
+        return int(setting.parse(self._given[written].text)) if written in self._given else None
+
+    def connection_rates(self, endpoints: Sequence[Endpoint]) -> dict[str, int]:
+        """The rates of new connections that listeners have beside the broker's."""
+        found = {endpoint.name: self.limit(endpoint.name, "max.connection.creation.rate") for endpoint in endpoints}
+        return {name: rate for name, rate in found.items() if rate is not None}
+
+    def has_connection_rates(self, endpoints: Sequence[Endpoint]) -> bool:
+        """Whether new connections have a rate, the broker's or a listener's."""
+        return self._value("max.connection.creation.rate") != INT_MAX or bool(self.connection_rates(endpoints))
 
     def mechanisms(self, endpoint: Endpoint) -> tuple[str, ...]:
         """The SASL mechanisms of a listener; empty where clients do not authenticate by SASL."""

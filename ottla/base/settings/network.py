@@ -62,7 +62,9 @@ class NetworkSettings:
     socket_listen_backlog_size = integer(
         "socket.listen.backlog.size", 50, "Connections that may wait at a listener before they are accepted.", valid=at_least(1)
     )
-    max_connections = integer("max.connections", INT_MAX, "Connections open at a time.", valid=at_least(0), update=WIDE)
+    max_connections = integer(
+        "max.connections", INT_MAX, "Connections open at a time, of the broker or of one listener.", valid=at_least(0), update=WIDE
+    )
     max_connections_per_ip = integer(
         "max.connections.per.ip", INT_MAX, "Connections open at a time from one address.", valid=at_least(0), update=WIDE
     )
@@ -70,8 +72,9 @@ class NetworkSettings:
         "max.connections.per.ip.overrides", "", "Exceptions to max.connections.per.ip, host:number separated by commas.", update=WIDE
     )
     max_connection_creation_rate = integer(
-        "max.connection.creation.rate", INT_MAX, "Connections a second that are accepted; more wait.", valid=at_least(1), update=WIDE
-    )
+        "max.connection.creation.rate", INT_MAX, "Connections a second that are accepted, by the broker or by one listener; more wait.",
+        valid=at_least(1), update=WIDE,
+    )  # fmt: skip
     connections_max_idle_ms = long("connections.max.idle.ms", 600000, "A connection without a request for this long is closed.")
     queued_max_request_bytes = long(
         "queued.max.request.bytes", -1, "Bytes of requests held in memory before reading stops; -1 is no limit of its own."

@@ -164,6 +164,10 @@ LISTENER_SETTINGS: frozenset[str] = frozenset(
 ) | OAUTHBEARER_SETTINGS | {setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")}
 
 
+LISTENER_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Limits that a listener may have beside the broker's, which holds for it as well."""
+
+
 class ListenerName(NamedTuple):
     """What `listener.name.NAME[.MECHANISM].SETTING` is about; listener and mechanism in small letters."""
 
@@ -177,7 +181,7 @@ def split_listener_name(name: str) -> ListenerName | None:
     if not name.startswith(LISTENER_PREFIX):
         return None
     listener, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
-    if rest in LISTENER_SETTINGS:
+    if rest in LISTENER_SETTINGS or rest in LISTENER_LIMITS:
         return ListenerName(listener, "", rest)
     mechanism, _, setting = rest.partition(".")
     if setting in LISTENER_SETTINGS and mechanism.upper() in MECHANISMS:

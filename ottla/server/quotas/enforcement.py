@@ -43,7 +43,7 @@ class Quotas:
         self._dispatcher.limit(self.throttling if self.clients.is_set else None)
         self.connections.update(
             broker_rate=config.max_connection_creation_rate,
-            listener_rates={},
+            listener_rates=config.of_listeners.connection_rates(config.endpoints),
             protected_listener=config.inter_broker_listener if len(config.endpoints) > 1 else "",
             quotas=quotas,
         )

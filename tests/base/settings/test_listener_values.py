@@ -29,6 +29,18 @@ def test_a_listeners_own_setting_comes_first() -> None:
     assert (reauth("SASL_PLAINTEXT", "PLAIN"), reauth("OTHER", "PLAIN"), reauth("OTHER", "SCRAM-SHA-256")) == (6, 5, 7)
 
 
+def test_limits_of_one_listener_stand_beside_the_brokers() -> None:
+    made = config(f"{SCRAM}max.connections=9\nlistener.name.other.max.connections=3\n")
+    values, name = made.of_listeners, "max.connections"
+    assert (values.limit("SASL_PLAINTEXT", name), values.limit("OTHER", name), made.max_connections) == (None, 3, 9)
+    assert not values.has_connection_rates(made.endpoints)
+    made.set_dynamic({"listener.name.other.max.connections": "4", "listener.name.other.max.connection.creation.rate": "7"}, {})
+    assert values.limit("OTHER", name) == 4 and values.connection_rates(made.endpoints) == {"OTHER": 7}
+    assert values.has_connection_rates(made.endpoints)
+    with pytest.raises(ConfigError, match=r"creation\.rate"):
+        config(f"{SCRAM}listener.name.other.max.connection.creation.rate=0\n")
+
+
 def test_mechanisms_are_those_of_sasl_listeners_only() -> None:
     made = config(f"{SCRAM}listener.name.other.sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256\n")
     assert made.of_listeners.mechanisms(made.endpoints[0]) == ("SCRAM-SHA-256",)

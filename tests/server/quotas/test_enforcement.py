@@ -165,6 +165,16 @@ def test_an_address_over_its_rate_is_turned_away(make_server: MakeServer, loop: 
     assert loop.run_until_complete(loop.run_in_executor(None, connects, port))
 
 
+def test_a_listener_may_have_a_rate_of_its_own(make_server: MakeServer) -> None:
+    protocols = "listener.security.protocol.map=SLOW:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    listeners = ("listeners=PLAINTEXT://127.0.0.1:0,SLOW://127.0.0.1:0", protocols)
+    server = make_server(*listeners, "listener.name.slow.max.connection.creation.rate=1", "quota.window.num=1")
+    gate = server.node.listeners.gate
+    assert gate is not None and server.node.quotas is not None
+    rates = server.node.quotas.connections
+    assert [rates.note(name, "h").ms > 0 for name in ("PLAINTEXT", "PLAINTEXT", "PLAINTEXT", "SLOW", "SLOW")] == [False] * 3 + [True] * 2
+
+
 def test_a_rate_from_the_settings_counts_and_may_change(make_server: MakeServer) -> None:
     server = make_server("max.connection.creation.rate=5")
     assert server.node.listeners.gate is not None
