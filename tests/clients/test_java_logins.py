@@ -66,7 +66,7 @@ def logins(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
             broker.write_java_config(folder / f"{name} {mechanism}", user=user, mechanism=mechanism)
         bob = broker.write_java_config(folder / "bob", user="bob", mechanism=mechanism).read_text()
         (folder / f"wrong {mechanism}").write_text(bob.replace('password="b"', 'password="c"'))
-        (folder / f"unknown {mechanism}").write_text(bob.replace('username="bob"', 'username="nobody"'))
+        (folder / f"unknown {mechanism}").write_text(bob.replace('username="bob"', 'username="mallory"'))
     bob = broker.write_java_config(folder / "bob", user="bob", mechanism="SCRAM-SHA-256").read_text()
     (folder / "carol SCRAM-SHA-256").write_text(bob.replace('username="bob" password="b"', 'username="carol" password="carol\'s"'))
     return folder
