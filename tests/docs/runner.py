@@ -1,8 +1,9 @@
 """Runs the code blocks of one page, in order, in an empty directory, as a reader would who follows it line by line.
 
-`python` blocks are scripts, or tests where they define some; `sh` blocks are scripts of bash that must succeed; `console` blocks are
-transcripts: what stands after `$ ` is run, and what it says has to be what stands below it. `ottla` on the page is this source tree. The
-ports on a page are mapped to free ones, in both directions, so that pages can be run side by side and beside a broker that is really there.
+`python` blocks are scripts, or tests where they define some, and one that begins with `# conftest.py` holds for the tests after it; `sh`
+blocks are scripts of bash that must succeed; `console` blocks are transcripts: what stands after `$ ` is run, and what it says has to be
+what stands below it. `ottla` on the page is this source tree. The ports on a page are mapped to free ones, in both directions, so that
+pages can be run side by side and beside a broker that is really there.
 
 A command that ends in ` &`, or a block with `run="background"`, goes on until the page is done; one that starts a broker is waited for.
 `kill -9 %1` means the first of them, as in a shell.
@@ -22,6 +23,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT, Block
 
 PORTS = ("9092", "9093", "9404")
+CONFTEST = "# conftest.py\n"
 SECONDS_MAX = 60
 READY_SECONDS_MAX = 20
 SHIM = """\
@@ -86,6 +88,9 @@ class PageRun:
         return block.text
 
     def _run_python(self, block: Block, text: str) -> None:
+        if text.startswith(CONFTEST):
+            (self.directory / "conftest.py").write_text(text)
+            return
         is_test = re.search(r"^(async )?def test_", text, re.MULTILINE) is not None
         script = self.directory / (f"test_block_{block.line}.py" if is_test else f"block_{block.line}.py")
         script.write_text(text)

@@ -73,7 +73,7 @@ def test_settings_and_their_defaults(page: Path) -> None:
 def test_metrics(page: Path) -> None:
     named = [code for code in inline_code(page) if re.fullmatch(r"(kafka|ottla)_[a-z0-9_]+", code)]
     modules = {path.stem for path in ROOT.rglob("ottla/**/*.py")} | {"kafka_broker", "kafka_topic", "kafka_group_id", "kafka_cluster"}
-    known = exported_names() | modules | {"kafka_broker_settings", "kafka_exporter"}
+    known = exported_names() | modules | {"kafka_broker_settings", "kafka_broker_users", "kafka_exporter"}
     named = [name for name in named if not name.startswith(OTHERS_METRICS)]
     assert [name for name in named if name not in known and not any(name.endswith("_") and one.startswith(name) for one in known)] == []
 
