@@ -150,6 +150,11 @@ class EpochGroup(Generic[FactsT, PlaceT]):
             topics.update(dict.fromkeys(names))
         return sorted(topics)
 
+    def has_rested(self, interval_ms: int, now_ms: int) -> bool:
+        """Whether the last target was made so long ago. One that seems to be of the future was made by another coordinator, whose clock
+        is ahead of this one's: nothing waits for that."""
+        return not 0 <= now_ms - self.target_timestamp_ms < interval_ms
+
     def held_bytes(self) -> int:
         """Roughly the memory that the members take."""
         return sum([facts_bytes(facts) for facts in self.facts.values()])

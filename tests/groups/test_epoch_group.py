@@ -72,3 +72,14 @@ def test_a_share_group_with_members_is_stable() -> None:
     assert group.state is STABLE
     group.remove_member("a")
     assert group.state is EMPTY
+
+
+@of_each_kind
+@pytest.mark.parametrize(("now_ms", "has_rested"), [(10_499, False), (10_500, True), (9_999, True)])
+def test_a_target_of_a_coordinator_whose_clock_is_ahead(
+    kind: type[EpochGroup[Any, Any]], facts: Any, position: Any, now_ms: int, has_rested: bool
+) -> None:
+    """It may be an hour ahead: the group's next target does not wait for that."""
+    group = kind("g")
+    group.set_target_epoch(5, 10_000)
+    assert group.has_rested(500, now_ms) is has_rested

@@ -1,5 +1,5 @@
-"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share | --staged | --cluster] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make
-gives them. `--seeds 5-20` is short for the first and the last seed."""
+"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share | --staged | --cluster | --groups] [--faults]`, or SEED=FIRST SEEDS=NUMBER
+as make gives them. `--seeds 5-20` is short for the first and the last seed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
-from tests.sim import cluster_faults, faults, share_faults, staged_world
+from tests.sim import cluster_faults, faults, group_faults, share_faults, staged_world
 from tests.sim.cluster_world import ClusterWorld
+from tests.sim.group_world import GroupWorld
 from tests.sim.share_world import ShareWorld
 from tests.sim.world import World
 
 FAULT_SEEDS = 300
 PROGRESS_SEEDS = 250
+CLUSTERS: dict[type[ClusterWorld], str] = {ClusterWorld: "--cluster", GroupWorld: "--groups"}
+"""The worlds of clusters, with their options."""
 
 
 def run_seeds(first: int, number: int, make: type[World] = World, option: str = "") -> int:
@@ -56,17 +59,18 @@ def run_share_seeds(first: int, number: int) -> int:
     return 0
 
 
-def run_cluster_seeds(first: int, number: int) -> int:
+def run_cluster_seeds(first: int, number: int, make: type[ClusterWorld] = ClusterWorld) -> int:
     """The same for clusters."""
+    option = CLUSTERS[make]
     transactions = crashes = events = changes = 0
     for seed in range(first, first + number):
-        world = ClusterWorld(seed)
+        world = make(seed)
         try:
             world.run()
         except AssertionError:
             traceback.print_exc()
             print("\n".join(world.notes), file=sys.stderr)
-            print(f"seed {seed} failed after {world.events} events: python -m tests.sim --cluster --seed {seed} --seeds 1", file=sys.stderr)
+            print(f"seed {seed} failed after {world.events} events: python -m tests.sim {option} --seed {seed} --seeds 1", file=sys.stderr)
             return 1
         transactions += len(world.history.transactions)
         crashes += world.crashes
@@ -98,6 +102,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--share", action="store_true", help="share groups instead of transactions")
     parser.add_argument("--staged", action="store_true", help="transactions whose records are staged first")
     parser.add_argument("--cluster", action="store_true", help="clusters of three to five brokers")
+    parser.add_argument("--groups", action="store_true", help="consumer groups in clusters")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
     first, dash, last = asked.seeds.partition("-")
@@ -107,8 +112,9 @@ def main(arguments: list[str]) -> int:
         return show_faults(max(seeds, FAULT_SEEDS), names, catch)
     if asked.staged:
         return run_seeds(seed, seeds, staged_world.StagedWorld, "--staged ")
-    if asked.cluster:
-        return run_cluster_seeds(seed, seeds)
+    for make, option in CLUSTERS.items():
+        if getattr(asked, option.strip("-")):
+            return run_cluster_seeds(seed, seeds, make)
     return (run_share_seeds if asked.share else run_seeds)(seed, seeds)
 
 
@@ -118,6 +124,8 @@ def planted_of(asked: argparse.Namespace) -> tuple[Iterable[str], Callable[[str,
         return share_faults.SHARE_FAULTS, share_faults.catch
     if asked.staged:
         return staged_world.FAULTS, staged_world.catch
+    if asked.groups:
+        return group_faults.FAULTS, group_faults.catch
     return (cluster_faults.FAULTS, cluster_faults.catch) if asked.cluster else (faults.FAULTS, faults.catch)
 
 

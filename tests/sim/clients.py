@@ -7,7 +7,7 @@ transaction, because only that is safe for them (docs/transactions.md); clients 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
@@ -292,6 +292,8 @@ class Producer:
 class PlainProducer(Producer):
     """A producer without transactions, only idempotent: its records stand between those of the others and are visible at once."""
 
+    outputs: Sequence[TopicPartition] = (TopicPartition("t", 0), TopicPartition("t", 1))
+
     def __init__(self, world: World) -> None:
         super().__init__(world, "", "plain", is_v2=False)
 
@@ -314,7 +316,7 @@ class PlainProducer(Producer):
     def _write(self) -> Steps:
         transaction = self.world.history.begin(self.group_id)
         transaction.is_commit_called, transaction.outcome = True, "info"
-        partition = self.chance.choice([TopicPartition("t", 0), TopicPartition("t", 1)])
+        partition = self.chance.choice(self.outputs)
         values = [self.world.history.new_value(transaction, partition) for _ in range(self.chance.randint(1, 3))]
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + len(values)

@@ -130,12 +130,10 @@ class Operator:
         yield from self._ask("delete", delete_topics, 6, lambda: DeleteTopicsRequest(topics=wanted, timeout_ms=500))
 
     def _elect(self) -> Steps:
-        yield from self._ask(
-            "elect", elect_leaders, 2, lambda: ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=500)
-        )
+        yield from self._ask("elect", elect_leaders, 2, lambda: ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=500))
 
     def _move(self) -> Steps:
-        key = self.chance.choice(self.world.data_keys)
+        key = self.chance.choice(self.world.moved_keys)
         numbers = sorted(self.world.brokers)
         target = self.chance.sample(numbers, min(REPLICAS, len(numbers)))
         wanted = ReassignableTopic(name=key.topic, partitions=[ReassignablePartition(partition_index=key.partition, replicas=target)])
@@ -143,5 +141,3 @@ class Operator:
             "move", alter_partition_reassignments, 0,
             lambda: AlterPartitionReassignmentsRequest(timeout_ms=500, topics=[wanted]),
         )  # fmt: skip
-
-

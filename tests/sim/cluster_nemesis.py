@@ -168,7 +168,7 @@ class Nemesis:
     def _usurp(self) -> None:
         """A leader with which its clients speak, but no other broker, loses its session; soon it is back, and is elected again."""
         world, states = self.world, self.world.checks.store.states
-        key = self.chance.choice([key for key in world.data_keys if key.topic == "t"])
+        key = self.chance.choice(world.usurped_keys)
         leader, replicas = states[key].leader if key in states else -1, world.checks.store.replicas.get(key, ())
         if leader == -1 or leader != replicas[0] or not world.brokers[leader].is_ready:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,7 +45,6 @@ EVENTS_MAX = 150_000
 READ_BYTES = 1 << 20
 STABLE_EVERY = 64
 TOPICS = {"t": 2, "in": 1, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1}
-KEYS = [TopicPartition(name, index) for name, count in TOPICS.items() for index in range(count)]
 GROUPS = {"a": ("a", True), "c": ("c", False)}
 REPLICAS = 3
 FLUSHED = 0.5
@@ -56,6 +55,10 @@ STALE = 0.3
 
 class ClusterWorld:
     """See above. `broker_count` None: drawn from the seed."""
+
+    topics: Mapping[str, int] = TOPICS
+    settings: tuple[str, ...] = ()
+    """Of all brokers."""
 
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
         self.seed = seed
@@ -68,7 +71,7 @@ class ClusterWorld:
         self.model = ZooKeeperModel({znodes.CLUSTER_ID: StoreNode(data=znodes.cluster_id_bytes(CLUSTER_ID), version=0, czxid=0)})
         self.is_flushed = self.chance.random() < FLUSHED
         count = broker_count or self.chance.choice((3, 3, 3, 4, 5))
-        settings = (f"ottla.flush.on.ack={'true' if self.is_flushed else 'false'}",)
+        settings = (f"ottla.flush.on.ack={'true' if self.is_flushed else 'false'}", *self.settings)
         self.brokers = {number: ClusterBroker(self, number, settings) for number in range(1, count + 1)}
         self.checks = ClusterChecks(self.model, self.brokers)
         self.nemesis = Nemesis(self)
@@ -76,8 +79,12 @@ class ClusterWorld:
         self.touched: dict[int, None] = {}
         self.is_ending = self.is_over = False
         self.events = self.crashes = 0
-        self.data_keys = [key for key in KEYS if key.topic in ("t", "in")]
-        self.readers = [Reader(self, key) for key in KEYS if key.topic == "t"]
+        self.keys = [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
+        self.moved_keys = [key for key in self.keys if key.topic in ("t", "in")]
+        """The partitions that operators reassign."""
+        self.usurped_keys = [key for key in self.keys if key.topic == "t"]
+        """Those whose leader loses its session while its clients still speak with it."""
+        self.readers = [Reader(self, key) for key in self.keys if key.topic == "t"]
         self.notes: list[str] = []
         self._leaders: dict[TopicPartition, int] = {}
         self._processes: dict[str, Process] = {}
@@ -96,15 +103,8 @@ class ClusterWorld:
         for broker in self.brokers.values():
             broker.start()
         self._set_up()
-        for name in GROUPS:
-            self._start_producer(name)
-        plain = [ClusterPlainProducer(self), HastyProducer(self)]
-        patient = PatientProducer(self)
-        self._start_client(patient.run(), patient.patience_ms)
-        for steps in (*(client.run() for client in plain), *(reader.run() for reader in self.readers), self.operator.run()):
-            self._start_client(steps)
+        self._start_clients()
         self.nemesis.start()
-        self.later(300, 1_500, self._disturb_client)
         self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
         self._heal()
         self._rest()
@@ -184,6 +184,16 @@ class ClusterWorld:
         known = broker.node.metadata.partition(*place)
         return known.leader if known is not None and known.leader in self.brokers else None
 
+    def _start_clients(self) -> None:
+        for name in GROUPS:
+            self._start_producer(name)
+        plain = [ClusterPlainProducer(self), HastyProducer(self)]
+        patient = PatientProducer(self)
+        self._start_client(patient.run(), patient.patience_ms)
+        for steps in (*(client.run() for client in plain), *(reader.run() for reader in self.readers), self.operator.run()):
+            self._start_client(steps)
+        self.later(300, 1_500, self._disturb_client)
+
     def _start_client(self, steps: Steps, patience_ms: int = PATIENCE_MS) -> None:
         process = Process(self, steps, lambda _value: None, patience_ms)
         self._clients.append(process)
@@ -225,7 +235,7 @@ class ClusterWorld:
     def _set_up(self) -> None:
         """Waits for a controller and makes the topics, before anything fails."""
         self.network.is_kind = True
-        wanted = [NewTopic(name=name, num_partitions=count, replication_factor=REPLICAS) for name, count in TOPICS.items()]
+        wanted = [NewTopic(name=name, num_partitions=count, replication_factor=REPLICAS) for name, count in self.topics.items()]
         self._wait(lambda: all(broker.is_ready for broker in self.brokers.values()), SETUP_MS, "the brokers do not become ready")
         answers: list[TopicResult] = []
 
@@ -245,6 +255,9 @@ class ClusterWorld:
         self.is_ending = True
         self.network.is_kind, self.network.weather = True, CALM
         self.nemesis.heal()
+        self._end_clients()
+
+    def _end_clients(self) -> None:
         for name in sorted(self._processes):
             if self.chance.random() < 0.5:
                 self._processes[name].die()
@@ -294,7 +307,7 @@ class ClusterWorld:
 
     def _why_undecided(self) -> str:
         """I31: a transaction that is still open; empty if there is none."""
-        leaders = {key: self.leader_of(key) for key in KEYS}
+        leaders = {key: self.leader_of(key) for key in self.keys}
         coordinator = leaders[TRANSACTIONS]
         for key, leader in leaders.items():
             if leader is None or coordinator is None:
@@ -306,7 +319,16 @@ class ClusterWorld:
     # Judging
 
     def _judge(self) -> None:
-        for key in KEYS:
+        self._judge_logs()
+        for reader in self.readers:
+            readers.judge(reader, self._read_all(reader.place))
+        self._judge_clients()
+
+    def _judge_clients(self) -> None:
+        self.history.judge({name: self._committed(name) for name in GROUPS})
+
+    def _judge_logs(self) -> None:
+        for key in self.keys:
             leader = self.leader_of(key)
             assert leader is not None
             expected = list(batches_from(leader, 0))
@@ -317,14 +339,9 @@ class ClusterWorld:
                 logs.judge_markers(leader)
             elif key.topic == TRANSACTION_STATE_TOPIC:
                 logs.judge_moves(leader)
-        for reader in self.readers:
-            everything = self._read_all(reader.place)
-            for offset, value in everything:
-                self.history.read(reader.place, offset, value)
-            readers.judge(reader, everything)
-        self.history.judge({name: self._committed(name) for name in GROUPS})
 
     def _read_all(self, place: TopicPartition) -> list[Seen]:
+        """What a consumer gets that begins now, from the first offset to the last; the history takes it as read."""
         partition = self.leader_of(place)
         assert partition is not None
         found: list[Seen] = []
@@ -335,6 +352,8 @@ class ClusterWorld:
             data = memoryview(read.slice.read())
             found += readers.visible(data, read.aborted or (), position)
             position = readers.end_of(data, position)
+        for offset, value in found:
+            self.history.read(place, offset, value)
         return found
 
     def _committed(self, group_id: str) -> int:
@@ -375,5 +394,3 @@ def failures_raised() -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = is_propagating
-
-

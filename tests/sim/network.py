@@ -34,12 +34,13 @@ CLIENT_ID = "sim"
 
 
 class Call(NamedTuple):
-    """One request to the leader of `place`; `body` makes a fresh one for each copy."""
+    """One request to the leader of `place`; `body` makes a fresh one for each copy. `patience_ms` 0: that of the process."""
 
     handler: Any
     version: int
     body: Callable[[], Any]
     place: TopicPartition
+    patience_ms: int = 0
 
 
 class Wire:
@@ -268,6 +269,12 @@ class Caller:
     def close(self) -> None:
         if self._wire is not None:
             self._wire.close()
+
+    def reset(self) -> None:
+        """What is on its way is lost."""
+        if self._wire is not None:
+            self._wire.reset()
+            self._wire = None
 
 
 def frame_of(call: Call, correlation_id: int, answers: Answers, answered: Callable[[Any], None]) -> bytes:

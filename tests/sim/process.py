@@ -60,6 +60,6 @@ class Process:
         turn, timers = self._turn, self._world.timers
         if isinstance(step, Call):
             self._world.send(step, lambda answer: self._go(turn, answer))
-            timers.call_later(self._patience_ms, lambda: self._go(turn, None))
+            timers.call_later(step.patience_ms or self._patience_ms, lambda: self._go(turn, None))
         else:
             timers.call_later(step, lambda: self._go(turn, None))

@@ -69,7 +69,7 @@ def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
     """Whether a new target is due: the group has moved on, and its last target is old enough that many changes become one."""
     if group.epoch <= group.target_epoch:
         return False
-    return not group.target or now_ms - group.target_timestamp_ms >= shard.assignment_interval_ms(group.group_id)
+    return not group.target or group.has_rested(shard.assignment_interval_ms(group.group_id), now_ms)
 
 
 def update_target(shard: GroupShard, change: ConsumerChange, now_ms: int) -> None:

@@ -175,7 +175,7 @@ def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
         return False
     if group.state_topics.initialized and now_ms < refresh_of(shard, group.group_id).gathers_until_ms:
         return False
-    return not any(group.target.values()) or now_ms - group.target_timestamp_ms >= shard.share_assignment_interval_ms(group.group_id)
+    return not any(group.target.values()) or group.has_rested(shard.share_assignment_interval_ms(group.group_id), now_ms)
 
 
 def _update_target(shard: GroupShard, change: ShareChange, now_ms: int) -> None:

@@ -1,0 +1,86 @@
+"""Rules of group coordinators broken on purpose, each alone, to show that the verdicts of `group_world.py` notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from ottla.base.types import GROUP_METADATA_TOPIC
+from ottla.groups.consumer import heartbeat
+from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
+from ottla.groups.machine import GroupMachine
+from ottla.groups.offsets import commit
+from ottla.replication.leader import Leader
+from ottla.server.coordinator_hosts import GroupHosts
+from tests.sim.group_world import GroupWorld
+from tests.sim.seed_search import catch_seed
+
+
+def answer_from_cache() -> Any:
+    """A coordinator goes on answering from what it has in memory after its partition has moved (I37)."""
+    return mock.patch.object(GroupHosts, "resign", lambda _hosts, _index: None)
+
+
+def acknowledge_before_replicated() -> Any:
+    """A commit is acknowledged when the leader has it, before its followers do."""
+    committed_end = Leader.committed_end
+
+    def end(leader: Leader) -> int:
+        is_of_groups = leader._state.topic_partition.topic == GROUP_METADATA_TOPIC
+        return 1 << 62 if is_of_groups else committed_end(leader)
+
+    return mock.patch.object(Leader, "committed_end", end)
+
+
+def accept_any_generation() -> Any:
+    """Commits are accepted from members of former generations, and from those that are members no more (I33)."""
+    return mock.patch.multiple(commit, check_classic_commit=lambda *_, **__: None, _check_consumer_commit=lambda *_, **__: None)
+
+
+def give_before_revoked() -> Any:
+    """A member gets its target at once, whether or not others still have parts of it (I34)."""
+
+    def next_position(group: ConsumerGroup, member_id: str, _owned: Any) -> Position:
+        position, target = group.position(member_id), group.target.get(member_id, {})
+        if position.epoch == group.target_epoch and dict(position.assigned) == target:
+            return position
+        return Position(group.target_epoch, position.epoch, MemberState.STABLE, dict(target))
+
+    return mock.patch.object(heartbeat, "next_position", next_position)
+
+
+def forget_markers_of_groups_on_load() -> Any:
+    """A coordinator that loads its log passes the ends of transactions over (I36)."""
+    apply = GroupMachine.apply_marker
+
+    def apply_marker(machine: GroupMachine, *arguments: Any) -> None:
+        if machine.shard.is_live:
+            apply(machine, *arguments)
+
+    return mock.patch.object(GroupMachine, "apply_marker", apply_marker)
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    fault.__name__: fault
+    for fault in (
+        answer_from_cache,
+        acknowledge_before_replicated,
+        accept_any_generation,
+        give_before_revoked,
+        forget_markers_of_groups_on_load,
+    )
+}
+VERDICTS = {
+    "answer_from_cache": r"answers \w+ and does not lead .* \(I37\)",
+    "acknowledge_before_replicated": r"(lost commit|went back|from nowhere): .* \(I35\)",
+    "accept_any_generation": r"went back: .* \(I35\)",
+    "give_before_revoked": r"two owners: .* \(I34\)",
+    "forget_markers_of_groups_on_load": r"lost commit: .* \(I35\)|\(I36\)|OffsetFetch of .* has no answer",
+}
+"""What is said of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""
+
+
+def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
+    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    return catch_seed(FAULTS[name](), lambda seed: GroupWorld(seed).run(), seeds, first, VERDICTS[name])

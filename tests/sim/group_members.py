@@ -1,0 +1,510 @@
+"""Members of consumer groups, classic ones and those of KIP-848: they find their coordinator, join, fetch, commit and leave.
+
+A member keeps a connection to each broker. A request that is not answered in time ends the connection, and with it what is on its way: so
+a commit never overtakes a later one, as with the clients of Kafka. Some members commit in transactions (KIP-447).
+
+Committed offsets are asked of a coordinator that knows the member's generation, which refuses older ones. Another one may have been
+replaced, cut off, and not know it yet: it answers with what it has (docs/cluster.md). Members of KIP-848 send their epoch along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from ottla.client.core.group_admin import read_assignment
+from ottla.handlers import (
+    consumer_group_heartbeat,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+    txn_offset_commit,
+)
+from ottla.wire.codec import encoder
+from ottla.wire.messages import consumer_protocol as protocol
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.sim import readers
+from tests.sim.cluster_broker import host_of
+from tests.sim.cluster_clients import CONTROLLER
+from tests.sim.group_history import Term
+from tests.sim.network import Call, Caller
+from tests.sim.process import Steps
+
+if TYPE_CHECKING:
+    from tests.sim.group_world import GroupWorld
+
+BROKER = "@"
+"""The topic of the place of a call to one broker, whose number is the partition."""
+SESSION_MS = 1_500
+REBALANCE_MS = 1_500
+BEAT_MS = 250
+PATIENCE_MS = 400
+JOIN_PATIENCE_MS = REBALANCE_MS + 1_000
+TRANSACTION_MS = 2_500
+TOPIC = "t"
+TRANSACTIONS = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+ASKED_TIMES = 8
+COMMITTED = 0.8
+"""How many transactions are committed."""
+MOVED = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+WITHOUT_EFFECT = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+}
+"""A commit that is answered so was not made."""
+
+
+class Rejoin(Exception):
+    """The member is none any more, or its group is spread anew."""
+
+
+class Connections:
+    """The connections of one member (`process.Sender`)."""
+
+    def __init__(self, world: GroupWorld) -> None:
+        self.timers = world.timers
+        self._world = world
+        self._callers: dict[str, Caller] = {}
+
+    def send(self, call: Call, answered: Callable[[Any], None]) -> None:
+        number = call.place.partition if call.place.topic == BROKER else self._world.find(call.place)
+        if number is not None:
+            host = host_of(number)
+            if host not in self._callers:
+                self._callers[host] = self._world.network.caller(host)
+            self._callers[host].send(call, host, answered)
+
+    def give_up(self) -> None:
+        """Ends all of them; nothing that was sent arrives any more."""
+        for caller in self._callers.values():
+            caller.reset()
+
+
+class Member:
+    """What members of both protocols do once they have partitions."""
+
+    def __init__(self, world: GroupWorld, group_id: str, name: str, transactional_id: str = "") -> None:
+        self.world = world
+        self.chance = world.chance
+        self.connections = Connections(world)
+        self.group_id = group_id
+        self.name = name
+        self.member_id = ""
+        self.generation = -1
+        self.owned: list[TopicPartition] = []
+        self.is_settled = False
+        """Whether the coordinator has nothing to change, as far as the member knows."""
+        self._transactional_id = transactional_id
+        self._identity = (-1, -1)
+        self._coordinator: int | None = None
+        self._last_beat_ms = 0
+        self._terms: dict[TopicPartition, Term] = {}
+        self._positions: dict[TopicPartition, int] = {}
+
+    def run(self) -> Steps:
+        while not self.world.is_closing:
+            try:
+                yield from self._join()
+                while not self.world.is_closing:
+                    yield self.chance.randint(5, 90)
+                    yield from self._work()
+            except Rejoin:
+                self._drop_all()
+            yield self.chance.randint(1, 60)
+
+    def leave(self) -> Call | None:
+        """The request with which it leaves, if it is a member and knows its coordinator."""
+        raise NotImplementedError
+
+    def _join(self) -> Steps:
+        raise NotImplementedError
+
+    def _beat(self) -> Steps:
+        raise NotImplementedError
+
+    def _drop_all(self) -> None:
+        self.owned, self.is_settled = [], False
+        self._terms.clear()
+        self._positions.clear()
+
+    @property
+    def _now_ms(self) -> int:
+        return self.world.clock.monotonic_ms()
+
+    # Work
+
+    def _work(self) -> Steps:
+        if self._now_ms - self._last_beat_ms >= BEAT_MS:
+            self._last_beat_ms = self._now_ms
+            yield from self._beat()
+        missing = [place for place in self.owned if place not in self._terms]
+        if missing:
+            yield from self._read_committed(missing[0])
+        elif self.owned:
+            place = self.chance.choice(self.owned)
+            yield from self._fetch(place)
+            if place in self._terms and self.chance.random() < 0.5:
+                yield from self._commit_place(place)
+
+    def _fetch(self, place: TopicPartition) -> Steps:
+        position, wait_ms = self._positions[place], self.chance.choice((0, 50))
+        wanted = FetchPartition(partition=place.partition, fetch_offset=position, partition_max_bytes=self.chance.choice((200, 1 << 20)))
+        topic = FetchTopic(topic=place.topic, partitions=[wanted])
+        answer = yield Call(fetch, 11, lambda: FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[topic]), place)
+        if answer is None:
+            self.connections.give_up()
+        elif answer.responses and not answer.responses[0].partitions[0].error_code and place in self._terms:
+            data = memoryview(answer.responses[0].partitions[0].records or b"")
+            processed = self.world.groups.processed.setdefault((self.group_id, place), set())
+            processed.update(value for _, value in readers.visible(data, (), position))
+            self._positions[place] = readers.end_of(data, position)
+
+    def _commit_place(self, place: TopicPartition) -> Steps:
+        term, end = self._terms[place], self._positions[place]
+        if end <= term.start:
+            return
+        self.world.groups.attempt(term, end)
+        if self._transactional_id:
+            yield from self._commit_in_transaction(term, end)
+        else:
+            yield from self._commit(term, end)
+
+    def _commit(self, term: Term, end: int) -> Steps:
+        place, generation, member_id = term.where[1], self.generation, self.member_id
+        partition = OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=end)
+        topic = OffsetCommitRequestTopic(name=place.topic, partitions=[partition])
+        body = OffsetCommitRequest(group_id=self.group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=[topic])
+        code = yield from self._ask(offset_commit, 9, lambda: body, lambda answer: answer.topics[0].partitions[0].error_code)
+        self._note_outcome(term, end, code)
+
+    def _note_outcome(self, term: Term, end: int, code: int | None) -> None:
+        if code == ErrorCode.NONE:
+            self.world.groups.acknowledge(term, end)
+        elif code in WITHOUT_EFFECT:
+            self.world.groups.refuse(term, end)
+        self._heed(code)
+
+    def _heed(self, code: int | None) -> None:
+        """Raises `Rejoin` if an answer to a request in a generation says that it is over."""
+        raise NotImplementedError
+
+    # Committed offsets
+
+    def _prove(self) -> Steps:
+        """Makes sure that the coordinator which is asked knows the member's generation."""
+        yield from ()
+
+    def _read_committed(self, place: TopicPartition) -> Steps:
+        """Begins a term with a partition; later again, if there is no answer."""
+        where = (self.group_id, place)
+        yield from self._prove()
+        if place not in self.owned:
+            return
+        floor, generation = self.world.groups.floor(where), self.generation
+        wanted = OffsetFetchRequestTopics(name=place.topic, partition_indexes=[place.partition])
+        answers: list[Any] = []
+
+        def code_of(answer: Any) -> int:
+            answers.append(answer)
+            group = answer.groups[0]
+            return int(group.error_code or group.topics[0].partitions[0].error_code)
+
+        code = yield from self._ask(offset_fetch, 9, lambda: self._offset_fetch(wanted), code_of)
+        if code == ErrorCode.NONE and place in self.owned:
+            start = answers[-1].groups[0].topics[0].partitions[0].committed_offset
+            term = self._terms[place] = self.world.groups.begin(where, self.member_id, generation, start, floor)
+            self._positions[place] = term.start
+        elif code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            self._heed(code)
+
+    def _offset_fetch(self, wanted: OffsetFetchRequestTopics) -> OffsetFetchRequest:
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=[wanted])], require_stable=True)
+
+    # Transactions
+
+    def _commit_in_transaction(self, term: Term, end: int) -> Steps:
+        """KIP-447: the coordinator looks at the member's generation when the offsets are sent."""
+        if self._identity[0] < 0 and not (yield from self._initialize()):
+            self.world.groups.refuse(term, end)
+            return
+        code = yield from self._send_offsets(term, end)
+        is_committed = code == ErrorCode.NONE and self.chance.random() < COMMITTED
+        if not is_committed:
+            self.world.groups.refuse(term, end)
+        if (yield from self._end_transaction(is_commit=is_committed)) and is_committed:
+            self.world.groups.acknowledge(term, end)
+        if not is_committed:
+            self._heed(code)
+
+    def _initialize(self) -> Steps:
+        body = InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=TRANSACTION_MS)
+        for _ in range(ASKED_TIMES):
+            answer = yield Call(init_producer_id, 4, lambda: body, TRANSACTIONS, PATIENCE_MS)
+            if answer is None:
+                self.connections.give_up()
+            elif not answer.error_code:
+                self._identity = answer.producer_id, answer.producer_epoch
+                return True
+            yield self.chance.randint(1, 60)
+        return False
+
+    def _send_offsets(self, term: Term, end: int) -> Steps:
+        """The code of the last answer, None without one."""
+        partition = TxnOffsetCommitRequestPartition(partition_index=term.where[1].partition, committed_offset=end)
+        body = TxnOffsetCommitRequest(
+            transactional_id=self._transactional_id,
+            group_id=self.group_id,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
+        )
+        for _ in range(ASKED_TIMES):
+            code = yield from self._ask(txn_offset_commit, 5, lambda: body, lambda answer: answer.topics[0].partitions[0].error_code)
+            if code == ErrorCode.NONE or code in WITHOUT_EFFECT - {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}:
+                break
+            yield self.chance.randint(1, 60)
+        return code
+
+    def _end_transaction(self, *, is_commit: bool) -> Steps:
+        """Whether it has certainly ended as asked. If that is unknown, the next InitProducerId decides."""
+        producer_id, epoch = self._identity
+        body = EndTxnRequest(transactional_id=self._transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=is_commit)
+        for _ in range(ASKED_TIMES):
+            answer = yield Call(end_txn, 5, lambda: body, TRANSACTIONS, PATIENCE_MS)
+            if answer is None:
+                self.connections.give_up()
+            elif not answer.error_code:
+                self._identity = answer.producer_id, answer.producer_epoch
+                return True
+            elif answer.error_code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH):
+                break
+            yield self.chance.randint(1, 60)
+        self._identity = (-1, -1)
+        return False
+
+    # Asking the coordinator
+
+    def _ask(
+        self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int], patience_ms: int = PATIENCE_MS
+    ) -> Steps:
+        """The code of the answer; None without one, or without a coordinator."""
+        if self._coordinator is None:
+            yield from self._find_coordinator()
+        if self._coordinator is None:
+            yield self.chance.randint(5, 60)
+            return None
+        answer = yield Call(handler, version, body, TopicPartition(BROKER, self._coordinator), patience_ms)
+        if answer is None:
+            self.connections.give_up()
+            self._coordinator = None
+            return None
+        code = code_of(answer)
+        if code in MOVED:
+            self._coordinator = None
+        return code
+
+    def _find_coordinator(self) -> Steps:
+        wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id])
+        answer = yield Call(find_coordinator, 4, lambda: wanted, CONTROLLER, PATIENCE_MS)
+        if answer is None:
+            self.connections.give_up()
+        elif not answer.coordinators[0].error_code:
+            self._coordinator = answer.coordinators[0].node_id
+
+
+class ClassicMember(Member):
+    """A member of a classic group; the first one spreads the partitions."""
+
+    _proved: int | None = None
+
+    def leave(self) -> Call | None:
+        if self._coordinator is None or not self.member_id:
+            return None
+        body = LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id)])
+        return Call(leave_group, 3, lambda: body, TopicPartition(BROKER, self._coordinator))
+
+    def _heed(self, code: int | None) -> None:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND):
+            self.member_id = ""
+            raise Rejoin
+        if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+            raise Rejoin
+
+    def _join(self) -> Steps:
+        joined: list[Any] = []
+
+        def join_code(answer: Any) -> int:
+            joined.append(answer)
+            return int(answer.error_code)
+
+        code = yield from self._ask(join_group, 5, self._join_request, join_code, JOIN_PATIENCE_MS)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = joined[-1].member_id
+            code = yield from self._ask(join_group, 5, self._join_request, join_code, JOIN_PATIENCE_MS)
+        self._heed(code)
+        if code != ErrorCode.NONE:
+            raise Rejoin
+        answer = joined[-1]
+        self.member_id, self.generation = answer.member_id, answer.generation_id
+        yield from self._sync(self._spread(answer) if answer.leader == answer.member_id else [])
+
+    def _sync(self, assignments: Sequence[SyncGroupRequestAssignment]) -> Steps:
+        given: list[TopicPartition] = []
+
+        def code_of(answer: Any) -> int:
+            given.extend(read_assignment(answer.assignment) if not answer.error_code else ())
+            return int(answer.error_code)
+
+        body = SyncGroupRequest(
+            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id, assignments=list(assignments)
+        )
+        code = yield from self._ask(sync_group, 3, lambda: body, code_of, JOIN_PATIENCE_MS)
+        self._heed(code)
+        if code != ErrorCode.NONE:
+            raise Rejoin
+        self.world.groups.own(self.group_id, self.generation, self.member_id, given)
+        self.owned, self.is_settled = given, True
+        self._proved, self._last_beat_ms = self._coordinator, self._now_ms
+
+    def _join_request(self) -> JoinGroupRequest:
+        metadata = b"\0\1" + encoder(protocol.ConsumerProtocolSubscription, 1)(protocol.ConsumerProtocolSubscription(topics=[TOPIC]))
+        return JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )
+
+    def _spread(self, joined: Any) -> list[SyncGroupRequestAssignment]:
+        """Every partition to one member, in an order of this member's own."""
+        members = [member.member_id for member in joined.members]
+        self.chance.shuffle(members)
+        found = []
+        for index, member_id in enumerate(members):
+            mine = list(range(index, self.world.topics[TOPIC], len(members)))
+            assigned = [protocol.ConsumerProtocolAssignmentTopicPartition(topic=TOPIC, partitions=mine)] if mine else []
+            data = encoder(protocol.ConsumerProtocolAssignment, 1)(protocol.ConsumerProtocolAssignment(assigned_partitions=assigned))
+            found.append(SyncGroupRequestAssignment(member_id=member_id, assignment=b"\0\1" + data))
+        return found
+
+    def _beat(self) -> Steps:
+        body = HeartbeatRequest(group_id=self.group_id, generation_id=self.generation, member_id=self.member_id)
+        code = yield from self._ask(heartbeat, 4, lambda: body, lambda answer: answer.error_code)
+        if code == ErrorCode.NONE:
+            self._proved = self._coordinator
+        self._heed(code)
+
+    def _prove(self) -> Steps:
+        for _ in range(ASKED_TIMES):
+            if self._coordinator is not None and self._proved == self._coordinator:
+                return
+            yield from self._beat()
+            yield self.chance.randint(1, 40)
+        raise Rejoin
+
+
+class ConsumerMember(Member):
+    """A member whose partitions the coordinator assigns (KIP-848), step by step."""
+
+    def __init__(self, world: GroupWorld, group_id: str, name: str, transactional_id: str = "") -> None:
+        super().__init__(world, group_id, name, transactional_id)
+        self.member_id = name
+        self.generation = 0
+
+    def leave(self) -> Call | None:
+        if self._coordinator is None or self.generation <= 0:
+            return None
+        body = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=-1)
+        return Call(consumer_group_heartbeat, 1, lambda: body, TopicPartition(BROKER, self._coordinator))
+
+    def _heed(self, code: int | None) -> None:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
+            self.generation = 0
+            raise Rejoin
+        if code in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION):
+            self._last_beat_ms = 0  # the next heartbeat says which is the present one
+
+    def _join(self) -> Steps:
+        while self.generation <= 0 and not self.world.is_closing:
+            yield from self._beat()
+            yield self.chance.randint(1, 60)
+
+    def _beat(self) -> Steps:
+        answers: list[Any] = []
+
+        def code_of(answer: Any) -> int:
+            answers.append(answer)
+            return int(answer.error_code)
+
+        code = yield from self._ask(consumer_group_heartbeat, 1, self._heartbeat, code_of)
+        self._heed(code)
+        if code != ErrorCode.NONE:
+            return
+        answer = answers[-1]
+        is_same, self.generation = self.generation == answer.member_epoch, answer.member_epoch
+        if answer.assignment is None:
+            self.is_settled = is_same
+        else:
+            given = [TopicPartition(TOPIC, index) for topic in answer.assignment.topic_partitions for index in sorted(topic.partitions)]
+            self.world.groups.own(self.group_id, self.generation, self.member_id, given)
+            self.is_settled = is_same and given == self.owned
+            yield from self._move_to(given)
+
+    def _move_to(self, given: list[TopicPartition]) -> Steps:
+        """Commits what it has of the partitions that it gives up, and says so at once."""
+        for place in [place for place in self.owned if place not in given]:
+            if place in self._terms:
+                yield from self._commit_place(place)
+            self._terms.pop(place, None)
+            self._positions.pop(place, None)
+            self._last_beat_ms = 0
+        self.owned = given
+
+    def _heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+        owned = [place.partition for place in self.owned]
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=self.generation,
+            rebalance_timeout_ms=REBALANCE_MS,
+            subscribed_topic_names=[TOPIC],
+            server_assignor="uniform",
+            topic_partitions=[TopicPartitions(topic_id=self.world.topic_id(TOPIC), partitions=owned)] if owned else [],
+        )
+
+    def _offset_fetch(self, wanted: OffsetFetchRequestTopics) -> OffsetFetchRequest:
+        group = OffsetFetchRequestGroup(group_id=self.group_id, member_id=self.member_id, member_epoch=self.generation, topics=[wanted])
+        return OffsetFetchRequest(groups=[group], require_stable=True)

@@ -1,0 +1,311 @@
+"""One run of a cluster with consumer groups, whose coordinators move between brokers while everything goes wrong.
+
+Members of both protocols join, fetch, commit (some of them in transactions), sleep, die and leave. When all has healed, each living member
+must get its partitions, and then what is committed is judged (`group_history.py`). At every answer of a coordinator it is checked that it
+leads its partition and has loaded it (I37), and that no partition has two owners (I34); now and then, that its state is the replay of its
+log (I36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.machine import GroupMachine
+from ottla.handlers import offset_fetch
+from ottla.machine.host import HostState, MachineHost
+from ottla.replication.partition import Partition
+from ottla.requests.context import Pending, RequestContext
+from ottla.server.coordinator_hosts import reader_of
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.groups.hard_state import hard_state
+from tests.sim.clients import OFFSETS
+from tests.sim.cluster_broker import ClusterBroker, ClusterNode
+from tests.sim.cluster_clients import ClusterPlainProducer
+from tests.sim.cluster_world import REST_MS, ClusterWorld
+from tests.sim.group_history import GroupHistory
+from tests.sim.group_members import PATIENCE_MS, TOPIC, ClassicMember, ConsumerMember, Member
+from tests.sim.network import Call
+from tests.sim.process import Process, Steps
+
+CHAOS_MS = 6_000
+PARTITIONS = 3
+MEMBERS = (2, 2, 3)
+REPLAY_EVERY = 512
+WATCHED = {8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 14: "SyncGroup", 28: "TxnOffsetCommit", 68: "Heartbeat"}
+"""The requests whose answers are looked at, by key."""
+SETTINGS = (
+    "group.min.session.timeout.ms=300",
+    "group.initial.rebalance.delay.ms=50",
+    "group.consumer.min.session.timeout.ms=300",
+    "group.consumer.session.timeout.ms=1500",
+    "group.consumer.min.heartbeat.interval.ms=50",
+    "group.consumer.heartbeat.interval.ms=250",
+    "group.consumer.assignment.interval.ms=20",
+)
+
+
+class Kind(NamedTuple):
+    """The members of one group."""
+
+    make: Callable[..., Member]
+    is_transactional: bool
+
+
+KINDS = {
+    "classic": Kind(ClassicMember, False),
+    "classic in transactions": Kind(ClassicMember, True),
+    "new": Kind(ConsumerMember, False),
+    "new in transactions": Kind(ConsumerMember, True),
+}
+
+
+class OtherProducer(ClusterPlainProducer):
+    """One that writes to all partitions of the topic."""
+
+    outputs = tuple(TopicPartition(TOPIC, index) for index in range(PARTITIONS))
+
+
+class GroupWorld(ClusterWorld):
+    """See above."""
+
+    topics = {TOPIC: PARTITIONS, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1}
+    settings = SETTINGS
+
+    def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
+        super().__init__(seed, chaos_ms, broker_count=broker_count)
+        self.groups = GroupHistory()
+        self.readers = []
+        self.moved_keys = [OFFSETS, *self.moved_keys]
+        self.usurped_keys = [OFFSETS]
+        self.is_closing = False
+        """Members leave now."""
+        self.refusals: dict[int, int] = {}
+        """How often a coordinator refused with each code."""
+        self._kinds = {name: KINDS[name] for name in self.chance.sample(sorted(KINDS), 2)}
+        self._members: dict[str, tuple[Member, Process]] = {}
+        self._made = 0
+
+    def topic_id(self, name: str) -> bytes:
+        return self.checks.store.ids[name]
+
+    def find(self, place: TopicPartition) -> int | None:
+        """The broker that serves a partition, as one that is asked knows it."""
+        return self._find(place)
+
+    def _step(self) -> None:
+        super()._step()
+        if self.events % REPLAY_EVERY == 0:
+            self._check_replay()
+
+    # Clients
+
+    def _start_clients(self) -> None:
+        self._start_client(OtherProducer(self).run())
+        self._start_client(self.operator.run())
+        for group_id in self._kinds:
+            for _ in range(self.chance.choice(MEMBERS)):
+                self._join(group_id)
+        self.later(100, 700, self._disturb_member)
+
+    def _join(self, group_id: str) -> None:
+        if self.is_closing:
+            return
+        self._made += 1
+        name, kind = f"m{self._made}", self._kinds[group_id]
+        member = kind.make(self, group_id, name, f"tx-{name}" if kind.is_transactional else "")
+        process = Process(self._sender(member), member.run(), lambda _value: None, PATIENCE_MS)
+        self._members[name] = member, process
+        self._clients.append(process)
+        process.start()
+
+    @staticmethod
+    def _sender(member: Member) -> Any:
+        return member.connections
+
+    def _disturb_member(self) -> None:
+        """A member dies, leaves or sleeps; another one comes in its place."""
+        if self.is_ending:
+            return
+        self.later(100, 1_000, self._disturb_member)
+        name = self.chance.choice(sorted(self._members))
+        member, process = self._members[name]
+        kind = self.chance.choice(["die", "leave", "sleep", "join"])
+        if kind == "sleep":
+            process.sleep(self.chance.randint(50, 2_500))
+        elif kind != "join" or len(self._members) >= 8:
+            self._remove(name, is_leaving=kind == "leave")
+            self.later(1, 300, lambda: self._join(member.group_id))
+        else:
+            self._join(member.group_id)
+
+    def _remove(self, name: str, *, is_leaving: bool) -> None:
+        member, process = self._members.pop(name)
+        process.die()
+        farewell = member.leave() if is_leaving else None
+        if farewell is not None:
+            member.connections.send(farewell, lambda _answer: None)
+
+    def _end_clients(self) -> None:
+        """Some members die; of each group one remains, or comes."""
+        for name in sorted(self._members):
+            if self.chance.random() < 0.3:
+                self._remove(name, is_leaving=False)
+        for group_id in self._kinds:
+            self._join(group_id)
+
+    def _rest(self) -> None:
+        self._run_until(self.clock.monotonic_ms() + 1_000)
+        self._wait(lambda: not self._why_unassigned(), REST_MS, self._why_unassigned)
+        self.is_closing = True
+        super()._rest()
+
+    def _why_unassigned(self) -> str:
+        """What a group still lacks; empty if each partition belongs to one living member, and each member has its share."""
+        for group_id in self._kinds:
+            members = [member for member, _ in self._members.values() if member.group_id == group_id]
+            unsettled = [member.name for member in members if not member.is_settled]
+            if unsettled:
+                return f"unassigned: {unsettled} of {group_id} are not done with joining"
+            places = sorted(place for member in members for place in member.owned)
+            if places != list(OtherProducer.outputs):
+                return f"unassigned: the members of {group_id} have {places}"
+            shares = [len(member.owned) for member in members]
+            if max(shares) - min(shares) > 1:
+                return f"unassigned: the members of {group_id} have {shares} partitions"
+        return ""
+
+    # Coordinators
+
+    def prepare(self, broker: ClusterBroker, node: ClusterNode) -> None:
+        super().prepare(broker, node)
+        dispatcher: Any = node.dispatcher
+        make_route, life = dispatcher._route, broker.life
+
+        def watched_route(key: int, version: int) -> Any:
+            route = make_route(key, version)
+            if key in WATCHED:
+                route.handle = watched(route.handle, lambda answer: None if life.is_over else self._check_answer(broker, node, key, answer))
+            return route
+
+        dispatcher._route = watched_route
+
+    def _check_answer(self, broker: ClusterBroker, node: ClusterNode, key: int, answer: Any) -> None:
+        code = code_of(answer)
+        if code:
+            self.refusals[code] = self.refusals.get(code, 0) + 1
+            return
+        partition, host = node.partitions.get(*OFFSETS), node.groups.host_of_partition(OFFSETS.partition)
+        where = f"broker {broker.broker_id} answers {WATCHED[key]}"
+        assert partition is not None and partition.leader is not None, f"{where} and does not lead {OFFSETS} (I37)"
+        assert host is not None and host.state is HostState.ACTIVE, f"{where} before it has loaded {OFFSETS} (I37)"
+        check_owners(host.machine)
+
+    def _check_replay(self) -> None:
+        for broker in self.brokers.values():
+            partition = broker.partitions.get(OFFSETS)
+            host = broker.node.groups.host_of_partition(OFFSETS.partition) if broker.node is not None else None
+            if partition is not None and host is not None and host.state is HostState.ACTIVE and partition.is_online:
+                check_replay(host, partition)
+
+    # Judging
+
+    def _judge_clients(self) -> None:
+        self._check_replay()
+        self._judge_order()
+        for place in OtherProducer.outputs:
+            visible = self._read_all(place)
+            for group_id in self._kinds:
+                self.groups.judge((group_id, place), self._committed_at(group_id, place), visible)
+        self.history.judge({})
+
+    def _judge_order(self) -> None:
+        """No committed offset goes back anywhere in the log."""
+        leader = self.leader_of(OFFSETS)
+        assert leader is not None
+        node = self.brokers[self.checks.store.states[OFFSETS].leader].node
+        assert node is not None
+        shard = node.groups.host_of_partition(OFFSETS.partition).machine.shard
+        fresh = GroupMachine(shard.settings, shard.topics, shard.random)
+        reader, offset, ends = reader_of(leader, 1), 0, dict[Any, int]()
+        while (piece := reader.read_piece(offset)) is not None:
+            piece.apply_to(fresh)
+            for group_id, committed in fresh.shard.offsets.committed.items():
+                for key, found in committed.items():
+                    before = ends.get((group_id, key), 0)
+                    assert found.offset >= before, f"went back: {group_id} of {key} from {before} to {found.offset} at {offset} (I35)"
+                    ends[group_id, key] = found.offset
+            offset = piece.end
+
+    def _committed_at(self, group_id: str, place: TopicPartition) -> int:
+        found: list[int] = []
+        wanted = OffsetFetchRequestTopics(name=place.topic, partition_indexes=[place.partition])
+        body = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[wanted])], require_stable=True)
+
+        def ask() -> Steps:
+            while True:
+                answer = yield Call(offset_fetch, 8, lambda: body, OFFSETS)
+                if answer is not None and not code_of(answer):
+                    return answer.groups[0].topics[0].partitions[0].committed_offset
+                yield 20
+
+        Process(self, ask(), found.append).start()
+        self._wait(lambda: bool(found), 5_000, f"OffsetFetch of {group_id} has no answer")
+        return found[0]
+
+
+def watched(handle: Callable[..., Any], look: Callable[[Any], None]) -> Callable[..., Any]:
+    """The handler, whose answers are looked at as they leave."""
+
+    def handle_watched(broker: Any, request: RequestContext, body: Any) -> Any:
+        answer = handle(broker, request, body)
+        if not isinstance(answer, Pending):
+            look(answer)
+            return answer
+        outer = Pending()
+        outer.abandon = answer.abandon
+
+        def complete(response: Any) -> None:
+            look(response)
+            outer.complete(response)
+
+        answer.then(complete)
+        return outer
+
+    return handle_watched
+
+
+def code_of(answer: Any) -> int:
+    """The first error in an answer about a group."""
+    for found in (answer, *getattr(answer, "groups", ())[:1]):
+        topics = getattr(found, "topics", None)
+        code = getattr(found, "error_code", 0) or (topics[0].partitions[0].error_code if topics else 0)
+        if code:
+            return int(code)
+    return 0
+
+
+def check_owners(machine: GroupMachine) -> None:
+    """I34: what a member has, or is giving up, no other one has."""
+    for group in machine.shard.groups.values():
+        if isinstance(group, ConsumerGroup):
+            owners: dict[Any, str] = {}
+            for member_id in group.facts:
+                position = group.position(member_id)
+                for held in (position.assigned, position.revoking):
+                    for place in ((topic_id, index) for topic_id, indexes in held.items() for index in indexes):
+                        owner = owners.setdefault(place, member_id)
+                        assert owner == member_id, f"two owners: {place[1]} of {group.group_id} belongs to {owner} and {member_id} (I34)"
+
+
+def check_replay(host: MachineHost, partition: Partition) -> None:
+    """I36: live state is what loading the log would make of it."""
+    shard = host.machine.shard
+    fresh = GroupMachine(shard.settings, shard.topics, shard.random)
+    reader, offset = reader_of(partition, 1 << 20), 0
+    while (piece := reader.read_piece(offset)) is not None:
+        piece.apply_to(fresh)
+        offset = piece.end
+    assert hard_state(fresh) == hard_state(host.machine), f"live state is not the replay of {partition.topic_partition} (I36)"

@@ -1,0 +1,96 @@
+"""Consumer groups in simulated clusters: nothing is wrong in what is right, what is broken on purpose is found, a seed repeats its run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from tests.sim.__main__ import main, run_cluster_seeds
+from tests.sim.group_faults import FAULTS, VERDICTS, catch
+from tests.sim.group_history import GroupHistory
+from tests.sim.group_world import GroupWorld
+
+SEEDS = 4
+SEEDS_TO_CATCH = 20
+FIRST_SEEDS: dict[str, int] = {}
+"""Where to begin with each fault: it saves time, and nothing depends on it."""
+WHERE = ("g", TopicPartition("t", 0))
+
+
+def test_what_is_right_has_no_fault() -> None:
+    assert run_cluster_seeds(1, SEEDS, GroupWorld) == 0
+
+
+def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--groups", "--seeds", "201-201"]) == 0
+    assert "1 clusters from 201" in capsys.readouterr().out
+
+
+def test_a_seed_repeats_its_run_and_is_worth_something() -> None:
+    """Coordinators move, refuse meanwhile, and members go on; the same events and the same bytes each time (P13)."""
+    worlds = [GroupWorld(4), GroupWorld(4)]
+    for world in worlds:
+        world.run()
+    first, second = worlds
+    assert first.trace == second.trace
+    assert first.refusals[ErrorCode.NOT_COORDINATOR] and first.refusals[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert first.groups.commits > 20 and first.groups.terms > 10
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    """By the verdict that names it."""
+    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
+    print(f"{name} was caught by seed {seed}: {why}")
+    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
+    assert re.search(VERDICTS[name], why)
+
+
+def history(*commits: int) -> GroupHistory:
+    """A history in which these ends were committed one after the other."""
+    groups = GroupHistory()
+    for generation, end in enumerate(commits):
+        term = groups.begin(WHERE, "m", generation, groups.floor(WHERE), groups.floor(WHERE))
+        groups.attempt(term, end)
+        groups.acknowledge(term, end)
+    return groups
+
+
+def test_a_commit_that_goes_back() -> None:
+    """A member that reads what is old may do so, as long as nothing comes of it."""
+    groups = history(3, 7)
+    term = groups.begin(WHERE, "m", 9, 3, groups.floor(WHERE))
+    groups.attempt(term, 4)
+    with pytest.raises(AssertionError, match="went back"):
+        groups.acknowledge(term, 4)
+
+
+def test_offsets_that_nobody_has_committed() -> None:
+    groups = history(3)
+    term = groups.begin(WHERE, "m", 1, 3, 3)
+    groups.attempt(term, 5)
+    groups.refuse(term, 5)
+    with pytest.raises(AssertionError, match="from nowhere"):
+        groups.begin(WHERE, "n", 2, 5, 3)
+    with pytest.raises(AssertionError, match="from nowhere"):
+        groups.judge(WHERE, 5, [])
+
+
+def test_commits_and_records_that_are_lost() -> None:
+    groups = history(3, 7)
+    with pytest.raises(AssertionError, match="lost commit"):
+        groups.judge(WHERE, 3, [])
+    groups.processed[WHERE] = {"a"}
+    with pytest.raises(AssertionError, match=r"skipped: .* \['b'\]"):
+        groups.judge(WHERE, 7, [(0, "a"), (4, "b"), (7, "c")])
+
+
+def test_two_owners_in_one_generation() -> None:
+    groups = GroupHistory()
+    groups.own("g", 1, "m", [WHERE[1]])
+    groups.own("g", 2, "n", [WHERE[1]])
+    with pytest.raises(AssertionError, match="two owners"):
+        groups.own("g", 2, "m", [WHERE[1]])
