@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerPut
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Create, Operation, Outcome, Set, StoreResult
@@ -15,6 +16,7 @@ from ottla.base.store_retries import RETRY_MS
 from ottla.base.uuids import uuid_to_text
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, NewPartitions, NewTopic, TopicResult
+from ottla.controller.state import ClusterState
 from tests.controller.cluster import Cluster
 from tests.fakes.memory_store import MemoryStore
 
@@ -79,6 +81,28 @@ def test_another_controllers_epoch_ends_the_rule() -> None:
     assert not cluster.loop.is_active
     assert cluster.store.nodes() == before
     assert cluster.metadata.topic("a") is None
+
+
+def test_an_older_list_of_brokers_that_is_decided_after_a_newer_one() -> None:
+    """A broker registers anew while the state is read again after a write of unknown outcome: what was read names its registration of
+    before, and is decided after what the watch has brought meanwhile."""
+    cluster = Cluster()
+    own = cluster.metadata.brokers[0]
+    older, newer = replace(own, broker_id=5, epoch=1_000), replace(own, broker_id=5, epoch=2_000)
+    read_state = cluster.loop._read_state
+
+    def read_slowly(done: Callable[[ClusterState], object]) -> None:
+        def overtaken(state: ClusterState) -> None:
+            state.apply([BrokerPut(older)])
+            cluster.loop._on_brokers({0: own, 5: newer})
+            done(state)
+
+        read_state(overtaken)
+
+    cluster.loop._read_state = read_slowly  # type: ignore[method-assign]
+    cluster.store.fail_next(StoreResult.UNKNOWN)
+    assert cluster.create("a")[0].error is ErrorCode.NONE
+    assert cluster.metadata.brokers[5] == newer
 
 
 def test_an_expired_session_refuses_all_waiting_commands() -> None:

@@ -168,13 +168,17 @@ class ClusterWorld:
             self.network.send(call, host_of(self.checks.store.states[call.place].leader), answered)
             return
         if number is None or self.chance.random() > STALE:
-            number = self._find(call.place)
+            number = self.find(call.place)
         if number is None:
             return
         self._leaders[call.place] = number
         self.network.send(call, host_of(number), answered)
 
-    def _find(self, place: TopicPartition) -> int | None:
+    def topic_id(self, name: str) -> bytes:
+        return self.checks.store.ids[name]
+
+    def find(self, place: TopicPartition) -> int | None:
+        """The broker that serves a partition, as one that is asked knows it."""
         asked = [broker for broker in self.brokers.values() if broker.is_ready and broker.is_up and not broker.is_paused]
         if not asked:
             return None

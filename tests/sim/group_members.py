@@ -1,7 +1,6 @@
 """Members of consumer groups, classic ones and those of KIP-848: they find their coordinator, join, fetch, commit and leave.
 
-A member keeps a connection to each broker. A request that is not answered in time ends the connection, and with it what is on its way: so
-a commit never overtakes a later one, as with the clients of Kafka. Some members commit in transactions (KIP-447).
+Some members commit in transactions (KIP-447).
 
 Committed offsets are asked of a coordinator that knows the member's generation, which refuses older ones. Another one may have been
 replaced, cut off, and not know it yet: it answers with what it has (docs/cluster.md). Members of KIP-848 send their epoch along.
@@ -9,7 +8,7 @@ replaced, cut off, and not know it yet: it answers with what it has (docs/cluste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
@@ -19,7 +18,6 @@ from ottla.handlers import (
     consumer_group_heartbeat,
     end_txn,
     fetch,
-    find_coordinator,
     heartbeat,
     init_producer_id,
     join_group,
@@ -34,7 +32,6 @@ from ottla.wire.messages import consumer_protocol as protocol
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -48,21 +45,17 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.sim import readers
-from tests.sim.cluster_broker import host_of
-from tests.sim.cluster_clients import CONTROLLER
+from tests.sim.group_client import PATIENCE_MS, GroupClient
 from tests.sim.group_history import Term
-from tests.sim.network import Call, Caller
+from tests.sim.network import Call
 from tests.sim.process import Steps
 
 if TYPE_CHECKING:
     from tests.sim.group_world import GroupWorld
 
-BROKER = "@"
-"""The topic of the place of a call to one broker, whose number is the partition."""
 SESSION_MS = 1_500
 REBALANCE_MS = 1_500
 BEAT_MS = 250
-PATIENCE_MS = 400
 JOIN_PATIENCE_MS = REBALANCE_MS + 1_000
 TRANSACTION_MS = 2_500
 TOPIC = "t"
@@ -70,7 +63,6 @@ TRANSACTIONS = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 ASKED_TIMES = 8
 COMMITTED = 0.8
 """How many transactions are committed."""
-MOVED = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 WITHOUT_EFFECT = {
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -87,36 +79,13 @@ class Rejoin(Exception):
     """The member is none any more, or its group is spread anew."""
 
 
-class Connections:
-    """The connections of one member (`process.Sender`)."""
-
-    def __init__(self, world: GroupWorld) -> None:
-        self.timers = world.timers
-        self._world = world
-        self._callers: dict[str, Caller] = {}
-
-    def send(self, call: Call, answered: Callable[[Any], None]) -> None:
-        number = call.place.partition if call.place.topic == BROKER else self._world.find(call.place)
-        if number is not None:
-            host = host_of(number)
-            if host not in self._callers:
-                self._callers[host] = self._world.network.caller(host)
-            self._callers[host].send(call, host, answered)
-
-    def give_up(self) -> None:
-        """Ends all of them; nothing that was sent arrives any more."""
-        for caller in self._callers.values():
-            caller.reset()
-
-
-class Member:
+class Member(GroupClient):
     """What members of both protocols do once they have partitions."""
 
     def __init__(self, world: GroupWorld, group_id: str, name: str, transactional_id: str = "") -> None:
+        super().__init__(world, group_id)
         self.world = world
         self.chance = world.chance
-        self.connections = Connections(world)
-        self.group_id = group_id
         self.name = name
         self.member_id = ""
         self.generation = -1
@@ -125,7 +94,6 @@ class Member:
         """Whether the coordinator has nothing to change, as far as the member knows."""
         self._transactional_id = transactional_id
         self._identity = (-1, -1)
-        self._coordinator: int | None = None
         self._last_beat_ms = 0
         self._terms: dict[TopicPartition, Term] = {}
         self._positions: dict[TopicPartition, int] = {}
@@ -313,35 +281,6 @@ class Member:
         self._identity = (-1, -1)
         return False
 
-    # Asking the coordinator
-
-    def _ask(
-        self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int], patience_ms: int = PATIENCE_MS
-    ) -> Steps:
-        """The code of the answer; None without one, or without a coordinator."""
-        if self._coordinator is None:
-            yield from self._find_coordinator()
-        if self._coordinator is None:
-            yield self.chance.randint(5, 60)
-            return None
-        answer = yield Call(handler, version, body, TopicPartition(BROKER, self._coordinator), patience_ms)
-        if answer is None:
-            self.connections.give_up()
-            self._coordinator = None
-            return None
-        code = code_of(answer)
-        if code in MOVED:
-            self._coordinator = None
-        return code
-
-    def _find_coordinator(self) -> Steps:
-        wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id])
-        answer = yield Call(find_coordinator, 4, lambda: wanted, CONTROLLER, PATIENCE_MS)
-        if answer is None:
-            self.connections.give_up()
-        elif not answer.coordinators[0].error_code:
-            self._coordinator = answer.coordinators[0].node_id
-
 
 class ClassicMember(Member):
     """A member of a classic group; the first one spreads the partitions."""
@@ -349,10 +288,8 @@ class ClassicMember(Member):
     _proved: int | None = None
 
     def leave(self) -> Call | None:
-        if self._coordinator is None or not self.member_id:
-            return None
         body = LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id)])
-        return Call(leave_group, 3, lambda: body, TopicPartition(BROKER, self._coordinator))
+        return self._to_coordinator(leave_group, 3, body) if self.member_id else None
 
     def _heed(self, code: int | None) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND):
@@ -445,10 +382,8 @@ class ConsumerMember(Member):
         self.generation = 0
 
     def leave(self) -> Call | None:
-        if self._coordinator is None or self.generation <= 0:
-            return None
         body = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=-1)
-        return Call(consumer_group_heartbeat, 1, lambda: body, TopicPartition(BROKER, self._coordinator))
+        return self._to_coordinator(consumer_group_heartbeat, 1, body) if self.generation > 0 else None
 
     def _heed(self, code: int | None) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):

@@ -25,8 +25,9 @@ from tests.sim.clients import OFFSETS
 from tests.sim.cluster_broker import ClusterBroker, ClusterNode
 from tests.sim.cluster_clients import ClusterPlainProducer
 from tests.sim.cluster_world import REST_MS, ClusterWorld
+from tests.sim.group_client import PATIENCE_MS
 from tests.sim.group_history import GroupHistory
-from tests.sim.group_members import PATIENCE_MS, TOPIC, ClassicMember, ConsumerMember, Member
+from tests.sim.group_members import TOPIC, ClassicMember, ConsumerMember, Member
 from tests.sim.network import Call
 from tests.sim.process import Process, Steps
 
@@ -88,13 +89,6 @@ class GroupWorld(ClusterWorld):
         self._members: dict[str, tuple[Member, Process]] = {}
         self._made = 0
 
-    def topic_id(self, name: str) -> bytes:
-        return self.checks.store.ids[name]
-
-    def find(self, place: TopicPartition) -> int | None:
-        """The broker that serves a partition, as one that is asked knows it."""
-        return self._find(place)
-
     def _step(self) -> None:
         super()._step()
         if self.events % REPLAY_EVERY == 0:
@@ -116,14 +110,10 @@ class GroupWorld(ClusterWorld):
         self._made += 1
         name, kind = f"m{self._made}", self._kinds[group_id]
         member = kind.make(self, group_id, name, f"tx-{name}" if kind.is_transactional else "")
-        process = Process(self._sender(member), member.run(), lambda _value: None, PATIENCE_MS)
+        process = Process(member.connections, member.run(), lambda _value: None, PATIENCE_MS)
         self._members[name] = member, process
         self._clients.append(process)
         process.start()
-
-    @staticmethod
-    def _sender(member: Member) -> Any:
-        return member.connections
 
     def _disturb_member(self) -> None:
         """A member dies, leaves or sleeps; another one comes in its place."""
@@ -207,7 +197,7 @@ class GroupWorld(ClusterWorld):
         for broker in self.brokers.values():
             partition = broker.partitions.get(OFFSETS)
             host = broker.node.groups.host_of_partition(OFFSETS.partition) if broker.node is not None else None
-            if partition is not None and host is not None and host.state is HostState.ACTIVE and partition.is_online:
+            if partition is not None and partition.is_leading and host is not None and host.state is HostState.ACTIVE:
                 check_replay(host, partition)
 
     # Judging

@@ -10,6 +10,7 @@ replaced; in the end every record of the era that is still there has been delive
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.base.share_state import StateBatch
@@ -46,6 +47,8 @@ class ShareHistory:
         self.eras = [Era(0, 0) for _ in range(partitions)]
         self.leaders = [0] * partitions
         self.log_starts = [0] * partitions
+        self.present_epoch: Callable[[int], int] = lambda _partition: 0
+        """The epoch of the leader that a partition has now, where there are several brokers."""
         self.deliveries = 0
         self.repeated = 0
         self.accepted = 0
@@ -85,9 +88,12 @@ class ShareHistory:
         for era in self.eras:
             era.holders = {offset: holder for offset, holder in era.holders.items() if holder.member != member}
 
-    def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int) -> None:
-        """Notes that a member gets this record."""
+    def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int, leader_epoch: int) -> None:
+        """Notes that a member gets this record from the leader of this epoch. One that was replaced, and does not know it, gives out what
+        it has; no acknowledgement of that counts."""
         era = self.eras[partition]
+        if leader_epoch < self.present_epoch(partition):
+            return
         if holder.share.state_epoch != era.state_epoch or offset < self.log_starts[partition]:
             return  # of before a reset, or deleted and found again by a restart: what becomes of it does not count any more
         where, count = f"s-{partition}@{offset}", holder.count

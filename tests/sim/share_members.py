@@ -6,8 +6,10 @@ holds then is free when its lock ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.types import TopicPartition
 from ottla.handlers import share_acknowledge, share_fetch
 from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE, RENEW
 from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH
@@ -27,6 +29,8 @@ Words = list[tuple[int, int, list[int]]]
 
 
 class Member:
+    places: Sequence[TopicPartition] = SHARED
+
     def __init__(self, world: ShareWorld, name: str, partition: int) -> None:
         self.world = world
         self.chance = world.chance
@@ -35,11 +39,12 @@ class Member:
         self.epoch = INITIAL_EPOCH
 
     def run(self) -> Steps:
-        while not self.world.is_over:
+        while not self.world.is_closing:
             self.epoch = INITIAL_EPOCH
             words: Words = []
             is_well = True
-            while is_well and not self.world.is_over:
+            while is_well and not self.world.is_closing:
+                yield from self._begin_round()
                 answer = yield self._fetch(words)
                 words = []
                 is_well = answer is not None and not answer.error_code
@@ -56,6 +61,14 @@ class Member:
                     is_well = answered is None or not answered.error_code
                 yield self.chance.randint(0, 30)
             yield self.chance.randint(1, 60)
+
+    def _begin_round(self) -> Steps:
+        """Called before each fetch."""
+        yield from ()
+
+    @property
+    def topic_id(self) -> bytes:
+        return TOPIC_ID
 
     def leave(self) -> Call:
         """Ends the session; what the member has is available again."""
@@ -113,14 +126,14 @@ class Member:
         batches = [messages.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=types) for a, b, types in words]
         if handler is share_fetch:
             asked = fetching.FetchPartition(partition_index=partition, acknowledgement_batches=batches)
-            topics: Any = [fetching.FetchTopic(topic_id=TOPIC_ID, partitions=[asked])] if words or epoch == INITIAL_EPOCH else []
+            topics: Any = [fetching.FetchTopic(topic_id=self.topic_id, partitions=[asked])] if words or epoch == INITIAL_EPOCH else []
         else:
             stated = acknowledging.AcknowledgePartition(partition_index=partition, acknowledgement_batches=batches)
-            topics = [acknowledging.AcknowledgeTopic(topic_id=TOPIC_ID, partitions=[stated])] if words else []
+            topics = [acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=[stated])] if words else []
         if epoch != FINAL_EPOCH:
             self.epoch = epoch + 1
 
         def body() -> Any:
             return request_type(group_id=GROUP, member_id=name, share_session_epoch=epoch, topics=topics, **options)
 
-        return Call(handler, 2, body, SHARED[partition])
+        return Call(handler, 2, body, self.places[partition])

@@ -65,6 +65,11 @@ class ShareWorld:
         self._state_epochs = [0] * PARTITIONS
         self._is_resetting = False
 
+    @property
+    def is_closing(self) -> bool:
+        """Members come to their end."""
+        return self.is_over
+
     def run(self) -> None:
         with failures_raised():
             self._run()

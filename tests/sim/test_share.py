@@ -69,7 +69,7 @@ class Share:
 
 
 def deliver(history: ShareHistory, offset: int, member: str, count: int, now_ms: int = 0, share: object = Share) -> None:
-    history.acquired(0, offset, Holder(member, now_ms + LOCK_MS, share, count), now_ms)
+    history.acquired(0, offset, Holder(member, now_ms + LOCK_MS, share, count), now_ms, 0)
 
 
 def test_a_good_history_passes() -> None:

@@ -1,0 +1,227 @@
+"""One run of a cluster with a share group: group, partitions and share states are led by different brokers, and all of them move.
+
+Members join by heartbeats, fetch and acknowledge; share states go from partition leaders to share coordinators by the keys 83 to 87. The
+verdicts are those of `share_history.py`. A leader that was replaced, and does not know it, may give out what it has (in Kafka as well): no
+acknowledgement of that counts, because the share coordinator has noted its successor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import SharePartitionKey
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from ottla.handlers import share_group_heartbeat
+from ottla.machine.host import HostState
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.sim.clients import OFFSETS
+from tests.sim.cluster_broker import ClusterBroker, ClusterNode
+from tests.sim.cluster_clients import ClusterPlainProducer
+from tests.sim.cluster_world import REST_MS, ClusterWorld
+from tests.sim.group_client import PATIENCE_MS, GroupClient
+from tests.sim.process import Process, Steps
+from tests.sim.share_broker import STATE_SETTINGS, TERMS
+from tests.sim.share_history import LOCK_MS, Holder, ShareHistory
+from tests.sim.share_judge import ShareJudge
+from tests.sim.share_members import GROUP
+from tests.sim.share_members import Member as ShareMember
+
+CHAOS_MS = 6_000
+TOPIC = "t"
+PARTITIONS = 2
+SHARED = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+STATES = TopicPartition(SHARE_GROUP_STATE_TOPIC, 0)
+MEMBERS = 3
+BEAT_MS = 250
+JOIN_PATIENCE_MS = 2_000
+SETTINGS = (
+    "share.coordinator.state.topic.num.partitions=1",
+    "share.coordinator.state.topic.replication.factor=3",
+    "share.coordinator.state.topic.min.isr=2",
+    "group.share.min.session.timeout.ms=300",
+    "group.share.session.timeout.ms=1500",
+    "group.share.min.heartbeat.interval.ms=50",
+    "group.share.heartbeat.interval.ms=250",
+    "group.share.assignment.interval.ms=20",
+)
+
+
+class Lost(Exception):
+    """The member is none any more, or its partition is another's."""
+
+
+class ClusterShareMember(GroupClient, ShareMember):
+    """A member that joins its group by heartbeats, and reads one of the partitions that it is given at a time."""
+
+    places = SHARED
+
+    def __init__(self, world: ShareClusterWorld, name: str) -> None:
+        GroupClient.__init__(self, world, GROUP)
+        ShareMember.__init__(self, world, name, 0)  # type: ignore[arg-type]
+        self.assigned: list[int] = []
+        self._member_epoch = 0
+        self._last_beat_ms = 0
+
+    @property
+    def topic_id(self) -> bytes:
+        topic_id: bytes = self.world.topic_id(TOPIC)  # type: ignore[attr-defined]
+        return topic_id
+
+    def run(self) -> Steps:
+        while not self.world.is_closing:
+            try:
+                yield from self._beat()
+                if self.assigned:
+                    self.partition = self.chance.choice(self.assigned)
+                    yield from super().run()
+            except Lost:
+                pass
+            yield self.chance.randint(5, 80)
+
+    def _begin_round(self) -> Steps:
+        if self.world.clock.monotonic_ms() - self._last_beat_ms >= BEAT_MS:
+            yield from self._beat()
+        if self.partition not in self.assigned or self.chance.random() < 0.1:
+            raise Lost
+
+    def _beat(self) -> Steps:
+        self._last_beat_ms = self.world.clock.monotonic_ms()
+        answers: list[Any] = []
+
+        def code_of(answer: Any) -> int:
+            answers.append(answer)
+            return int(answer.error_code)
+
+        body = ShareGroupHeartbeatRequest(
+            group_id=GROUP, member_id=self.name, member_epoch=self._member_epoch, subscribed_topic_names=[TOPIC]
+        )
+        code = yield from self._ask(share_group_heartbeat, 1, lambda: body, code_of, JOIN_PATIENCE_MS)
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            self._member_epoch, self.assigned = 0, []
+            raise Lost
+        if code == ErrorCode.NONE:
+            answer = answers[-1]
+            self._member_epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.assigned = sorted(index for topic in answer.assignment.topic_partitions for index in topic.partitions)
+
+
+class ClusterShareHistory(ShareHistory):
+    """The history of one era, which the group coordinator begins."""
+
+    def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int, leader_epoch: int) -> None:
+        era, state_epoch = self.eras[partition], holder.share.state_epoch
+        if not era.delivered:
+            era.state_epoch = max(era.state_epoch, state_epoch)
+        elif leader_epoch >= self.present_epoch(partition):
+            known = era.state_epoch
+            assert state_epoch <= known, f"reset: the state of {TOPIC}-{partition} begins anew in epoch {state_epoch} after {known}"
+        super().acquired(partition, offset, holder, now_ms, leader_epoch)
+
+
+class ShareClusterWorld(ClusterWorld):
+    """See above."""
+
+    topics = {TOPIC: PARTITIONS, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1, SHARE_GROUP_STATE_TOPIC: 1}
+    settings = SETTINGS
+
+    def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
+        super().__init__(seed, chaos_ms, broker_count=broker_count)
+        self.shares = ClusterShareHistory(PARTITIONS)
+        self.shares.present_epoch = lambda partition: self.checks.store.states[SHARED[partition]].leader_epoch
+        self.readers = []
+        self.moved_keys = [STATES, OFFSETS, *SHARED]
+        self.usurped_keys = [STATES, *SHARED]
+        self.is_closing = False
+        """Members come to their end."""
+        self._members: dict[str, tuple[ClusterShareMember, Process]] = {}
+        self._made = 0
+
+    def prepare(self, broker: ClusterBroker, node: ClusterNode) -> None:
+        super().prepare(broker, node)
+        node.share_partitions.terms_of = lambda _group: TERMS
+        node.share_state_hosts.configure(STATE_SETTINGS)
+        judge = ShareJudge(self.shares, self.clock, broker.life, node, TOPIC)
+        judge.watch_members()
+        judge.watch_coordinator()
+
+    # Clients
+
+    def _start_clients(self) -> None:
+        self._start_client(ClusterPlainProducer(self).run())  # type: ignore[arg-type]
+        self._start_client(self.operator.run())
+        for _ in range(MEMBERS):
+            self._join()
+        self.later(100, 700, self._disturb_member)
+
+    def _join(self) -> None:
+        if self.is_closing:
+            return
+        self._made += 1
+        member = ClusterShareMember(self, f"m{self._made}")
+        process = Process(member.connections, member.run(), lambda _value: None, PATIENCE_MS)
+        self._members[member.name] = member, process
+        self._clients.append(process)
+        process.start()
+
+    def _disturb_member(self) -> None:
+        """A member dies, with its connections or unnoticed, or sleeps."""
+        if self.is_ending:
+            return
+        self.later(100, 1_000, self._disturb_member)
+        name = self.chance.choice(sorted(self._members))
+        member, process = self._members[name]
+        kind = self.chance.choice(["die", "vanish", "sleep"])
+        if kind == "sleep":
+            process.sleep(self.chance.randint(50, 1_500))
+            return
+        del self._members[name]
+        process.die()
+        if kind == "die":
+            member.connections.give_up()
+        self.later(1, 300, self._join)
+
+    def _end_clients(self) -> None:
+        self._join()
+
+    def _rest(self) -> None:
+        self._run_until(self.clock.monotonic_ms() + 1_000)
+        self._wait(lambda: not self._why_unfinished(), REST_MS, self._why_unfinished)
+        self.is_closing = True
+        super()._rest()
+        self._run_until(self.clock.monotonic_ms() + LOCK_MS)
+
+    def _states(self) -> dict[SharePartitionKey, Any]:
+        """What the share coordinator has; nothing while there is none."""
+        state = self.checks.store.states.get(STATES)
+        node = self.brokers[state.leader].node if state is not None and state.leader in self.brokers else None
+        host = None if node is None else node.share_states._hosts.get(STATES.partition)
+        return {} if host is None or host.state is not HostState.ACTIVE else host.machine.shard.partitions
+
+    def _why_unfinished(self) -> str:
+        """A record that is neither accepted nor given up; empty if there is none."""
+        states = self._states()
+        for key in SHARED:
+            known, leader = states.get(self._key_of(key)), self.leader_of(key)
+            if known is None or leader is None:
+                return f"{key} has no leader, or no state of the group"
+            terminal = {offset for batch in known.state.batches if batch.delivery_state >= 2 for offset in range(batch[0], batch[1] + 1)}
+            for offset in range(known.state.start_offset, leader.high_watermark):
+                if offset not in terminal:
+                    return f"stuck: {key}@{offset} is not finished, the state begins at {known.state.start_offset}"
+        return ""
+
+    def _key_of(self, key: TopicPartition) -> SharePartitionKey:
+        return SharePartitionKey(GROUP, self.topic_id(TOPIC), key.partition)
+
+    # Judging
+
+    def _judge_clients(self) -> None:
+        states = self._states()
+        for key in SHARED:
+            leader, known = self.leader_of(key), states.get(self._key_of(key))
+            assert leader is not None and known is not None, f"forgotten: nothing is remembered of {key}"
+            self._read_all(key)
+            self.shares.judge(key.partition, leader.high_watermark, known.state.start_offset, known.state.batches)
+        self.history.judge({})
