@@ -92,6 +92,7 @@ sim: $(STAMP)
 	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --cluster SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --groups SEED=$(SEED) SEEDS=$(SEEDS)
+	@$(BIN)/python -m tests.sim --shares SEED=$(SEED) SEEDS=$(SEEDS)
 
 night: $(SPARK)
 	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
@@ -101,6 +102,7 @@ night: $(SPARK)
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --cluster SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --groups SEED=$$(date +%s) SEEDS=2000; fi
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --shares SEED=$$(date +%s) SEEDS=2000; fi
 
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs

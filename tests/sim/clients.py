@@ -38,7 +38,7 @@ from tests.sim.network import Call
 from tests.sim.process import Steps
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.base_world import ProducerWorld
 
 Batch = tuple[Any, int, Callable[[], Any], Callable[[Any], int], TopicPartition]
 """The arguments of a Produce, as `_must` takes them."""
@@ -81,7 +81,7 @@ class Producer:
     acks = -1
     produce_timeout_ms = 1_000
 
-    def __init__(self, world: World, transactional_id: str, group_id: str, is_v2: bool) -> None:
+    def __init__(self, world: ProducerWorld, transactional_id: str, group_id: str, is_v2: bool) -> None:
         self.world = world
         self.chance = world.chance
         self.transactional_id = transactional_id
@@ -294,7 +294,7 @@ class PlainProducer(Producer):
 
     outputs: Sequence[TopicPartition] = (TopicPartition("t", 0), TopicPartition("t", 1))
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ProducerWorld) -> None:
         super().__init__(world, "", "plain", is_v2=False)
 
     def run(self) -> Steps:

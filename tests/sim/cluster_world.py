@@ -7,32 +7,27 @@ same seed gives the same run, event by event.
 
 from __future__ import annotations
 
-import logging
-import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.base.errors import ErrorCode, OttlaError
+from ottla.base.errors import ErrorCode
 from ottla.base.ports import StoreNode
-from ottla.base.types import GROUP_METADATA_TOPIC, READ_COMMITTED, TRANSACTION_STATE_TOPIC, TopicPartition
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.controller import znodes
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.handlers import offset_fetch
 from ottla.replication.partition import Partition
-from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import ZooKeeperModel
-from tests.fakes.timers import ManualTimers
 from tests.sim import logs, readers
-from tests.sim.clients import OFFSETS, TRANSACTIONS, committed_offset
+from tests.sim.base_world import ProducerWorld
+from tests.sim.clients import TRANSACTIONS, Producer
 from tests.sim.cluster_broker import CLUSTER_ID, ClusterBroker, ClusterNode, host_of
 from tests.sim.cluster_checks import ClusterChecks, batches_from
 from tests.sim.cluster_clients import CONTROLLER, ClusterPlainProducer, ClusterProducer, HastyProducer, Operator, PatientProducer
 from tests.sim.cluster_lateness import LateIsrChanges
 from tests.sim.cluster_nemesis import Nemesis
 from tests.sim.cluster_network import CALM, ClusterNetwork
-from tests.sim.history import History
-from tests.sim.machine import PowerCut
+from tests.sim.machine import failures_raised
 from tests.sim.network import Call
 from tests.sim.process import PATIENCE_MS, Process, Steps
 from tests.sim.readers import Reader, Seen
@@ -40,12 +35,10 @@ from tests.sim.readers import Reader, Seen
 CHAOS_MS = 8_000
 SETUP_MS = 20_000
 REST_MS = 30_000
-LOOK_MS = 250
 EVENTS_MAX = 150_000
-READ_BYTES = 1 << 20
 STABLE_EVERY = 64
 TOPICS = {"t": 2, "in": 1, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1}
-GROUPS = {"a": ("a", True), "c": ("c", False)}
+GROUPS = {"a": (("a",), True), "c": (("c",), False)}
 REPLICAS = 3
 FLUSHED = 0.5
 """How many worlds flush on acknowledgement: there any power may be cut. In the others one at a time, between two full ISRs."""
@@ -53,20 +46,19 @@ STALE = 0.3
 """How often a client goes by the leader that it asked last."""
 
 
-class ClusterWorld:
+class ClusterWorld(ProducerWorld):
     """See above. `broker_count` None: drawn from the seed."""
 
+    groups = GROUPS
+    sleep_ms = (100, 4_000)
+    disturbed_ms = (300, 2_000)
+    events_max = EVENTS_MAX
     topics: Mapping[str, int] = TOPICS
     settings: tuple[str, ...] = ()
     """Of all brokers."""
 
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
-        self.seed = seed
-        self.chaos_ms = chaos_ms
-        self.chance = random.Random(seed)
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
-        self.history = History()
+        super().__init__(seed, chaos_ms)
         self.network = ClusterNetwork(self.chance, self.timers)
         self.model = ZooKeeperModel({znodes.CLUSTER_ID: StoreNode(data=znodes.cluster_id_bytes(CLUSTER_ID), version=0, czxid=0)})
         self.is_flushed = self.chance.random() < FLUSHED
@@ -77,8 +69,6 @@ class ClusterWorld:
         self.nemesis = Nemesis(self)
         self.operator = Operator(self)
         self.touched: dict[int, None] = {}
-        self.is_ending = self.is_over = False
-        self.events = self.crashes = 0
         self.keys = [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
         self.moved_keys = [key for key in self.keys if key.topic in ("t", "in")]
         """The partitions that operators reassign."""
@@ -87,7 +77,6 @@ class ClusterWorld:
         self.readers = [Reader(self, key) for key in self.keys if key.topic == "t"]
         self.notes: list[str] = []
         self._leaders: dict[TopicPartition, int] = {}
-        self._processes: dict[str, Process] = {}
         self._clients: list[Process] = []
 
     @property
@@ -96,7 +85,7 @@ class ClusterWorld:
         return self.events, self.network.digest, self.checks.store.digest, len(self.history.seen)
 
     def run(self) -> None:
-        with failures_raised():
+        with failures_raised(is_of_cluster=True):
             self._run()
 
     def _run(self) -> None:
@@ -105,7 +94,8 @@ class ClusterWorld:
         self._set_up()
         self._start_clients()
         self.nemesis.start()
-        self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
+        self.later(300, 1_500, self._disturb)
+        self.run_for(self.chaos_ms)
         self._heal()
         self._rest()
         self._judge()
@@ -113,28 +103,20 @@ class ClusterWorld:
 
     # Time
 
-    def _run_until(self, end_ms: int) -> None:
-        while (deadline_ms := self.timers.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            self._step()
-        self.clock.advance(max(0, end_ms - self.clock.monotonic_ms()))
+    def _advance(self) -> None:
+        self.timers.advance_one()
 
-    def _step(self) -> None:
-        try:
-            self.timers.advance_one()
-        except PowerCut as cut:
-            self.crashes += 1
-            self.nemesis.fuse_burnt(cut.owner)
-        self.events += 1
-        assert self.events < EVENTS_MAX, "the world does not come to rest"
+    def _power_cut(self, owner: ClusterBroker) -> None:
+        self.crashes += 1
+        self.nemesis.fuse_burnt(owner)
+
+    def _check(self) -> None:
         if self.touched:
             touched, self.touched = self.touched, {}
             for number in touched:
                 self.checks.check(self.brokers[number])
         if self.events % STABLE_EVERY == 0:
             self._check_stable()
-
-    def later(self, low_ms: int, high_ms: int, function: Callable[[], None]) -> None:
-        self.timers.call_later(self.chance.randint(low_ms, high_ms), function)
 
     def _check_stable(self) -> None:
         broker = self.brokers[self.chance.choice(sorted(self.brokers))]
@@ -196,43 +178,15 @@ class ClusterWorld:
         self._start_client(patient.run(), patient.patience_ms)
         for steps in (*(client.run() for client in plain), *(reader.run() for reader in self.readers), self.operator.run()):
             self._start_client(steps)
-        self.later(300, 1_500, self._disturb_client)
-
     def _start_client(self, steps: Steps, patience_ms: int = PATIENCE_MS) -> None:
-        process = Process(self, steps, lambda _value: None, patience_ms)
+        self.start_process(Process(self, steps, lambda _value: None, patience_ms))
+
+    def start_process(self, process: Process) -> None:
         self._clients.append(process)
         process.start()
 
-    def _start_producer(self, name: str) -> None:
-        if self.is_ending:
-            return
-        transactional_id, is_v2 = GROUPS[name]
-        process = self._processes[name] = Process(
-            self,
-            ClusterProducer(self, transactional_id, name, is_v2).run(),
-            lambda _value: self.later(1, 300, lambda: self._replace(process, name)),
-        )
-        self._clients.append(process)
-        process.start()
-
-    def _replace(self, process: Process, name: str) -> None:
-        if self._processes[name] is process:
-            self._start_producer(name)
-
-    def _disturb_client(self) -> None:
-        if self.is_ending:
-            return
-        name = self.chance.choice(sorted(self._processes))
-        process = self._processes[name]
-        kind = self.chance.choice(["die", "sleep", "twin"])
-        if kind == "sleep":
-            process.sleep(self.chance.randint(100, 4_000))
-        elif kind == "twin":
-            self.later(1, 400, lambda: self._start_producer(name))
-        elif not process.is_dead:
-            process.die()
-            self.later(1, 400, lambda: self._start_producer(name))
-        self.later(300, 2_000, self._disturb_client)
+    def make_producer(self, transactional_id: str, group_id: str, is_v2: bool) -> Producer:
+        return ClusterProducer(self, transactional_id, group_id, is_v2)
 
     # Beginning and end
 
@@ -240,7 +194,7 @@ class ClusterWorld:
         """Waits for a controller and makes the topics, before anything fails."""
         self.network.is_kind = True
         wanted = [NewTopic(name=name, num_partitions=count, replication_factor=REPLICAS) for name, count in self.topics.items()]
-        self._wait(lambda: all(broker.is_ready for broker in self.brokers.values()), SETUP_MS, "the brokers do not become ready")
+        self.wait(lambda: all(broker.is_ready for broker in self.brokers.values()), SETUP_MS, "the brokers do not become ready")
         answers: list[TopicResult] = []
 
         def create() -> None:
@@ -249,34 +203,23 @@ class ClusterWorld:
                     broker.life.run(lambda node=broker.node: node.member.controller.create_topics(wanted, False, answers.extend))
 
         self.timers.call_soon(create)
-        self._wait(lambda: bool(answers), SETUP_MS, "the topics are not created")
+        self.wait(lambda: bool(answers), SETUP_MS, "the topics are not created")
         assert all(answer.error is ErrorCode.NONE for answer in answers), answers
-        self._wait(self._is_whole, SETUP_MS, self._why_not_whole)
+        self.wait(self._is_whole, SETUP_MS, self._why_not_whole)
         self.network.is_kind = False
 
     def _heal(self) -> None:
-        """Everything works from here on. Some clients are gone for good: what they left open is for the timeouts to end."""
+        """Everything works from here on."""
         self.is_ending = True
         self.network.is_kind, self.network.weather = True, CALM
         self.nemesis.heal()
         self._end_clients()
 
-    def _end_clients(self) -> None:
-        for name in sorted(self._processes):
-            if self.chance.random() < 0.5:
-                self._processes[name].die()
-
     def _rest(self) -> None:
-        self._run_until(self.clock.monotonic_ms() + 1_000)
-        self._wait(lambda: all(process.is_dead for process in self._clients), REST_MS, "clients do not come to their end")
-        self._wait(self._is_whole, REST_MS, self._why_not_whole)
-        self._wait(lambda: not self._why_undecided(), REST_MS, self._why_undecided)
-
-    def _wait(self, is_done: Callable[[], bool], limit_ms: int, why: str | Callable[[], str]) -> None:
-        end_ms = self.clock.monotonic_ms() + limit_ms
-        while not is_done():
-            assert self.clock.monotonic_ms() < end_ms, why if isinstance(why, str) else why()
-            self._run_until(self.clock.monotonic_ms() + LOOK_MS)
+        self.run_for(1_000)
+        self.wait(lambda: all(process.is_dead for process in self._clients), REST_MS, "clients do not come to their end")
+        self.wait(self._is_whole, REST_MS, self._why_not_whole)
+        self.wait(lambda: not self._why_undecided(), REST_MS, self._why_undecided)
 
     def is_in_sync(self) -> bool:
         """Every replica of every partition is in the ISR and has caught up."""
@@ -325,11 +268,11 @@ class ClusterWorld:
     def _judge(self) -> None:
         self._judge_logs()
         for reader in self.readers:
-            readers.judge(reader, self._read_all(reader.place))
+            readers.judge(reader, self.read_all(reader.place))
         self._judge_clients()
 
     def _judge_clients(self) -> None:
-        self.history.judge({name: self._committed(name) for name in GROUPS})
+        self.history.judge({name: self.committed(name) for name in self.groups})
 
     def _judge_logs(self) -> None:
         for key in self.keys:
@@ -339,62 +282,10 @@ class ClusterWorld:
             for replica in self.checks.store.replicas[key]:
                 found = list(batches_from(self.brokers[replica].partitions[key], 0))
                 assert found == expected, f"{key}: broker {replica} has other bytes than the leader (I3)"
-            if key.topic in ("t", GROUP_METADATA_TOPIC):
-                logs.judge_markers(leader)
-            elif key.topic == TRANSACTION_STATE_TOPIC:
-                logs.judge_moves(leader)
+            logs.judge(leader)
 
-    def _read_all(self, place: TopicPartition) -> list[Seen]:
-        """What a consumer gets that begins now, from the first offset to the last; the history takes it as read."""
+    def read_all(self, place: TopicPartition) -> list[Seen]:
+        """What a consumer gets that begins now; the history takes it as read."""
         partition = self.leader_of(place)
         assert partition is not None
-        found: list[Seen] = []
-        position = 0
-        while position < partition.last_stable_offset:
-            read = partition.read(position, READ_BYTES, isolation=READ_COMMITTED)
-            assert read.slice is not None, f"{place}: nothing at {position}"
-            data = memoryview(read.slice.read())
-            found += readers.visible(data, read.aborted or (), position)
-            position = readers.end_of(data, position)
-        for offset, value in found:
-            self.history.read(place, offset, value)
-        return found
-
-    def _committed(self, group_id: str) -> int:
-        found: list[int] = []
-
-        def ask(handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int]) -> Steps:
-            while True:
-                answer = yield Call(handler, version, body, OFFSETS)
-                if answer is not None and not code_of(answer):
-                    return answer
-                yield 20
-
-        Process(self, committed_offset(ask, group_id), found.append).start()
-        self._wait(lambda: bool(found), 5_000, f"OffsetFetch of {group_id} has no answer")
-        return found[0]
-
-
-class FailureHandler(logging.Handler):
-    """A broker that logs an exception that is none of a disk, a peer or a store has failed."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, OttlaError):
-            raise AssertionError(record.getMessage()) from error
-
-
-@contextmanager
-def failures_raised() -> Iterator[None]:
-    """Exceptions in the log of a broker fail the run; the lines are not shown."""
-    logger, handler = logging.getLogger("ottla"), FailureHandler(logging.ERROR)
-    level, is_propagating = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.ERROR)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = is_propagating
+        return readers.read_all(partition, self.history)

@@ -1,8 +1,8 @@
 """The history of consumer groups, and its verdicts: who owned what in which generation, and how committed offsets moved.
 
 A member reads what is committed when it gets a partition (a term), and commits from there on. What it reads may be old, if it is a member
-no more and does not know: then its commits are refused. So a term is judged when the first of its commits is acknowledged: it must have
-begun where the last one that was acknowledged before had ended, or later.
+no more and does not know: then its commits are refused. So a term is judged when one of its commits is acknowledged: it must have begun
+where the last one that was acknowledged before had ended, or later, and must not go back behind one that was acknowledged meanwhile.
 """
 
 from __future__ import annotations
@@ -22,6 +22,14 @@ class Term(NamedTuple):
     member: str
     generation: int
     start: int
+    floor: int
+
+
+class Attempt(NamedTuple):
+    """One commit of a term: up to where, and what had been acknowledged before it was sent."""
+
+    term: Term
+    end: int
     floor: int
 
 
@@ -52,24 +60,25 @@ class GroupHistory:
         self.terms += 1
         return Term(where, member, generation, max(start, 0), floor)
 
-    def attempt(self, term: Term, end: int) -> None:
+    def attempt(self, term: Term, end: int) -> Attempt:
         """Notes a commit that is sent; it may take effect until it is refused."""
         assert end >= term.start, f"{term} commits {end}"
         ends = self._possible.setdefault(term.where, {})
         ends[end] = ends.get(end, 0) + 1
+        return Attempt(term, end, self.floor(term.where))
 
-    def refuse(self, term: Term, end: int) -> None:
+    def refuse(self, attempt: Attempt) -> None:
         """Notes that this attempt has had no effect and will have none."""
-        self._possible[term.where][end] -= 1
+        self._possible[attempt.term.where][attempt.end] -= 1
 
-    def acknowledge(self, term: Term, end: int) -> None:
+    def acknowledge(self, attempt: Attempt) -> None:
         """Notes that this attempt was answered with success."""
-        assert term.start >= term.floor, (
-            f"went back: {term.member} found {term.start} committed for {term.where} and commits {end} in generation {term.generation}, "
-            f"{term.floor} had been acknowledged before it asked (I35)"
-        )
+        term, end, floor = attempt
+        who = f"went back: {term.member} commits {end} of {term.where} in generation {term.generation}"
+        assert end >= floor, f"{who}, {floor} had been acknowledged before (I35)"
+        assert term.start >= term.floor, f"{who}: it found {term.start}, {term.floor} had been acknowledged before it asked (I35)"
         self.commits += 1
-        self.acknowledged[term.where] = max(self.acknowledged.get(term.where, 0), end)
+        self.acknowledged[term.where] = max(floor, self.floor(term.where), end)
 
     def judge(self, where: Where, committed: int, visible: list[tuple[int, str]]) -> None:
         """Judges what is committed when all is over; `visible` are the records of the partition with their offsets."""

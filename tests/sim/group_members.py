@@ -46,7 +46,7 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 from tests.sim import readers
 from tests.sim.group_client import PATIENCE_MS, GroupClient
-from tests.sim.group_history import Term
+from tests.sim.group_history import Attempt, Term
 from tests.sim.network import Call
 from tests.sim.process import Steps
 
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 SESSION_MS = 1_500
 REBALANCE_MS = 1_500
 BEAT_MS = 250
+PUNCTUAL = 0.5
+"""How often a heartbeat that is due comes before other requests."""
 JOIN_PATIENCE_MS = REBALANCE_MS + 1_000
 TRANSACTION_MS = 2_500
 TOPIC = "t"
@@ -131,7 +133,7 @@ class Member(GroupClient):
     # Work
 
     def _work(self) -> Steps:
-        if self._now_ms - self._last_beat_ms >= BEAT_MS:
+        if self._now_ms - self._last_beat_ms >= BEAT_MS and self.chance.random() < PUNCTUAL:
             self._last_beat_ms = self._now_ms
             yield from self._beat()
         missing = [place for place in self.owned if place not in self._terms]
@@ -152,7 +154,7 @@ class Member(GroupClient):
             self.connections.give_up()
         elif answer.responses and not answer.responses[0].partitions[0].error_code and place in self._terms:
             data = memoryview(answer.responses[0].partitions[0].records or b"")
-            processed = self.world.groups.processed.setdefault((self.group_id, place), set())
+            processed = self.world.offsets.processed.setdefault((self.group_id, place), set())
             processed.update(value for _, value in readers.visible(data, (), position))
             self._positions[place] = readers.end_of(data, position)
 
@@ -160,25 +162,22 @@ class Member(GroupClient):
         term, end = self._terms[place], self._positions[place]
         if end <= term.start:
             return
-        self.world.groups.attempt(term, end)
+        attempt = self.world.offsets.attempt(term, end)
         if self._transactional_id:
-            yield from self._commit_in_transaction(term, end)
+            yield from self._commit_in_transaction(attempt)
         else:
-            yield from self._commit(term, end)
+            yield from self._commit(attempt)
 
-    def _commit(self, term: Term, end: int) -> Steps:
-        place, generation, member_id = term.where[1], self.generation, self.member_id
-        partition = OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=end)
+    def _commit(self, attempt: Attempt) -> Steps:
+        place, generation, member_id = attempt.term.where[1], self.generation, self.member_id
+        partition = OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=attempt.end)
         topic = OffsetCommitRequestTopic(name=place.topic, partitions=[partition])
         body = OffsetCommitRequest(group_id=self.group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=[topic])
         code = yield from self._ask(offset_commit, 9, lambda: body, lambda answer: answer.topics[0].partitions[0].error_code)
-        self._note_outcome(term, end, code)
-
-    def _note_outcome(self, term: Term, end: int, code: int | None) -> None:
         if code == ErrorCode.NONE:
-            self.world.groups.acknowledge(term, end)
+            self.world.offsets.acknowledge(attempt)
         elif code in WITHOUT_EFFECT:
-            self.world.groups.refuse(term, end)
+            self.world.offsets.refuse(attempt)
         self._heed(code)
 
     def _heed(self, code: int | None) -> None:
@@ -197,7 +196,7 @@ class Member(GroupClient):
         yield from self._prove()
         if place not in self.owned:
             return
-        floor, generation = self.world.groups.floor(where), self.generation
+        floor, generation = self.world.offsets.floor(where), self.generation
         wanted = OffsetFetchRequestTopics(name=place.topic, partition_indexes=[place.partition])
         answers: list[Any] = []
 
@@ -209,7 +208,7 @@ class Member(GroupClient):
         code = yield from self._ask(offset_fetch, 9, lambda: self._offset_fetch(wanted), code_of)
         if code == ErrorCode.NONE and place in self.owned:
             start = answers[-1].groups[0].topics[0].partitions[0].committed_offset
-            term = self._terms[place] = self.world.groups.begin(where, self.member_id, generation, start, floor)
+            term = self._terms[place] = self.world.offsets.begin(where, self.member_id, generation, start, floor)
             self._positions[place] = term.start
         elif code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
             self._heed(code)
@@ -219,17 +218,17 @@ class Member(GroupClient):
 
     # Transactions
 
-    def _commit_in_transaction(self, term: Term, end: int) -> Steps:
+    def _commit_in_transaction(self, attempt: Attempt) -> Steps:
         """KIP-447: the coordinator looks at the member's generation when the offsets are sent."""
         if self._identity[0] < 0 and not (yield from self._initialize()):
-            self.world.groups.refuse(term, end)
+            self.world.offsets.refuse(attempt)
             return
-        code = yield from self._send_offsets(term, end)
+        code = yield from self._send_offsets(attempt)
         is_committed = code == ErrorCode.NONE and self.chance.random() < COMMITTED
         if not is_committed:
-            self.world.groups.refuse(term, end)
+            self.world.offsets.refuse(attempt)
         if (yield from self._end_transaction(is_commit=is_committed)) and is_committed:
-            self.world.groups.acknowledge(term, end)
+            self.world.offsets.acknowledge(attempt)
         if not is_committed:
             self._heed(code)
 
@@ -245,9 +244,9 @@ class Member(GroupClient):
             yield self.chance.randint(1, 60)
         return False
 
-    def _send_offsets(self, term: Term, end: int) -> Steps:
+    def _send_offsets(self, attempt: Attempt) -> Steps:
         """The code of the last answer, None without one."""
-        partition = TxnOffsetCommitRequestPartition(partition_index=term.where[1].partition, committed_offset=end)
+        partition = TxnOffsetCommitRequestPartition(partition_index=attempt.term.where[1].partition, committed_offset=attempt.end)
         body = TxnOffsetCommitRequest(
             transactional_id=self._transactional_id,
             group_id=self.group_id,
@@ -330,7 +329,7 @@ class ClassicMember(Member):
         self._heed(code)
         if code != ErrorCode.NONE:
             raise Rejoin
-        self.world.groups.own(self.group_id, self.generation, self.member_id, given)
+        self.world.offsets.own(self.group_id, self.generation, self.member_id, given)
         self.owned, self.is_settled = given, True
         self._proved, self._last_beat_ms = self._coordinator, self._now_ms
 
@@ -414,7 +413,7 @@ class ConsumerMember(Member):
             self.is_settled = is_same
         else:
             given = [TopicPartition(TOPIC, index) for topic in answer.assignment.topic_partitions for index in sorted(topic.partitions)]
-            self.world.groups.own(self.group_id, self.generation, self.member_id, given)
+            self.world.offsets.own(self.group_id, self.generation, self.member_id, given)
             self.is_settled = is_same and given == self.owned
             yield from self._move_to(given)
 

@@ -15,12 +15,12 @@ from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Topi
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.handlers import offset_fetch
-from ottla.machine.host import HostState, MachineHost
-from ottla.replication.partition import Partition
+from ottla.machine.host import HostState
 from ottla.requests.context import Pending, RequestContext
 from ottla.server.coordinator_hosts import reader_of
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.groups.hard_state import hard_state
+from tests.sim.base_world import check_replay, persistent
 from tests.sim.clients import OFFSETS
 from tests.sim.cluster_broker import ClusterBroker, ClusterNode
 from tests.sim.cluster_clients import ClusterPlainProducer
@@ -28,7 +28,6 @@ from tests.sim.cluster_world import REST_MS, ClusterWorld
 from tests.sim.group_client import PATIENCE_MS
 from tests.sim.group_history import GroupHistory
 from tests.sim.group_members import TOPIC, ClassicMember, ConsumerMember, Member
-from tests.sim.network import Call
 from tests.sim.process import Process, Steps
 
 CHAOS_MS = 6_000
@@ -37,6 +36,8 @@ MEMBERS = (2, 2, 3)
 REPLAY_EVERY = 512
 WATCHED = {8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 14: "SyncGroup", 28: "TxnOffsetCommit", 68: "Heartbeat"}
 """The requests whose answers are looked at, by key."""
+COMMITS = (8, 28)
+TURN_MS = (0, 60)
 SETTINGS = (
     "group.min.session.timeout.ms=300",
     "group.initial.rebalance.delay.ms=50",
@@ -77,7 +78,7 @@ class GroupWorld(ClusterWorld):
 
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
         super().__init__(seed, chaos_ms, broker_count=broker_count)
-        self.groups = GroupHistory()
+        self.offsets = GroupHistory()
         self.readers = []
         self.moved_keys = [OFFSETS, *self.moved_keys]
         self.usurped_keys = [OFFSETS]
@@ -89,8 +90,8 @@ class GroupWorld(ClusterWorld):
         self._members: dict[str, tuple[Member, Process]] = {}
         self._made = 0
 
-    def _step(self) -> None:
-        super()._step()
+    def _check(self) -> None:
+        super()._check()
         if self.events % REPLAY_EVERY == 0:
             self._check_replay()
 
@@ -102,7 +103,6 @@ class GroupWorld(ClusterWorld):
         for group_id in self._kinds:
             for _ in range(self.chance.choice(MEMBERS)):
                 self._join(group_id)
-        self.later(100, 700, self._disturb_member)
 
     def _join(self, group_id: str) -> None:
         if self.is_closing:
@@ -112,19 +112,18 @@ class GroupWorld(ClusterWorld):
         member = kind.make(self, group_id, name, f"tx-{name}" if kind.is_transactional else "")
         process = Process(member.connections, member.run(), lambda _value: None, PATIENCE_MS)
         self._members[name] = member, process
-        self._clients.append(process)
-        process.start()
+        self.start_process(process)
 
-    def _disturb_member(self) -> None:
+    def _disturb(self) -> None:
         """A member dies, leaves or sleeps; another one comes in its place."""
         if self.is_ending:
             return
-        self.later(100, 1_000, self._disturb_member)
+        self.later(100, 1_000, self._disturb)
         name = self.chance.choice(sorted(self._members))
         member, process = self._members[name]
         kind = self.chance.choice(["die", "leave", "sleep", "join"])
         if kind == "sleep":
-            process.sleep(self.chance.randint(50, 2_500))
+            process.sleep(self.chance.randint(50, 4_500))
         elif kind != "join" or len(self._members) >= 8:
             self._remove(name, is_leaving=kind == "leave")
             self.later(1, 300, lambda: self._join(member.group_id))
@@ -147,8 +146,8 @@ class GroupWorld(ClusterWorld):
             self._join(group_id)
 
     def _rest(self) -> None:
-        self._run_until(self.clock.monotonic_ms() + 1_000)
-        self._wait(lambda: not self._why_unassigned(), REST_MS, self._why_unassigned)
+        self.run_for(1_000)
+        self.wait(lambda: not self._why_unassigned(), REST_MS, self._why_unassigned)
         self.is_closing = True
         super()._rest()
 
@@ -171,18 +170,23 @@ class GroupWorld(ClusterWorld):
 
     def prepare(self, broker: ClusterBroker, node: ClusterNode) -> None:
         super().prepare(broker, node)
+        node.groups._timers = SlowTurns(self, broker)  # type: ignore[attr-defined]
         dispatcher: Any = node.dispatcher
         make_route, life = dispatcher._route, broker.life
 
         def watched_route(key: int, version: int) -> Any:
             route = make_route(key, version)
             if key in WATCHED:
-                route.handle = watched(route.handle, lambda answer: None if life.is_over else self._check_answer(broker, node, key, answer))
+                route.handle = watched(
+                    route.handle,
+                    lambda: end_of(node),
+                    lambda answer, end: None if life.is_over else self._check_answer(broker, node, key, answer, end),
+                )
             return route
 
         dispatcher._route = watched_route
 
-    def _check_answer(self, broker: ClusterBroker, node: ClusterNode, key: int, answer: Any) -> None:
+    def _check_answer(self, broker: ClusterBroker, node: ClusterNode, key: int, answer: Any, end: int) -> None:
         code = code_of(answer)
         if code:
             self.refusals[code] = self.refusals.get(code, 0) + 1
@@ -191,6 +195,8 @@ class GroupWorld(ClusterWorld):
         where = f"broker {broker.broker_id} answers {WATCHED[key]}"
         assert partition is not None and partition.leader is not None, f"{where} and does not lead {OFFSETS} (I37)"
         assert host is not None and host.state is HostState.ACTIVE, f"{where} before it has loaded {OFFSETS} (I37)"
+        high = partition.high_watermark
+        assert key not in COMMITS or high >= end, f"{where} of a commit before {end}, the high watermark is {high}: it may be lost (I14)"
         check_owners(host.machine)
 
     def _check_replay(self) -> None:
@@ -198,7 +204,8 @@ class GroupWorld(ClusterWorld):
             partition = broker.partitions.get(OFFSETS)
             host = broker.node.groups.host_of_partition(OFFSETS.partition) if broker.node is not None else None
             if partition is not None and partition.is_leading and host is not None and host.state is HostState.ACTIVE:
-                check_replay(host, partition)
+                shard = host.machine.shard
+                check_replay(host, partition, GroupMachine(shard.settings, shard.topics, shard.random), hard_state)
 
     # Judging
 
@@ -206,9 +213,9 @@ class GroupWorld(ClusterWorld):
         self._check_replay()
         self._judge_order()
         for place in OtherProducer.outputs:
-            visible = self._read_all(place)
+            visible = self.read_all(place)
             for group_id in self._kinds:
-                self.groups.judge((group_id, place), self._committed_at(group_id, place), visible)
+                self.offsets.judge((group_id, place), self._committed_at(group_id, place), visible)
         self.history.judge({})
 
     def _judge_order(self) -> None:
@@ -230,35 +237,47 @@ class GroupWorld(ClusterWorld):
             offset = piece.end
 
     def _committed_at(self, group_id: str, place: TopicPartition) -> int:
-        found: list[int] = []
         wanted = OffsetFetchRequestTopics(name=place.topic, partition_indexes=[place.partition])
         body = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[wanted])], require_stable=True)
 
-        def ask() -> Steps:
-            while True:
-                answer = yield Call(offset_fetch, 8, lambda: body, OFFSETS)
-                if answer is not None and not code_of(answer):
-                    return answer.groups[0].topics[0].partitions[0].committed_offset
-                yield 20
+        def steps() -> Steps:
+            answer = yield from persistent(offset_fetch, 8, lambda: body, code_of)
+            return answer.groups[0].topics[0].partitions[0].committed_offset
 
-        Process(self, ask(), found.append).start()
-        self._wait(lambda: bool(found), 5_000, f"OffsetFetch of {group_id} has no answer")
-        return found[0]
+        return int(self.ask(steps(), f"OffsetFetch of {group_id}"))
 
 
-def watched(handle: Callable[..., Any], look: Callable[[Any], None]) -> Callable[..., Any]:
-    """The handler, whose answers are looked at as they leave."""
+class SlowTurns:
+    """The timers of group coordinators, whose turns take their time: so their logs are not loaded in an instant."""
+
+    def __init__(self, world: GroupWorld, broker: ClusterBroker) -> None:
+        self._chance = world.chance
+        self.call_later = broker.life.call_later
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        self.call_later(self._chance.randint(*TURN_MS), function)
+
+
+def end_of(node: ClusterNode) -> int:
+    """Where the log of the group coordinator ends, with all that was decided so far."""
+    partition = node.partitions.get(*OFFSETS)
+    return -1 if partition is None else partition.log.log_end_offset
+
+
+def watched(handle: Callable[..., Any], decided: Callable[[], int], look: Callable[[Any, int], None]) -> Callable[..., Any]:
+    """The handler, whose answers are looked at as they leave, with what `decided` returned when the request had been decided."""
 
     def handle_watched(broker: Any, request: RequestContext, body: Any) -> Any:
         answer = handle(broker, request, body)
+        end = decided()
         if not isinstance(answer, Pending):
-            look(answer)
+            look(answer, end)
             return answer
         outer = Pending()
         outer.abandon = answer.abandon
 
         def complete(response: Any) -> None:
-            look(response)
+            look(response, end)
             outer.complete(response)
 
         answer.then(complete)
@@ -288,14 +307,3 @@ def check_owners(machine: GroupMachine) -> None:
                     for place in ((topic_id, index) for topic_id, indexes in held.items() for index in indexes):
                         owner = owners.setdefault(place, member_id)
                         assert owner == member_id, f"two owners: {place[1]} of {group.group_id} belongs to {owner} and {member_id} (I34)"
-
-
-def check_replay(host: MachineHost, partition: Partition) -> None:
-    """I36: live state is what loading the log would make of it."""
-    shard = host.machine.shard
-    fresh = GroupMachine(shard.settings, shard.topics, shard.random)
-    reader, offset = reader_of(partition, 1 << 20), 0
-    while (piece := reader.read_piece(offset)) is not None:
-        piece.apply_to(fresh)
-        offset = piece.end
-    assert hard_state(fresh) == hard_state(host.machine), f"live state is not the replay of {partition.topic_partition} (I36)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.machine.contract import LogRecord
 from ottla.replication.partition import Partition
 from ottla.transactions.markers import Marker
@@ -30,6 +31,15 @@ class Story:
         assert marker[0] >= self.last_epoch, f"{where}: a marker of epoch {marker[0]} after {self.last_epoch} (I25)"
         assert marker != self.last_marker, f"{where}: the same marker twice (I25)"
         self.last_epoch, self.last_marker, self.open_epoch = marker[0], marker, None
+
+
+def judge(partition: Partition) -> None:
+    """Judges a log by what is in it: records and offsets of transactions, or the states of transactional ids."""
+    topic = partition.topic_partition.topic
+    if topic in ("t", GROUP_METADATA_TOPIC):
+        judge_markers(partition)
+    elif topic == TRANSACTION_STATE_TOPIC:
+        judge_moves(partition)
 
 
 def judge_markers(partition: Partition) -> None:

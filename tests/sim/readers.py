@@ -17,8 +17,10 @@ from ottla.wire.records import CONTROL_ABORT, iter_batches, read_control_record,
 from tests.sim.network import Call
 
 if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from tests.sim.base_world import ProducerWorld
+    from tests.sim.history import History
     from tests.sim.process import Steps
-    from tests.sim.world import World
 
 Seen = tuple[int, str]
 READ_BYTES = (200, 1 << 20)
@@ -29,7 +31,7 @@ PAUSE_MS = (1, 120)
 class Reader:
     """One assigned consumer of one partition."""
 
-    def __init__(self, world: World, place: TopicPartition) -> None:
+    def __init__(self, world: ProducerWorld, place: TopicPartition) -> None:
         self.world = world
         self.chance = world.chance
         self.place = place
@@ -79,6 +81,21 @@ def end_of(data: memoryview, position: int) -> int:
     for _, header in iter_batches(data):
         position = max(position, header.next_offset)
     return position
+
+
+def read_all(partition: Partition, history: History) -> list[Seen]:
+    """What a consumer gets that begins now, from the first offset to the last; the history takes it as read."""
+    found: list[Seen] = []
+    position = 0
+    while position < partition.last_stable_offset:
+        read = partition.read(position, READ_BYTES[1], isolation=READ_COMMITTED)
+        assert read.slice is not None, f"{partition.topic_partition}: nothing at {position}"
+        data = memoryview(read.slice.read())
+        found += visible(data, read.aborted or (), position)
+        position = end_of(data, position)
+    for offset, value in found:
+        history.read(partition.topic_partition, offset, value)
+    return found
 
 
 def judge(reader: Reader, everything: list[Seen]) -> None:

@@ -153,7 +153,6 @@ class ShareClusterWorld(ClusterWorld):
         self._start_client(self.operator.run())
         for _ in range(MEMBERS):
             self._join()
-        self.later(100, 700, self._disturb_member)
 
     def _join(self) -> None:
         if self.is_closing:
@@ -162,14 +161,13 @@ class ShareClusterWorld(ClusterWorld):
         member = ClusterShareMember(self, f"m{self._made}")
         process = Process(member.connections, member.run(), lambda _value: None, PATIENCE_MS)
         self._members[member.name] = member, process
-        self._clients.append(process)
-        process.start()
+        self.start_process(process)
 
-    def _disturb_member(self) -> None:
+    def _disturb(self) -> None:
         """A member dies, with its connections or unnoticed, or sleeps."""
         if self.is_ending:
             return
-        self.later(100, 1_000, self._disturb_member)
+        self.later(100, 1_000, self._disturb)
         name = self.chance.choice(sorted(self._members))
         member, process = self._members[name]
         kind = self.chance.choice(["die", "vanish", "sleep"])
@@ -186,11 +184,11 @@ class ShareClusterWorld(ClusterWorld):
         self._join()
 
     def _rest(self) -> None:
-        self._run_until(self.clock.monotonic_ms() + 1_000)
-        self._wait(lambda: not self._why_unfinished(), REST_MS, self._why_unfinished)
+        self.run_for(1_000)
+        self.wait(lambda: not self._why_unfinished(), REST_MS, self._why_unfinished)
         self.is_closing = True
         super()._rest()
-        self._run_until(self.clock.monotonic_ms() + LOCK_MS)
+        self.run_for(LOCK_MS)
 
     def _states(self) -> dict[SharePartitionKey, Any]:
         """What the share coordinator has; nothing while there is none."""
@@ -222,6 +220,6 @@ class ShareClusterWorld(ClusterWorld):
         for key in SHARED:
             leader, known = self.leader_of(key), states.get(self._key_of(key))
             assert leader is not None and known is not None, f"forgotten: nothing is remembered of {key}"
-            self._read_all(key)
+            self.read_all(key)
             self.shares.judge(key.partition, leader.high_watermark, known.state.start_offset, known.state.batches)
         self.history.judge({})

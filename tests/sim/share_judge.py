@@ -65,17 +65,19 @@ class ShareJudge:
         def judged(now_ms: int, command: Command, reply: Reply) -> Decision:
             def answered(result: Result) -> None:
                 if not result.code:
-                    self._judge_result(partition, command)
+                    self._judge_result(partition, command, end)
                 reply(result)
 
             decision: Decision = decide(machine, now_ms, command, answered)
+            end = partition.log.log_end_offset + len(decision.records)
             return decision
 
         return judged
 
-    def _judge_result(self, partition: Partition, command: Command) -> None:
-        name = type(command).__name__
-        assert partition.leader is not None, f"the share coordinator answers {name} and does not lead {partition.topic_partition} (I37)"
+    def _judge_result(self, partition: Partition, command: Command, end: int) -> None:
+        where, high = f"the share coordinator answers {type(command).__name__}", partition.high_watermark
+        assert partition.leader is not None, f"{where} and does not lead {partition.topic_partition} (I37)"
+        assert high >= end, f"{where} before {end}, the high watermark is {high}: it may be lost (I14)"
         if isinstance(command, ReadState):
             self._history.coordinator_accepted(command.key.partition, command.leader_epoch)
         elif isinstance(command, Write):

@@ -7,22 +7,18 @@ business.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
-from ottla.machine.host import HostState
-from ottla.server.coordinator_hosts import reader_of
 from ottla.server.coordinator_views import MetadataTopics
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.wire.records import Record, encode_batch
-from tests.fakes.clock import ManualClock
-from tests.fakes.timers import ManualTimers
 from tests.sharing.state_world import hard_state
+from tests.sim.base_world import Timeline, check_replay
 from tests.sim.broker import host_of, store_model
-from tests.sim.machine import LifeTimers, PowerCut, failures_raised
+from tests.sim.machine import LifeTimers, failures_raised
 from tests.sim.network import LATE_MS, Call, Caller, SimNetwork
 from tests.sim.process import PATIENCE_MS, Process
 from tests.sim.share_broker import PARTITIONS, SHARE_KEYS, SHARED, STATES, TOPIC_ID, ShareBroker
@@ -34,7 +30,6 @@ HEALING_MS = LATE_MS[1] + 3_000
 """The latest request before the healing may still arrive and lock records."""
 LAYOUTS = ((1, 1, 1), (1, 1, 2), (2, 1, 2), (1, 2, 2))
 MEMBERS = 4
-EVENTS_MAX = 60_000
 WITHIN = 0.5
 FUSE_MAX = 30
 REPLAY_EVERY = 256
@@ -42,22 +37,16 @@ RESET_RETRY_MS = 300
 DELETED_MAX = 20
 
 
-class ShareWorld:
+class ShareWorld(Timeline):
+    """See above."""
+
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS) -> None:
-        self.seed = seed
-        self.chaos_ms = chaos_ms
-        self.chance = random.Random(seed)
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
+        super().__init__(seed, chaos_ms)
         self.history = ShareHistory(PARTITIONS)
         self.layout = dict(zip(SHARE_KEYS, self.chance.choice(LAYOUTS), strict=True))
         self.store = store_model(self.layout)
         self.brokers = {number: ShareBroker(self, number) for number in sorted(set(self.layout.values()))}
         self.network = SimNetwork(self.chance, self.timers)
-        self.is_ending = False
-        self.is_over = False
-        self.events = 0
-        self.crashes = 0
         self.resets = 0
         self._members: dict[str, tuple[Member, Process]] = {}
         self._callers: dict[str, Caller] = {}
@@ -79,17 +68,17 @@ class ShareWorld:
             broker.start()
         for partition in range(PARTITIONS):
             self._reset(partition, 0)
-        self._run_until(self.clock.monotonic_ms() + 200)
+        self.run_for(200)
         for index in range(MEMBERS):
             self._join(index % PARTITIONS)
-        self._later(0, 100, self._append)
-        self._later(300, 1_500, self._cut_power)
-        self._later(500, 2_000, self._delete_records)
-        self._later(100, 500, self._disturb)
-        self._later(1_500, 4_000, self._reset_all)
-        self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
+        self.later(0, 100, self._append)
+        self.later(300, 1_500, self._cut_power)
+        self.later(500, 2_000, self._delete_records)
+        self.later(100, 500, self._disturb)
+        self.later(1_500, 4_000, self._reset_all)
+        self.run_for(self.chaos_ms)
         self._heal()
-        self._run_until(self.clock.monotonic_ms() + HEALING_MS)
+        self.run_for(HEALING_MS)
         self._judge()
 
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:
@@ -99,22 +88,9 @@ class ShareWorld:
             self._callers[name] = self.network.caller(name)
         self._callers[name].send(call, host_of(self.layout[call.place]), answered)
 
-    # Time
-
-    def _run_until(self, end_ms: int) -> None:
-        while (deadline_ms := self.timers.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            try:
-                self.timers.advance_to_next()
-            except PowerCut as cut:
-                self._crash(cut.owner)
-            self.events += 1
-            assert self.events < EVENTS_MAX, "the world does not come to rest"
-            if self.events % REPLAY_EVERY == 0:
-                self._check_replay()
-        self.clock.advance(max(0, end_ms - self.clock.monotonic_ms()))
-
-    def _later(self, low_ms: int, high_ms: int, function: Callable[[], None]) -> None:
-        self.timers.call_later(self.chance.randint(low_ms, high_ms), function)
+    def _check(self) -> None:
+        if self.events % REPLAY_EVERY == 0:
+            self._check_replay()
 
     # What happens
 
@@ -122,7 +98,7 @@ class ShareWorld:
         """Appends records; a broker that is down or in trouble takes nothing."""
         if self.is_ending:
             return
-        self._later(5, 150, self._append)
+        self.later(5, 150, self._append)
         key = self.chance.choice(SHARED)
         partition = self.brokers[self.layout[key]].partitions.get(key)
         if partition is not None:
@@ -137,7 +113,7 @@ class ShareWorld:
         """Deletes the head of a log, also while members have records of it."""
         if self.is_ending:
             return
-        self._later(500, 3_000, self._delete_records)
+        self.later(500, 3_000, self._delete_records)
         key = self.chance.choice(SHARED)
         partition = self.brokers[self.layout[key]].partitions.get(key)
         if partition is not None:
@@ -158,7 +134,7 @@ class ShareWorld:
         """A member dies, with its connection or unnoticed, leaves, or sleeps."""
         if self.is_ending:
             return
-        self._later(100, 500, self._disturb)
+        self.later(100, 500, self._disturb)
         if not self._members:
             return
         name = self.chance.choice(sorted(self._members))
@@ -168,7 +144,7 @@ class ShareWorld:
             process.sleep(self.chance.randint(50, 1_000))
             return
         self._remove(name, kind)
-        self._later(1, 300, lambda: self._join(member.partition))
+        self.later(1, 300, lambda: self._join(member.partition))
 
     def _remove(self, name: str, kind: str) -> None:
         member, process = self._members.pop(name)
@@ -176,7 +152,7 @@ class ShareWorld:
         if kind == "leave":
             self.send(member.leave(), lambda _answer: None)
         elif kind == "die":
-            self._later(0, 100, self._callers[name].close) if name in self._callers else None
+            self.later(0, 100, self._callers[name].close) if name in self._callers else None
 
     def _cut_power(self) -> None:
         if self.is_ending:
@@ -186,17 +162,20 @@ class ShareWorld:
             broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
         elif broker.is_up:
             self._crash(broker)
-        self._later(300, 1_500, self._cut_power)
+        self.later(300, 1_500, self._cut_power)
 
     def strike(self, broker: ShareBroker, delay_ms: int) -> None:
         """Cuts the power in a moment, if it is still the same life and the world does not heal yet."""
         life = broker.life
         self.timers.call_later(delay_ms, lambda: None if life.is_over or self.is_ending else self._crash(broker))
 
+    def _power_cut(self, owner: ShareBroker) -> None:
+        self._crash(owner)
+
     def _crash(self, broker: ShareBroker) -> None:
         self.crashes += 1
         broker.crash()
-        self._later(5, 400, broker.start)
+        self.later(5, 400, broker.start)
 
     # Resets
 
@@ -205,13 +184,13 @@ class ShareWorld:
         if self.is_ending or self._is_resetting:
             return
         self._is_resetting = True
-        self._later(1_500, 4_000, self._reset_all)
+        self.later(1_500, 4_000, self._reset_all)
         for name in sorted(self._members):
             self._remove(name, "die")
         for partition in range(PARTITIONS):
             # One by one, each an event of its own: the power may be cut within any of them.
             start = self.chance.randint(0, max(self.history.eras[partition].delivered, default=0))
-            self._later(0, 150, lambda partition=partition, start=start: self._reset(partition, start))  # type: ignore[misc]
+            self.later(0, 150, lambda partition=partition, start=start: self._reset(partition, start))  # type: ignore[misc]
 
     def _reset(self, partition: int, start: int) -> None:
         """By a group coordinator that lives where the share coordinator does, and tries until it is done, each time with another epoch. The
@@ -266,19 +245,12 @@ class ShareWorld:
         if broker.node is None:
             return
         [host] = broker.node.share_states.all_hosts()
-        if host.state is not HostState.ACTIVE:
-            return
-        log = broker.partitions[STATES].log
         fresh = ShareStateMachine(host.machine.settings, MetadataTopics(broker.node.metadata), lambda _end: None)
-        reader, offset = reader_of(broker.partitions[STATES], 1 << 20), log.log_start_offset
-        while (piece := reader.read_piece(offset)) is not None:
-            piece.apply_to(fresh)  # type: ignore[arg-type]
-            offset = piece.end
-        assert hard_state(fresh) == hard_state(host.machine), "live state is not the replay of the log"
+        check_replay(host, broker.partitions[STATES], fresh, hard_state, broker.partitions[STATES].log.log_start_offset)
 
     def _judge(self) -> None:
         self.is_over = True
-        self._run_until(self.clock.monotonic_ms() + 2 * PATIENCE_MS + LOCK_MS)
+        self.run_for(2 * PATIENCE_MS + LOCK_MS)
         self._check_replay()
         [host] = self.brokers[self.layout[STATES]].node.share_states.all_hosts()
         for key in SHARED:

@@ -1,0 +1,43 @@
+"""Share groups in simulated clusters: nothing is wrong in what is right, what is broken on purpose is found, a seed repeats its run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.sim.__main__ import main, run_cluster_seeds
+from tests.sim.share_cluster import ShareClusterWorld
+from tests.sim.share_cluster_faults import FAULTS, VERDICTS, catch
+
+SEEDS = 3
+SEEDS_TO_CATCH = 20
+FIRST_SEEDS = {"write_of_replaced_leader": 2}
+"""Where to begin with each fault: it saves time, and nothing depends on it."""
+
+
+def test_what_is_right_has_no_fault() -> None:
+    assert run_cluster_seeds(1, SEEDS, ShareClusterWorld) == 0
+
+
+def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--shares", "--seeds", "201-201"]) == 0
+    assert "1 clusters from 201" in capsys.readouterr().out
+
+
+def test_a_run_is_worth_something() -> None:
+    """Records are delivered, accepted, and delivered again where they were not, while leaders change."""
+    world = ShareClusterWorld(2)
+    world.run()
+    shares = world.shares
+    assert shares.accepted > 20 and shares.repeated > 3, (shares.deliveries, shares.repeated, shares.accepted)
+    assert any(len(set(leaders.values())) > 1 for leaders in world.checks.store.leaders.values())
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    """By the verdict that names it."""
+    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
+    print(f"{name} was caught by seed {seed}: {why}")
+    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
+    assert re.search(VERDICTS[name], why)
