@@ -6,6 +6,7 @@ A world draws everything from one `random.Random`, so its seed decides the order
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ LOOK_MS = 250
 ANSWER_MS = 5_000
 
 
-class Timeline:
+class Timeline(ABC):
     """The time of one world, in which one event follows the other."""
 
     events_max = 60_000
@@ -65,9 +66,9 @@ class Timeline:
         """Runs what is due next, one function or all of that millisecond."""
         self.timers.advance_to_next()
 
+    @abstractmethod
     def _power_cut(self, owner: Any) -> None:
         """Called when the power of a broker has gone in the middle of an event."""
-        raise NotImplementedError
 
     def _check(self) -> None:
         """What must hold after every event."""
@@ -90,9 +91,9 @@ class ProducerWorld(Timeline):
         self._processes: dict[str, Process] = {}
         self._turns: dict[str, int] = {}
 
+    @abstractmethod
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:
         """A client's request."""
-        raise NotImplementedError
 
     def make_producer(self, transactional_id: str, group_id: str, is_v2: bool) -> Producer:
         return Producer(self, transactional_id, group_id, is_v2)

@@ -8,6 +8,7 @@ replaced, cut off, and not know it yet: it answers with what it has (docs/cluste
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ class Rejoin(Exception):
     """The member is none any more, or its group is spread anew."""
 
 
-class Member(GroupClient):
+class Member(GroupClient, ABC):
     """What members of both protocols do once they have partitions."""
 
     def __init__(self, world: GroupWorld, group_id: str, name: str, transactional_id: str = "") -> None:
@@ -111,15 +112,17 @@ class Member(GroupClient):
                 self._drop_all()
             yield self.chance.randint(1, 60)
 
+    @abstractmethod
     def leave(self) -> Call | None:
         """The request with which it leaves, if it is a member and knows its coordinator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _join(self) -> Steps:
-        raise NotImplementedError
+        """Becomes a member. Raises `Rejoin` if that has to begin again."""
 
+    @abstractmethod
     def _beat(self) -> Steps:
-        raise NotImplementedError
+        """Sends a heartbeat."""
 
     def _drop_all(self) -> None:
         self.owned, self.is_settled = [], False
@@ -180,9 +183,9 @@ class Member(GroupClient):
             self.world.offsets.refuse(attempt)
         self._heed(code)
 
+    @abstractmethod
     def _heed(self, code: int | None) -> None:
         """Raises `Rejoin` if an answer to a request in a generation says that it is over."""
-        raise NotImplementedError
 
     # Committed offsets
 
