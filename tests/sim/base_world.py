@@ -71,7 +71,8 @@ class Timeline(ABC):
         """Called when the power of a broker has gone in the middle of an event."""
 
     def _check(self) -> None:
-        """What must hold after every event."""
+        """Looks at what must hold after every event."""
+        return
 
 
 class ProducerWorld(Timeline):

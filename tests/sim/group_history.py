@@ -56,7 +56,7 @@ class GroupHistory:
     def begin(self, where: Where, member: str, generation: int, start: int, floor: int) -> Term:
         """Notes what a member found committed."""
         known = start <= 0 or self._possible.get(where, {}).get(start, 0) > 0
-        assert known, f"from nowhere: {member} found {start} committed for {where}, which nobody has committed (I35)"
+        assert known, f"from nowhere: {member} found {start} committed for {where}, which no member has committed (I35)"
         self.terms += 1
         return Term(where, member, generation, max(start, 0), floor)
 
@@ -85,7 +85,7 @@ class GroupHistory:
         floor, committed = self.floor(where), max(committed, 0)
         assert committed >= floor, f"lost commit: {where} is at {committed}, {floor} was acknowledged (I35)"
         known = committed <= 0 or self._possible.get(where, {}).get(committed, 0) > 0
-        assert known, f"from nowhere: {where} is at {committed}, which nobody has committed (I35)"
+        assert known, f"from nowhere: {where} is at {committed}, which no member has committed (I35)"
         processed = self.processed.get(where, set())
         missed = [value for offset, value in visible if offset < committed and value not in processed]
         assert not missed, f"skipped: {where} is at {committed}, no member has processed {missed[:3]}"

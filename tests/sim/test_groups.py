@@ -67,7 +67,7 @@ def test_a_commit_that_goes_back() -> None:
             groups.acknowledge(groups.attempt(old, end))
 
 
-def test_offsets_that_nobody_has_committed() -> None:
+def test_offsets_that_no_member_has_committed() -> None:
     groups = history(3)
     term = groups.begin(WHERE, "m", 1, 3, 3)
     groups.refuse(groups.attempt(term, 5))
