@@ -36,14 +36,14 @@ COLUMNS = StructType(
     [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
+        StructField("topic", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("offset", LongType(), nullable=False),
+        StructField("timestamp", TimestampType(), nullable=False),
+        StructField("timestampType", IntegerType(), nullable=False),
     ]
 )
-"""The columns of the source: names and types of Spark's own connector."""
+"""The columns of the source: names and types of Spark's own connector. Spark looks for nulls in a column that may have some, row by row."""
 
 COLUMNS_WITH_HEADERS = StructType([*COLUMNS, StructField("headers", ArrayType(_HEADER))])
 

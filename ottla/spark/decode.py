@@ -52,15 +52,15 @@ _STEP_HIGH = tuple(byte << 6 for byte in range(128))
 def arrow_schema(*, include_headers: bool) -> Any:
     """The columns of the source, with the names and types of Spark's Kafka connector."""
     fields = [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", _TIMESTAMP),
-        ("timestampType", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", _TIMESTAMP, nullable=False),
+        pa.field("timestampType", pa.int32(), nullable=False),
     ]
-    return pa.schema([*fields, ("headers", HEADERS)] if include_headers else fields)
+    return pa.schema([*fields, pa.field("headers", HEADERS)] if include_headers else fields)
 
 
 def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False) -> Iterator[Any]:
