@@ -42,7 +42,8 @@ FILES_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """The most output of a batch in files: it is sent within one transaction, whose time is limited."""
 
 STALE_S = 24 * 3600.0
-WRITE_BUFFER_BYTES = 1024 * 1024
+WRITE_BUFFER_BYTES = 64 * 1024
+"""Small batches are put together; a large one goes to the file past the buffer, without being copied into it."""
 
 _TOKEN = "token"
 _ANY = "batch"
