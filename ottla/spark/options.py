@@ -80,7 +80,8 @@ SOURCE_TABLE = (
     Option("minOffsetsPerTrigger", "", "streaming", "A batch waits until so many offsets are there, or `maxTriggerDelay` has passed."),
     Option("maxTriggerDelay", "15m", "streaming", "How long `minOffsetsPerTrigger` may hold up a batch: a number with `ms`, `s`, `m`, "
            "`h` or `d`."),
-    Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least so many tasks."),
+    Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least so many tasks. Without it and "
+           "`maxRecordsPerPartition`, reads of more than some megabytes are shared out among the processors; 1 makes a task a partition."),
     Option("maxRecordsPerPartition", "", "streaming, batch", "Splits ranges of more offsets than that."),
     Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops when records it has not read are gone (start before "
            "the log's first offset, a topic that was deleted, or deleted and created anew). Gaps of compaction and transactions are no "

@@ -17,6 +17,12 @@ from ottla.spark.options import Position
 
 Offsets = dict[TopicPartition, int]
 
+TASK_BYTES_MAX = 16 << 20
+TASK_BYTES_MIN = 4 << 20
+"""About how many stored bytes a task reads at most and at least where reads are shared out without an option that says how."""
+UNEVEN_FACTOR = 2
+"""A range that is so many times larger than the share of a task is cut."""
+
 
 class Range(NamedTuple):
     """Offsets [start, end) of a partition. `topic_id` is the id that its topic must have, empty where it is not known."""
@@ -158,6 +164,18 @@ def plan_ranges(
         for partition, end in sorted(ends.items())
         if end > starts[partition]
     ]
+
+
+def wanted_tasks(ranges: Sequence[Range], offset_bytes: float, processors: int) -> int:
+    """How many tasks should read the ranges at least, of so many stored bytes an offset; 0 if one task a range will do.
+
+    As many as there are processors or a multiple, unless that would make the tasks small. What is divided well enough is left alone.
+    """
+    sizes = [one.end - one.start for one in ranges]
+    size_bytes = int(sum(sizes) * offset_bytes)
+    least = -(-size_bytes // TASK_BYTES_MAX)
+    wanted = min(least + -least % processors, size_bytes // TASK_BYTES_MIN)
+    return wanted if wanted > 1 and max(sizes) * wanted >= UNEVEN_FACTOR * sum(sizes) else 0
 
 
 def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int = 0) -> list[Range]:

@@ -15,9 +15,9 @@ has nothing but the options. So a reader keeps no connection; `connections.py` d
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -50,6 +50,7 @@ from ottla.spark.planning import (
     plan_ranges,
     split,
     starting_offsets,
+    wanted_tasks,
     wanted_timestamps,
 )
 
@@ -61,6 +62,10 @@ OFFSET_BYTES_MAX = 1024 * 1024
 """What an offset is taken for before any was looked at: the largest record by default."""
 
 UNKNOWN_OFFSET_BYTES = 1024
+
+SPLIT_OFFSETS_MIN = 1000
+"""Fewer offsets are not shared out among more tasks than partitions, whatever the size of the records: it is not worth a look at it."""
+
 SAMPLE_FACTOR = 4
 """The next records may be so many times smaller than those behind them."""
 
@@ -89,7 +94,7 @@ class OttlaBatchReader(DataSourceReader):
                 f"change it or {options.ending.option if options.ending else 'endingOffsets'}"
             )
         starts = {one: skip_lost(options, one, start, bounds[one].start) for one, start in starts.items()}
-        return _planned(options, starts, ends)
+        return _planned(options, starts, ends, {}, lambda: _sampled(options, starts, ends))
 
     def _limits(self, client: Client) -> tuple[Offsets, Offsets, Mapping[TopicPartition, Bounds]]:
         options = self.options
@@ -115,7 +120,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[str, Any] | None = None
         self._topic_ids: dict[str, str] = {}
         self._is_first = True
-        self._offset_bytes: float = OFFSET_BYTES_MAX
+        self._offset_bytes: float | None = None
         self._final: Offsets | None = None
         self._last_batch_at = time.monotonic()
 
@@ -164,11 +169,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = available(starts, ends)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else found
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
-        if not max_bytes or min(found, most) * self._offset_bytes * SAMPLE_FACTOR <= max_bytes:
+        if not max_bytes or min(found, most) * (self._offset_bytes or OFFSET_BYTES_MAX) * SAMPLE_FACTOR <= max_bytes:
             return int(most)
-        behind = {partition: starts[partition] for partition, end in ends.items() if end > starts[partition]}
-        sampled = self._ask(lambda client: topics.sample_offset_bytes(client, behind, self.options.isolation))
-        self._offset_bytes = sampled or UNKNOWN_OFFSET_BYTES
+        self._offset_bytes = _sampled(self.options, starts, ends)
         return int(min(most, max(1, max_bytes // self._offset_bytes)))
 
     def _is_too_early(self, found: int) -> bool:
@@ -198,7 +201,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @reported()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The ranges of a batch, the same whenever it is planned."""
+        """The ranges of a batch, which cover the same offsets whenever it is planned."""
         before, (_, ends, topic_ids) = self._from_json(start), self._from_json(end)
         starts = same_topics(before, topic_ids)
         starts.update(self._starts_of_new(ends, starts))
@@ -206,7 +209,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_first = False  # it was planned before a restart, and is run again
         if self.options.group is not None:
             leave_range(self.options.group, starts, ends, topic_ids)
-        return _planned(self.options, starts, self._readable(starts, ends, topic_ids), topic_ids)
+        readable = self._readable(starts, ends, topic_ids)
+        return _planned(self.options, starts, readable, topic_ids, lambda: self._find_offset_bytes(starts, readable))
+
+    def _find_offset_bytes(self, starts: Offsets, ends: Offsets) -> float:
+        """Stored bytes an offset as they were when they last mattered; looked at once otherwise."""
+        if self._offset_bytes is None:
+            self._offset_bytes = _sampled(self.options, starts, ends)
+        return self._offset_bytes
 
     def _readable(self, starts: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> Offsets:
         """The ends without those of topics that were deleted and created anew since the batch was planned; `DataLossError` if that matters.
@@ -345,10 +355,24 @@ def _planned(
     options: SourceOptions,
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    topic_ids: Mapping[str, str] = MappingProxyType({}),
+    topic_ids: Mapping[str, str],
+    offset_bytes: Callable[[], float],
 ) -> list[InputPartition]:
+    """The ranges, in pieces. Where no option says how many, a large read is shared out among all processors, by `offset_bytes`."""
     ranges = plan_ranges(starts, ends, topic_ids)
-    return [InputPartition(one) for one in split(ranges, min_partitions=options.min_partitions, max_records=options.max_records)]
+    least = options.min_partitions
+    if not least and not options.max_records and sum(one.end - one.start for one in ranges) >= SPLIT_OFFSETS_MIN:
+        least = wanted_tasks(ranges, offset_bytes(), os.cpu_count() or 1)
+    return [InputPartition(one) for one in split(ranges, min_partitions=least, max_records=options.max_records)]
+
+
+def _sampled(options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> float:
+    """The stored bytes an offset of the next records."""
+    behind = {partition: starts[partition] for partition, end in ends.items() if end > starts[partition]}
+    found = ask(
+        options.connection, options.subscription.option, lambda client: topics.sample_offset_bytes(client, behind, options.isolation)
+    )
+    return found or UNKNOWN_OFFSET_BYTES
 
 
 def _starts(client: Client, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds], default: str) -> Offsets:

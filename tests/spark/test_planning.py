@@ -21,6 +21,7 @@ from ottla.spark.planning import (
     plan_ranges,
     split,
     starting_offsets,
+    wanted_tasks,
     wanted_timestamps,
 )
 
@@ -156,3 +157,16 @@ def test_pieces_are_nearly_equal() -> None:
     ]  # fmt: skip
     assert split([Range(A, 0, 10)]) == [Range(A, 0, 10)]
     assert split([], min_partitions=3) == []
+
+
+def test_a_large_read_is_shared_out_among_the_processors() -> None:
+    """Of 1 KiB an offset: the tasks are of 16 MiB or less, a multiple of the processors, and none of less than 4 MiB."""
+    assert [wanted_tasks([Range(A, 0, size * 1024)], 1024, 2) for size in (0, 4, 7, 8, 16, 33, 100)] == [0, 0, 0, 2, 2, 4, 8]
+    assert [wanted_tasks([Range(A, 0, 100 * 1024)], 1024, processors) for processors in (1, 3, 16, 64)] == [7, 9, 16, 25]
+
+
+def test_what_is_divided_already_is_left_alone() -> None:
+    even = [Range(TopicPartition("t", number), 0, 8 * 1024 + number) for number in range(8)]
+    assert wanted_tasks(even, 1024, 2) == 0
+    assert wanted_tasks([*even[1:], Range(A, 0, 40 * 1024)], 1024, 2) == 8, "one range is nearly as large as all the others together"
+    assert wanted_tasks([], 1024, 2) == 0

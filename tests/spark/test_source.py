@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from ottla.client import Client, TopicPartition
+from ottla.spark import planning
 from ottla.spark import source as source_module
 from ottla.spark.connections import client_of, forget
 from ottla.spark.data_source import COLUMNS, OttlaDataSource
@@ -80,6 +82,40 @@ def test_a_batch_read_covers_all_partitions_once(broker: Broker, topic: str, fil
     assert len(planned) == 4
     expected = [(topic, 0, n, b"%d" % n) for n in range(30)] + [(topic, 1, n, b"%d" % n) for n in range(10)]
     assert values(reader, planned) == expected
+
+
+@pytest.fixture
+def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few hundred bytes are much to read, on a host of three processors."""
+    monkeypatch.setattr(source_module, "SPLIT_OFFSETS_MIN", 20)
+    monkeypatch.setattr(planning, "TASK_BYTES_MAX", 1000)
+    monkeypatch.setattr(planning, "TASK_BYTES_MIN", 50)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+
+
+def test_a_large_read_is_shared_out(shared_out: None, broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 60)
+    reader = OttlaBatchReader(options_of(broker, subscribe=topic), None)
+    planned = reader.partitions()
+    assert [one.value[1:3] for one in planned] == [(0, 20), (20, 40), (40, 60)]
+    assert values(reader, planned) == [(topic, 0, n, b"%d" % n) for n in range(60)]
+    little = f'{{"{topic}":{{"0":19,"1":-1}}}}'
+    for given, tasks in ({"minPartitions": "1"}, 1), ({"maxRecordsPerPartition": "50"}, 2), ({"endingOffsets": little}, 1):
+        assert len(OttlaBatchReader(options_of(broker, subscribe=topic, **given), None).partitions()) == tasks
+
+
+@pytest.mark.parametrize("given", [{}, {"maxOffsetsPerTrigger": "100"}, {"maxBytesPerTrigger": "100000"}])
+def test_a_large_batch_of_a_stream_is_shared_out(shared_out: None, broker: Broker, topic: str, fill: Fill, given: dict[str, str]) -> None:
+    """Whether the size of the records was looked at for the limit of the batch, or not; and in another process, after a restart."""
+    fill(0, 60)
+    options = options_of(broker, subscribe=topic, startingOffsets="earliest", **given)
+    reader = OttlaStreamReader(options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(reader.latestOffset(start, reader.getDefaultReadLimit()), reader.getDefaultReadLimit())
+    for one in (reader, OttlaStreamReader(options)):
+        planned = one.partitions(start, end)
+        assert [found.value[1:3] for found in planned] == [(0, 20), (20, 40), (40, 60)]
+        assert values(one, planned) == [(topic, 0, n, b"%d" % n) for n in range(60)]
 
 
 def test_a_batch_read_keeps_its_snapshot(broker: Broker, topic: str, fill: Fill) -> None:
