@@ -2,8 +2,12 @@
 
     spark.readStream.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
-Columns: `COLUMNS`. A DataFrame of a batch read is a snapshot of when `load()` was called: each action reads the same records, however
-much is written meanwhile. Options are checked when the DataFrame is made, so that a misspelled one shows at once.
+Columns: `COLUMNS`, or those of them that `.schema("key BINARY, value BINARY")` names: Spark asks a source in Python for all columns that it
+has, and copies each of them for every row, whether the query looks at it or not.
+
+A DataFrame of a batch read is a snapshot of when `load()` was called: each action reads the same records, however much is written
+meanwhile; with `.schema(...)`, of when the action begins. Options are checked when the DataFrame is made, so that a misspelled one shows at
+once.
 """
 
 from __future__ import annotations
@@ -73,18 +77,21 @@ class OttlaDataSource(DataSource):
 
     @reported()
     def reader(self, schema: StructType) -> DataSourceReader:
-        return OttlaBatchReader(self._checked(schema), self._bounds)
+        return OttlaBatchReader(self._checked(schema), self._bounds, _columns(schema))
 
     @reported()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return OttlaStreamReader(self._checked(schema))
+        return OttlaStreamReader(self._checked(schema), _columns(schema))
 
     def _checked(self, schema: StructType) -> Any:
         _require_options(self.options)
         source = self._source or parse_source(self.options)
         expected = COLUMNS_WITH_HEADERS if source.with_headers else COLUMNS
-        if schema.fieldNames() != expected.fieldNames() or [f.dataType for f in schema] != [f.dataType for f in expected]:
-            raise OptionError(f"schema: the columns are fixed, {expected.simpleString()}; leave out .schema(...)")
+        types = {field.name: field.dataType for field in expected}
+        if not schema.fields or any(types.get(field.name) != field.dataType for field in schema):
+            raise OptionError(
+                f"schema: the columns are {expected.simpleString()}; .schema(...) may name some of them, with these types, or be left out"
+            )
         return source
 
     @reported()
@@ -95,6 +102,10 @@ class OttlaDataSource(DataSource):
     @reported()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return OttlaStreamWriter(parse_sink(self.options), schema)
+
+
+def _columns(schema: StructType) -> list[tuple[str, bool]]:
+    return [(field.name, field.nullable) for field in schema]
 
 
 def _require_options(options: Any) -> None:

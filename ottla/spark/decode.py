@@ -12,7 +12,7 @@ Left out: control batches and aborted ones, which the client has dropped, and ch
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,8 +63,18 @@ def arrow_schema(*, include_headers: bool) -> Any:
     return pa.schema([*fields, pa.field("headers", HEADERS)] if include_headers else fields)
 
 
-def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False) -> Iterator[Any]:
-    """The records of offsets `fetched.start` <= offset < `end` as pyarrow record batches of some megabytes, none of them empty."""
+def chosen_fields(schema: Any, columns: Sequence[tuple[str, bool]]) -> Any:
+    """Some fields of a schema by their names, each with the word on whether it may be null."""
+    return pa.schema([schema.field(name).with_nullable(may_be_null) for name, may_be_null in columns])
+
+
+def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False, schema: Any | None = None) -> Iterator[Any]:
+    """The records of offsets `fetched.start` <= offset < `end` as pyarrow record batches of some megabytes, none of them empty.
+
+    `schema` has the fields of `arrow_schema` that are wanted, in any order; without it there are all.
+    """
+    if schema is None:
+        schema = arrow_schema(include_headers=include_headers)
     group: list[_Section] = []
     size = 0
     for header, batch in fetched.batches:
@@ -72,12 +82,12 @@ def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False)
             continue
         section = _read_section(fetched, header, batch)
         if group and size + len(section.data) > _GROUP_BYTES:
-            yield from _decode_group(fetched, group, end, include_headers)
+            yield from _decode_group(fetched, group, end, schema)
             group, size = [], 0
         group.append(section)
         size += len(section.data)
     if group:
-        yield from _decode_group(fetched, group, end, include_headers)
+        yield from _decode_group(fetched, group, end, schema)
 
 
 class _Section(NamedTuple):
@@ -130,7 +140,7 @@ def _damaged(fetched: Fetched, header: BatchHeader, error: Exception) -> Damaged
     return DamagedBatchError(f"the batch at offset {header.base_offset} of {fetched.partition} is damaged: {error}")
 
 
-def _decode_group(fetched: Fetched, group: Sequence[_Section], end: int, include_headers: bool) -> Iterator[Any]:
+def _decode_group(fetched: Fetched, group: Sequence[_Section], end: int, schema: Any) -> Iterator[Any]:
     try:
         buffer = b"".join([section.data for section in group])
         bounds = _record_bounds(buffer, group)
@@ -140,7 +150,7 @@ def _decode_group(fetched: Fetched, group: Sequence[_Section], end: int, include
             if not is_wanted.all():
                 fields = fields.select(np.flatnonzero(is_wanted))
             if len(fields.offsets):
-                yield _build_rows(fetched.partition, buffer, fields, include_headers)
+                yield _build_rows(fetched.partition, buffer, fields, schema)
     except (WireError, IndexError) as error:
         raise _first_damaged(fetched, group, error) from None
 
@@ -255,17 +265,16 @@ def _timestamps(group: Sequence[_Section], sections: Any, deltas: Any) -> tuple[
     return times * 1000, types[sections]
 
 
-def _build_rows(partition: TopicPartition, buffer: bytes, fields: _Fields, include_headers: bool) -> Any:
+def _build_rows(partition: TopicPartition, buffer: bytes, fields: _Fields, schema: Any) -> Any:
     count = len(fields.offsets)
-    columns = [
-        take_blobs(buffer, fields.keys),
-        take_blobs(buffer, fields.values),
-        pa.repeat(pa.scalar(partition.topic), count),
-        pa.array(np.full(count, partition.partition, np.int32)),
-        pa.array(fields.offsets),
-        pa.array(fields.times_us).view(_TIMESTAMP),
-        pa.array(fields.time_types),
-    ]
-    if include_headers:
-        columns.append(read_headers(buffer, fields.headers_at, fields.ends))
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(include_headers=include_headers))
+    make: dict[str, Callable[[], Any]] = {
+        "key": lambda: take_blobs(buffer, fields.keys),
+        "value": lambda: take_blobs(buffer, fields.values),
+        "topic": lambda: pa.repeat(pa.scalar(partition.topic), count),
+        "partition": lambda: pa.array(np.full(count, partition.partition, np.int32)),
+        "offset": lambda: pa.array(fields.offsets),
+        "timestamp": lambda: pa.array(fields.times_us).view(_TIMESTAMP),
+        "timestampType": lambda: pa.array(fields.time_types),
+        "headers": lambda: read_headers(buffer, fields.headers_at, fields.ends),
+    }
+    return pa.RecordBatch.from_arrays([make[name]() for name in schema.names], schema=schema)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -71,15 +71,19 @@ SAMPLE_FACTOR = 4
 
 T = TypeVar("T")
 
+Columns = Sequence[tuple[str, bool]]
+"""The names of the columns that are read, and whether Spark takes them for ones that may have nulls."""
+
 _log = logging.getLogger("ottla.spark")
 
 
 class OttlaBatchReader(DataSourceReader):
     """Reads a snapshot: the offsets between two positions, of logs as `bounds` has them."""
 
-    def __init__(self, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds] | None) -> None:
+    def __init__(self, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds] | None, columns: Columns | None = None) -> None:
         _check_batch_options(options)
         self.options = options
+        self.columns = columns
         self.bounds = bounds
 
     @reported()
@@ -107,16 +111,17 @@ class OttlaBatchReader(DataSourceReader):
         return _starts(client, options, bounds, "earliest"), ends, bounds
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self.options, partition)
+        return read_range(self.options, partition, self.columns)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets and ranges of a streaming query; see the module."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: Columns | None = None) -> None:
         if options.ending is not None:
             raise OptionError(f"{options.ending.option}: only a batch read ends; leave it out of a streaming query")
         self.options = options
+        self.columns = columns
         self._initial: dict[str, Any] | None = None
         self._topic_ids: dict[str, str] = {}
         self._is_first = True
@@ -232,7 +237,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {one: end for one, end in ends.items() if one.topic not in replaced}
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self.options, partition)
+        return read_range(self.options, partition, self.columns)
 
     def _progress(self, before: StoredOffsets) -> tuple[Offsets, Offsets]:
         """The starts that still hold, and the ends of all partitions that exist now.
@@ -285,12 +290,15 @@ def read_snapshot(client: Client, options: SourceOptions) -> dict[TopicPartition
     return topics.read_bounds(client, partitions, options.isolation)
 
 
-def read_range(options: SourceOptions, assigned: InputPartition) -> Iterator[Any]:
-    """The records of a range, as pyarrow record batches. Runs in the tasks."""
-    from ottla.spark.decode import decode_batches
+def read_range(options: SourceOptions, assigned: InputPartition, columns: Columns | None = None) -> Iterator[Any]:
+    """The records of a range, as pyarrow record batches of these columns, or of all. Runs in the tasks."""
+    from ottla.spark.decode import arrow_schema, chosen_fields, decode_batches
 
     if assigned.value is None:
         return  # Spark's own partition for a plan without any
+    schema = arrow_schema(include_headers=options.with_headers)
+    if columns is not None:
+        schema = chosen_fields(schema, columns)
     partition, start, end, topic_id = assigned.value
     with reported(), explained(options.connection, options.subscription.option):
         client = client_of(options.connection)
@@ -298,7 +306,7 @@ def read_range(options: SourceOptions, assigned: InputPartition) -> Iterator[Any
             try:
                 for fetched in client.read(partition, start, end, isolation=options.isolation, partition_max_bytes=options.fetch_bytes):
                     start = fetched.next_offset
-                    yield from decode_batches(fetched, end, include_headers=options.with_headers)
+                    yield from decode_batches(fetched, end, schema=schema)
             except (OffsetOutOfRangeError, RequestTimeoutError) as error:
                 check_topic(client, options, partition.topic, topic_id)
                 if isinstance(error, RequestTimeoutError):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 
 import pytest
 
 pytest.importorskip("pyspark.sql.datasource")
 
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from ottla.client import connect
 from ottla.spark.data_source import COLUMNS, COLUMNS_WITH_HEADERS, OttlaDataSource
 from ottla.spark.errors import MissingRequirementError, OptionError, PipelineError
 from ottla.testing.broker import Broker
@@ -22,16 +27,30 @@ def test_spark_finds_it_by_itself() -> None:
     assert OttlaDataSource.name() == "ottla"
 
 
-def test_columns_are_those_of_the_kafka_connector_and_fixed(broker: Broker) -> None:
+def test_columns_are_those_of_the_kafka_connector(broker: Broker) -> None:
     given = {"kafka.bootstrap.servers": broker.direct_server, "subscribe": broker.create_topic("columns"), "includeHeaders": "true"}
     assert OttlaDataSource(given).schema() == COLUMNS_WITH_HEADERS
     assert COLUMNS_WITH_HEADERS.fieldNames() == [
         "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
     ]  # fmt: skip
-    with pytest.raises(OptionError, match="schema: the columns are fixed"):
-        OttlaDataSource(given).reader(COLUMNS)
-    with pytest.raises(OptionError, match="schema: the columns are fixed"):
-        OttlaDataSource({**given, "includeHeaders": "false"}).streamReader(COLUMNS_WITH_HEADERS)
+    text, unknown = StructType([StructField("value", StringType())]), StructType([StructField("values", BinaryType())])
+    for schema in COLUMNS_WITH_HEADERS, StructType(), text, unknown:
+        with pytest.raises(OptionError, match="schema: the columns are struct<key:binary,"):
+            OttlaDataSource({**given, "includeHeaders": "false"}).streamReader(schema)
+
+
+def test_a_schema_chooses_columns(broker: Broker) -> None:
+    topic = broker.create_topic("chosen")
+    with connect(broker.direct_server) as client, client.producer() as producer:
+        producer.produce(topic, b"v", b"k", headers=(("h", b"1"),))
+    given = {"kafka.bootstrap.servers": broker.direct_server, "subscribe": topic, "includeHeaders": "true"}
+    for chosen in (("offset", "value"), ("topic", "headers"), ("key",)):
+        schema = StructType([StructField(name, COLUMNS_WITH_HEADERS[name].dataType) for name in chosen])
+        reader = pickle.loads(pickle.dumps(OttlaDataSource(given).reader(schema)))
+        (rows,) = (rows for partition in reader.partitions() for rows in reader.read(partition))
+        assert rows.schema == to_arrow_schema(schema, timezone="UTC"), "what Spark compares it with"
+        record = {"offset": 0, "value": b"v", "topic": topic, "headers": [{"key": "h", "value": b"1"}], "key": b"k"}
+        assert rows.to_pylist() == [{name: record[name] for name in chosen}]
 
 
 def test_options_are_checked_when_a_dataframe_is_made() -> None:

@@ -483,6 +483,7 @@ def test_a_read_survives_lost_connections(broker: Broker, topic: str, fill: Fill
     for first in range(2000, 6000, 500):
         fill(0, 500, first=first)
     reader = OttlaBatchReader(parse_source({**given, "subscribe": topic}), None)
+    planned = reader.partitions()
     is_done = threading.Event()
 
     def drop() -> None:
@@ -492,7 +493,7 @@ def test_a_read_survives_lost_connections(broker: Broker, topic: str, fill: Fill
     dropper = threading.Thread(target=drop)
     dropper.start()
     try:
-        found = values(reader, reader.partitions())
+        found = values(reader, planned)
     finally:
         is_done.set()
         dropper.join()

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.client import TopicPartition, connect
 from ottla.testing.broker import Broker
-from tests.spark_jobs.queries import WAIT_S, failure, reader, stream, write_numbers
+from tests.spark_jobs.queries import WAIT_S, failure, reader, run, stock_values, stream, stream_writer, write_numbers
 
 
 @pytest.fixture
@@ -69,6 +69,19 @@ def test_a_batch_read_has_the_columns_of_the_kafka_connector(spark: Any, broker:
     assert {(row.partition, row.offset): row.value for row in found} == stored
     times = {(record.partition, record.offset): record.timestamp for record in broker.records(topic)}
     assert {(row.partition, row.offset): round(row.timestamp.timestamp() * 1000) for row in found} == times
+
+
+def test_a_schema_chooses_columns(spark: Any, broker: Broker, topic: str, fill: Fill, checkpoint: str) -> None:
+    fill(0, 5)
+    schema = "offset BIGINT, value BINARY"
+    rows = reader(spark, broker, subscribe=topic).schema(schema).load()
+    assert rows.dtypes == [("offset", "bigint"), ("value", "binary")]
+    assert sorted(int(row.value) for row in rows.collect()) == list(range(5))
+    assert rows.count() == 5
+    sink = broker.create_topic(f"{topic}-sink")
+    chosen = stream(spark, broker, subscribe=topic, group=f"{topic}-g", startingOffsets="earliest").schema(schema).load()
+    run(stream_writer(chosen.selectExpr("value"), broker, checkpoint, topic=sink, group=f"{topic}-g"))
+    assert stock_values(broker, sink) == list(range(5))
 
 
 def test_a_dataframe_is_a_snapshot(spark: Any, broker: Broker, topic: str, fill: Fill) -> None:
