@@ -1,8 +1,8 @@
 """The authorizer over access rules, with the semantics of Kafka's.
 
 A denial beats what is allowed; what no rule allows is denied, but on a resource without any rule where
-`allow.everyone.if.no.acl.found` is set. Super users and brokers that have proved themselves may do everything. Until the rules have been
-read from the metadata store no other principal may do anything.
+`allow.everyone.if.no.acl.found` is set; to speak as a broker takes a rule even there. Super users and brokers that have proved themselves
+may do everything. Until the rules have been read from the metadata store no other principal may do anything.
 
 Decisions are remembered until the next change of a rule, which forgets all of them at once.
 """
@@ -95,7 +95,8 @@ class AclAuthorizer:
         elif masks & 1 << operation:
             decision = True
         else:
-            decision = self._allows_without_rules and not self._index.has_rules(resource_type, name)
+            is_open = self._allows_without_rules and operation is not AclOperation.CLUSTER_ACTION
+            decision = is_open and not self._index.has_rules(resource_type, name)
         return self._remembered((requester.principal, requester.host, operation << 4 | resource_type, name), decision)
 
     def _decide_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:

@@ -64,3 +64,23 @@ def test_nothing_readable_is_answered_without_tls(cluster: Cluster, authority: A
     context = ssl.create_default_context(cafile=str(authority.ca))
     with context.wrap_socket(socket.create_connection(("127.0.0.1", broker.port), timeout=60), server_hostname="127.0.0.1") as tls:
         assert tls.version() == "TLSv1.3"
+
+
+def test_brokers_know_each_other_by_certificates(
+    zookeeper: ZooKeeperProcess, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The subject of the brokers' certificate has the right to CLUSTER_ACTION; the client's certificate is of the same authority."""
+    own = str(authority.issue("client", "/CN=client"))
+    client = {
+        "security.protocol": "SSL", "ssl.ca.location": str(authority.ca), "ssl.certificate.location": own, "ssl.key.location": own,
+    }  # fmt: skip
+    made = Cluster(
+        tmp_path_factory.mktemp("mutual"), zookeeper, 2, protocol="SSL", client=client, security_inter_broker_protocol="SSL",
+        ssl_keystore_location=authority.issue("broker"), ssl_truststore_location=authority.ca, ssl_client_auth="required",
+        authorizer_class_name="kafka.security.authorizer.AclAuthorizer", allow_everyone_if_no_acl_found="true",
+        ssl_principal_mapping_rules="RULE:^CN=(.*)$/$1/,DEFAULT", super_users="User:broker",
+    )  # fmt: skip
+    with running(made):
+        made.create_topic("mutual", replicas=2)
+        made.wait_until_healthy("mutual")
+        assert "is not taken for a broker" not in made.logs()

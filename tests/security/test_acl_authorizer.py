@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.base.acls import CLUSTER_NAME, AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.security.acl_authorizer import DECISIONS_MAX, AclAuthorizer
 from ottla.security.audit import AuditLog
 from tests.fakes.clock import ManualClock
@@ -67,6 +67,15 @@ def test_resources_without_a_rule_are_open_where_that_is_set() -> None:
     assert not made.is_allowed_on_any(of("User:b"), WRITE, TOPIC) and made.is_allowed_on_any(of("User:b"), WRITE, GROUP)
     made.put(Pattern(GROUP, "*"), [rule("User:a", WRITE)])
     assert made.is_allowed_on_any(of("User:a"), WRITE, GROUP) and not made.is_allowed_on_any(of("User:b"), WRITE, GROUP)
+
+
+def test_to_speak_as_a_broker_takes_a_rule_even_where_resources_without_one_are_open() -> None:
+    made = authorizer(allows_without_rules=True)
+    cluster = (CLUSTER, CLUSTER_NAME)
+    assert made.is_allowed(of("User:b"), AclOperation.ALTER, *cluster)
+    assert not made.is_allowed(of("User:b"), CLUSTER_ACTION, *cluster)
+    made.put(Pattern(*cluster), [rule("User:b", CLUSTER_ACTION)])
+    assert made.is_allowed(of("User:b"), CLUSTER_ACTION, *cluster)
 
 
 def test_an_empty_name_is_a_name_and_not_any() -> None:
