@@ -1,7 +1,8 @@
-"""The TLS context of a client, from the `ssl.*` properties of Kafka's and librdkafka's clients: PEM files, or PEM in the properties.
+"""The TLS context of a client, from the `ssl.*` properties of Kafka's and librdkafka's clients: files of PEM or PKCS#12, or PEM
+in the properties.
 
-A truststore that is given replaces the system's authorities. Java's key stores and PKCS#12 cannot be read: the refusal has the command that
-converts them. What would be weaker if it were ignored is refused. Every error is a ValueError of one line.
+A truststore that is given replaces the system's authorities. A JKS file cannot be read: the refusal has the command that converts it. What
+would be weaker if it were ignored is refused. Every error is a ValueError of one line.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from ottla.security.key_stores import KeyStoreError, conversion, pem_of
+
 BEGIN = b"-----BEGIN "
-JKS_MAGIC = b"\xfe\xed\xfe\xed"
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 NOT_SERVED = ("ssl.crl.location", "ssl.engine.factory.class", "ssl.engine.location")
 
@@ -24,6 +26,7 @@ OWN_TEXTS = ("ssl.keystore.certificate.chain", "ssl.certificate.pem")
 KEY_FILES = ("ssl.key.location",)
 KEY_TEXTS = ("ssl.keystore.key", "ssl.key.pem")
 KEY_PASSWORDS = ("ssl.key.password", "ssl.keystore.password")
+STORE_PASSWORDS = {"ssl.truststore.location": "ssl.truststore.password", "ssl.keystore.location": "ssl.keystore.password"}
 _SYSTEMS = "probe"
 """librdkafka's word for the authorities of the system."""
 
@@ -58,9 +61,9 @@ def _refuse_what_is_not_served(properties: Properties) -> None:
             raise ValueError(f"{name} is not served")
     for name in ("ssl.truststore.type", "ssl.keystore.type"):
         kind = properties.get(name, "PEM").strip().upper()
-        if kind != "PEM":
+        if kind not in ("PEM", "PKCS12"):
             path = properties.get(name.replace(".type", ".location"), "store")
-            raise ValueError(f"{name}={kind} is not served, PEM is; {_conversion(path, is_jks=kind == 'JKS')}")
+            raise ValueError(f"{name}={kind} is not served, PEM and PKCS12 are; convert it: {conversion(path)}")
 
 
 def _trusting(properties: Properties) -> ssl.SSLContext:
@@ -122,26 +125,20 @@ def _pem(properties: Properties, texts: tuple[str, ...], files: tuple[str, ...])
             return name, properties[name].replace("\\n", "\n")  # as librdkafka takes a text of one line
     for name in files:
         if properties.get(name, "").strip() and not (name == "ssl.ca.location" and properties[name] == _SYSTEMS):
-            return name, _read(name, properties[name])
+            return name, _read(name, properties[name], properties.get(STORE_PASSWORDS.get(name, "")))
     return "", ""
 
 
-def _read(name: str, path: str) -> str:
+def _read(name: str, path: str, password: str | None) -> str:
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
         raise ValueError(f"cannot read a TLS file: {name}={path}: {(error.strerror or str(error)).lower()}") from None
-    if BEGIN not in data:
-        raise ValueError(f"{name}={path} is not PEM; {_conversion(path, is_jks=data.startswith(JKS_MAGIC))}")
-    return data.decode("ascii", "replace").replace("\ufffd", "?")
-
-
-def _conversion(path: str, *, is_jks: bool) -> str:
-    if is_jks:
-        first = f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
-        return f"convert it: {first} && openssl pkcs12 -in store.p12 -nodes -out store.pem"
-    return f"convert it: openssl pkcs12 -in {path} -nodes -out store.pem"
+    try:
+        return pem_of(data, path, password)
+    except KeyStoreError as error:
+        raise ValueError(f"{name}={path}: {error}") from None
 
 
 @contextmanager

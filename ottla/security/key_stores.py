@@ -20,14 +20,17 @@ def pem_of(data: bytes, path: str, password: str | None) -> str:
     """The store's key, its certificate and the chain, as PEM; of a truststore its certificates. `path` is for the command in a refusal.
     Raises `KeyStoreError`."""
     if data.startswith(JAVA_MAGICS):
-        raise KeyStoreError(
-            f"is a JKS file; convert it: keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
-        )
+        raise KeyStoreError(f"a JKS file; convert it: {conversion(path)}")
     if PEM_BEGIN in data:
-        return data.decode("ascii", "replace")
+        return data.decode("ascii", "replace").replace("\ufffd", "?")
     if not data.startswith(DER_SEQUENCE):
-        raise KeyStoreError("is neither PEM nor PKCS#12")
+        raise KeyStoreError("neither PEM nor PKCS#12")
     return _pem_of_pkcs12(data, path, password)
+
+
+def conversion(path: str) -> str:
+    """The command that makes PKCS#12 of a JKS file."""
+    return f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
 
 
 def _pem_of_pkcs12(data: bytes, path: str, password: str | None) -> str:
@@ -35,7 +38,7 @@ def _pem_of_pkcs12(data: bytes, path: str, password: str | None) -> str:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ModuleNotFoundError:
         raise KeyStoreError(
-            f"is PKCS#12, which needs the package cryptography: install ottla[security], or convert it: openssl pkcs12 -in {path} "
+            f"PKCS#12, which needs the package cryptography: install ottla[security], or convert it: openssl pkcs12 -in {path} "
             "-out store.pem"
         ) from None
     try:

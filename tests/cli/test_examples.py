@@ -37,7 +37,7 @@ SHIM = """\
 #!/bin/sh
 exec {python} -m ottla.cli.main "$@"
 """
-WITHOUT_EXAMPLES = ("security cert", "token")
+WITHOUT_EXAMPLES = ("token",)
 """Commands whose examples come with them."""
 WITH_ACCESS_RULES = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
 """So that the rules of the examples are stored, while the tests may do everything."""

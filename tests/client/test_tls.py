@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.access.certificates import issue, make_authority
 from ottla.client.tls import has_certificate, tls_context
 from tests.client.pem import CERTIFICATE, ENCRYPTED_KEY, KEY, OTHER_KEY, PASSWORD
+from tests.security.test_key_stores import PASSWORD as STORE_PASSWORD
+from tests.security.test_key_stores import pkcs12
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def test_a_certificate_in_the_properties(properties: dict[str, str]) -> None:
         ({"ssl.truststore.certificates": "nonsense"}, "ssl.truststore.certificates is no PEM text"),
         ({"ssl.truststore.certificates": KEY}, "ssl.truststore.certificates has no certificate"),
         ({"ssl.truststore.type": "JKS", "ssl.truststore.location": "a.jks"}, "keytool -importkeystore -srckeystore a.jks"),
-        ({"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "a.p12"}, "openssl pkcs12 -in a.p12 -nodes -out store.pem"),
+        ({"ssl.keystore.type": "BCFKS", "ssl.keystore.location": "a.bcfks"}, "is not served, PEM and PKCS12 are"),
         ({"ssl.crl.location": "crl.pem"}, "ssl.crl.location is not served"),
         ({"ssl.enabled.protocols": "TLSv1.3,TLSv1"}, "names TLSv1; there are"),
         ({"ssl.cipher.suites": "ROT13"}, "no cipher that OpenSSL knows"),
@@ -91,11 +94,22 @@ def test_what_is_refused(properties: dict[str, str], message: str) -> None:
     assert "\n" not in str(refusal.value) and "PRIVATE" not in str(refusal.value) and "wrong" not in str(refusal.value)
 
 
-def test_stores_of_java_are_known_by_their_bytes(files: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"is not PEM; convert it: keytool .*&& openssl pkcs12"):
+def test_other_stores_are_known_by_their_bytes(files: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"ssl.truststore.location=.*: a JKS file; convert it: keytool "):
         tls_context({"ssl.truststore.location": files["jks"]})
-    with pytest.raises(ValueError, match=r"ssl.keystore.location=.* is not PEM; convert it: openssl pkcs12"):
+    with pytest.raises(ValueError, match=r"ssl.keystore.location=.*PKCS#12"):
         tls_context({"ssl.keystore.location": files["pkcs12"], "ssl.keystore.password": "p"})
+
+
+def test_stores_of_pkcs12(tmp_path: Path) -> None:
+    authority = make_authority(2)
+    keys, trust = tmp_path / "keys", tmp_path / "trust"
+    keys.write_bytes(pkcs12(issue(authority, "alice", [], 2), [authority]))
+    trust.write_bytes(pkcs12(None, [authority]))
+    given = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(keys), "ssl.keystore.password": STORE_PASSWORD}
+    assert trusted({**given, "ssl.truststore.location": str(trust), "ssl.truststore.password": STORE_PASSWORD}) == 1
+    with pytest.raises(ValueError, match=r"ssl\.truststore\.location=.*: the password is wrong"):
+        trusted({**given, "ssl.truststore.location": str(trust)})
 
 
 def test_versions_ciphers_and_what_is_checked() -> None:

@@ -39,7 +39,7 @@ def refusal(run: Ottla, data: Path, *settings: str) -> str:
     ("store", "reason"),
     [
         ("mixed", "listener SSL: the private key does not fit the certificate"),
-        ("jks", "is a JKS file; convert it: keytool -importkeystore"),
+        ("jks", ": a JKS file; convert it: keytool -importkeystore"),
         ("absent", "cannot read ssl.keystore.location=.*absent: No such file"),
         ("directory", "cannot read ssl.keystore.location=.*directory: Is a directory"),
     ],
