@@ -155,6 +155,19 @@ class Nemesis:
             others.append(CLIENT_HOST)
         self._cut([(broker.host, other) for other in others], [(other, broker.host) for other in others])
 
+    def cut_off(self, broker: ClusterBroker, others: list[str], within_ms: tuple[int, int]) -> None:
+        """Cuts the broker off from these hosts and from the metadata store, both ways and for the same time."""
+        links = [link for other in others for link in ((broker.host, other), (other, broker.host))]
+        for link in links:
+            self.world.network.cut(*link)
+        mend_store = self._cut_from_store(broker)
+
+        def mend() -> None:
+            self.world.network.mend(links)
+            mend_store()
+
+        self.world.later(*within_ms, mend)
+
     def _cut_link(self, broker: ClusterBroker) -> None:
         other = self.chance.choice([host_of(number) for number in self.world.brokers if number != broker.broker_id])
         self._cut([(broker.host, other)], [(other, broker.host)])
@@ -183,11 +196,15 @@ class Nemesis:
             world.later(REJOINED_MS[1], PATIENT_MS, lambda: world.operator.elect_leader_of(key))
 
     def _cut_store(self, broker: ClusterBroker) -> None:
+        self.world.later(*CUT_MS, self._cut_from_store(broker))
+
+    def _cut_from_store(self, broker: ClusterBroker) -> Callable[[], None]:
+        """Returns what mends it."""
         number = broker.broker_id
         self._cut_off[number] = turn = self._cut_off.get(number, 0) + 1
         if broker.is_up:
             broker.store.cut()
-        self.world.later(*CUT_MS, lambda: self._mend_store(broker, turn))
+        return lambda: self._mend_store(broker, turn)
 
     def _mend_store(self, broker: ClusterBroker, turn: int) -> None:
         if self._cut_off.get(broker.broker_id) == turn:

@@ -27,6 +27,7 @@ from tests.sim.cluster_clients import CONTROLLER, ClusterPlainProducer, ClusterP
 from tests.sim.cluster_lateness import LateIsrChanges
 from tests.sim.cluster_nemesis import Nemesis
 from tests.sim.cluster_network import CALM, ClusterNetwork
+from tests.sim.cluster_operations import Operations
 from tests.sim.machine import failures_raised
 from tests.sim.network import Call
 from tests.sim.process import PATIENCE_MS, Process, Steps
@@ -67,6 +68,7 @@ class ClusterWorld(ProducerWorld):
         self.brokers = {number: ClusterBroker(self, number, settings) for number in range(1, count + 1)}
         self.checks = ClusterChecks(self.model, self.brokers)
         self.nemesis = Nemesis(self)
+        self.operations = Operations(self)
         self.operator = Operator(self)
         self.touched: dict[int, None] = {}
         self.keys = [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
@@ -94,6 +96,7 @@ class ClusterWorld(ProducerWorld):
         self._set_up()
         self._start_clients()
         self.nemesis.start()
+        self.operations.start()
         self.later(300, 1_500, self._disturb)
         self.run_for(self.chaos_ms)
         self._heal()

@@ -60,6 +60,13 @@ def test_the_runs_are_worth_something() -> None:
     assert any(len(set(leaders.values())) > 2 for world in worlds for leaders in world.checks.store.leaders.values())
 
 
+def test_hosts_are_lost_and_brokers_restarted_in_turn() -> None:
+    """A host that is silent for longer than its session, and a rolling restart, on top of what strikes every cluster."""
+    world = ClusterWorld(12)
+    world.run()
+    assert world.operations.lost == 1 and world.operations.restarted > 1
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     """By the verdict that names it."""
