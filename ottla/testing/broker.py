@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ottla.testing.handle import BrokerHandle, Pause
-from ottla.testing.logins import logins_of
+from ottla.testing.logins import logins_of, make_certificates
 from ottla.testing.process import START_SECONDS_MAX, BrokerProcess, resume, suspend
 from ottla.testing.reaper import remove_directory, temporary_directory
 
@@ -50,15 +51,19 @@ class Broker(BrokerHandle):
         data_dir: str | Path | None = None,
         start_timeout: float = START_SECONDS_MAX,
         users: Mapping[str, str] | None = None,
+        tls: bool = False,
     ) -> None:
-        """`users`: passwords by name; clients must then log in (`logins.py`).
+        """`users`: passwords by name; clients must then log in (`logins.py`). `tls`: with a certificate of this machine.
 
         Raises `ValueError` for a setting that neither Ottla nor Kafka knows, with the nearest name.
         """
         checked = checked_settings(settings)
-        logins = logins_of(users)
+        authority, certificate = _certificates() if tls else ("", "")
+        logins = logins_of(users, authority=authority)
         if logins is not None:
             checked = logins.settings(checked)
+        if certificate:
+            checked["ssl.keystore.location"] = certificate
         super().__init__(logins=logins)
         self.image = image  # accepted as in testcontainers; nothing is downloaded
         self.port = port if port is not None else CONTAINER_PORT
@@ -204,6 +209,12 @@ class Broker(BrokerHandle):
         if self._is_suspended:
             return copy_data(self.data_dir, target)
         return take_snapshot(self.process.pid, self.data_dir, target)
+
+
+@lru_cache(maxsize=1)
+def _certificates() -> tuple[str, str]:
+    """One authority and one certificate for all brokers of this process."""
+    return make_certificates(temporary_directory("ottla-certificates-") / "certificates")
 
 
 def _clean_up(process: BrokerProcess, home: Path) -> None:

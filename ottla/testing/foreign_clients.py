@@ -44,7 +44,7 @@ def aio_producer(bootstrap: str, settings: Settings) -> Any:
 
 def aio_consumer(bootstrap: str, topics: Iterable[str], settings: Settings) -> Any:
     library = _load((AIOKAFKA,), None)[1]
-    return library.AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **_underscored(_reading(settings)))
+    return library.AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **_of_python(AIOKAFKA, _reading(settings)))
 
 
 def aio_admin(bootstrap: str, settings: Settings) -> Any:
@@ -52,7 +52,7 @@ def aio_admin(bootstrap: str, settings: Settings) -> Any:
 
 
 def _reading(settings: Settings) -> dict[str, Any]:
-    given = {key.replace(".", "_"): value for key, value in settings.items()}
+    given = _underscored(settings)
     return {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **given}
 
 
@@ -63,10 +63,10 @@ def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: Setti
         if kind == "Admin":
             return importlib.import_module("confluent_kafka.admin").AdminClient(config)
         return getattr(module, kind)(config)
-    return _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_underscored(settings))
+    return _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_of_python(name, settings))
 
 
-_OF_PYTHON = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
+_OF_PYTHON = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password", "ssl_ca_location": "ssl_cafile"}
 _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
     (KAFKA_PYTHON, "Producer"): lambda module: module.KafkaProducer,
     (KAFKA_PYTHON, "Consumer"): lambda module: module.KafkaConsumer,
@@ -76,9 +76,18 @@ _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
 }
 
 
-def _underscored(settings: Settings) -> dict[str, Any]:
-    named = {key.replace(".", "_"): value for key, value in settings.items()}
+def _of_python(library: str, settings: Settings) -> dict[str, Any]:
+    """The settings under the names of the libraries in Python; aiokafka takes certificates as a context."""
+    named = _underscored(settings)
+    if library == AIOKAFKA and "ssl_ca_location" in named:
+        import ssl
+
+        named["ssl_context"] = ssl.create_default_context(cafile=named.pop("ssl_ca_location"))
     return {_OF_PYTHON.get(key, key): value for key, value in named.items()}
+
+
+def _underscored(settings: Settings) -> dict[str, Any]:
+    return {key.replace(".", "_"): value for key, value in settings.items()}
 
 
 def _load(libraries: tuple[str, ...], wanted: str | None) -> tuple[str, Any]:

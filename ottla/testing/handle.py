@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ottla.testing import foreign_clients
-from ottla.testing.logins import PROTOCOL, Logins, properties_text
+from ottla.testing.logins import Logins, properties_text
 
 if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode
@@ -85,7 +85,7 @@ class BrokerHandle:
 
     @property
     def bootstrap_server(self) -> str:
-        host, port = self._faults().address
+        host, port = self.address
         return f"{host}:{port}"
 
     def get_bootstrap_server(self) -> str:
@@ -93,12 +93,22 @@ class BrokerHandle:
 
     @property
     def address(self) -> tuple[str, int]:
-        return self._faults().address
+        """That of the proxy; with TLS, which no proxy can look into, the broker's own."""
+        if not self._has_tls:
+            return self._faults().address
+        from ottla.client.addresses import parse_addresses
+
+        first = parse_addresses(self.direct_server)[0]
+        return first.host, first.port
+
+    @property
+    def _has_tls(self) -> bool:
+        return self.logins is not None and bool(self.logins.authority)
 
     @property
     def protocol(self) -> str:
         """The security protocol of the broker's listener."""
-        return "PLAINTEXT" if self.logins is None else PROTOCOL
+        return "PLAINTEXT" if self.logins is None else self.logins.protocol
 
     # Clients. `user`: one of the broker's users; None is its administrator
 
@@ -254,6 +264,8 @@ class BrokerHandle:
     # Inside
 
     def _faults(self) -> FaultProxy:
+        if self._has_tls:
+            raise ValueError("faults are injected by a proxy, which cannot look into TLS; use a broker without tls=True for them")
         if self._proxy is None:
             from ottla.client.addresses import parse_addresses
             from ottla.testing.faults import FaultProxy
@@ -268,7 +280,9 @@ class BrokerHandle:
 
     def _known_logins(self) -> Logins:
         if self.logins is None:
-            raise ValueError("the broker has no users; give it some: Broker(users={...}), or the fixture kafka_broker_users")
+            raise ValueError(
+                "the broker has no users; give it some: Broker(users={...}), or the fixture kafka_broker_users"
+            )
         return self.logins
 
     def _store_logins(self) -> None:

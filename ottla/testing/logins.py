@@ -1,14 +1,18 @@
-"""Users of a broker for tests, and the options with which each kind of client logs in as one of them.
+"""Users and certificates of a broker for tests, and the options with which each kind of client connects, as one of the users.
 
 A broker with users has one listener, with SASL; each user may log in by PLAIN and by SCRAM with the same password. The administrator is a
-user more, who may do everything: the conveniences of the fixture log in as it, and so do clients for which no user is named.
+user more, who may do everything: the conveniences of the fixture log in as it, and so do clients for which no user is named. With TLS the
+broker has a certificate of this machine, signed by an authority of its own.
 """
 
 from __future__ import annotations
 
 import secrets
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.settings.setting import SettingError
@@ -20,51 +24,66 @@ if TYPE_CHECKING:
 ADMINISTRATOR = "ottla-admin"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SCRAM = MECHANISMS[1:]
-PROTOCOL = "SASL_PLAINTEXT"
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 _OWN = ("listeners", "sasl.enabled.mechanisms", "sasl.jaas.config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logins:
-    """Passwords by user; not shown."""
+    """Passwords by user, not shown; none where clients do not log in. `authority` is the file of the certificates' authority."""
 
-    passwords: Mapping[str, str] = field(repr=False)
+    passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    authority: str = ""
     mechanism: str = SCRAM[0]
     """By which clients log in unless another is named."""
 
+    @property
+    def protocol(self) -> str:
+        """The security protocol of the broker's listener."""
+        return ("SASL_" if self.passwords else "") + ("SSL" if self.authority else "PLAINTEXT")
+
     def properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
         """The options of librdkafka and of `ottla.client`. `ValueError` for a user or a mechanism that the broker does not have."""
+        found = {"security.protocol": self.protocol}
+        if self.authority:
+            found["ssl.ca.location"] = self.authority
+        return {**found, **self._login(user, mechanism)} if self.passwords or user else found
+
+    def _login(self, user: str | None, mechanism: str | None) -> dict[str, str]:
         name = user or ADMINISTRATOR
         chosen = mechanism or self.mechanism
         if name not in self.passwords:
-            known = ", ".join(found for found in self.passwords if found != ADMINISTRATOR)
+            known = ", ".join(found for found in self.passwords if found != ADMINISTRATOR) or "none"
             raise ValueError(f"the broker has no user {name!r}; there are: {known}")
         if chosen not in MECHANISMS:
             raise ValueError(f"the mechanism {chosen!r} is none of {', '.join(MECHANISMS)}")
-        return {
-            "security.protocol": PROTOCOL, "sasl.mechanism": chosen, "sasl.username": name, "sasl.password": self.passwords[name],
-        }  # fmt: skip
+        return {"sasl.mechanism": chosen, "sasl.username": name, "sasl.password": self.passwords[name]}
 
     def java_properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
         """The same for clients in Java, and for files of client properties."""
         found = self.properties(user, mechanism)
+        if self.authority:
+            found.update({"ssl.truststore.type": "PEM", "ssl.truststore.location": found.pop("ssl.ca.location")})
+        if "sasl.mechanism" not in found:
+            return found
         module = _MODULES.get(found["sasl.mechanism"], "scram.ScramLoginModule")
-        name, password = (_quoted(found[f"sasl.{key}"]) for key in ("username", "password"))
+        name, password = (_quoted(found.pop(f"sasl.{key}")) for key in ("username", "password"))
         line = f"org.apache.kafka.common.security.{module} required username={name} password={password};"
-        return {"security.protocol": PROTOCOL, "sasl.mechanism": found["sasl.mechanism"], "sasl.jaas.config": line}
+        return {**found, "sasl.jaas.config": line}
 
     def security(self) -> Security:
         """The administrator's login."""
         from ottla.client.security import Security
 
-        return Security(self.properties(mechanism="PLAIN"))
+        return Security(self.properties(mechanism="PLAIN") if self.passwords else self.properties())
 
     def settings(self, given: Mapping[str, str]) -> dict[str, str]:
         """The broker's settings with these users. `ValueError` where one of them contradicts the users."""
         for name in _OWN:
             if name in given:
-                raise ValueError(f"users= sets {name} by itself; leave out one of the two")
+                raise ValueError(f"users= and tls= set {name} by themselves; leave out one of the two")
+        if not self.passwords:
+            return dict(given)
         found = {**given, "sasl.enabled.mechanisms": ",".join(MECHANISMS)}
         found.update({f"ottla.sasl.plain.users.{name}": password for name, password in self.passwords.items()})
         if given.get("authorizer.class.name"):
@@ -79,14 +98,27 @@ class Logins:
             scram_admin.alter_scram(cluster, name, passwords=dict.fromkeys(SCRAM, (password, scram_admin.ITERATIONS)))
 
 
-def logins_of(users: Mapping[str, str] | None, administrator_password: str = "") -> Logins | None:
-    """None where there are no users. `ValueError` for a user who cannot be."""
+def logins_of(users: Mapping[str, str] | None, *, authority: str = "", administrator_password: str = "") -> Logins | None:
+    """None where there are neither users nor certificates. `ValueError` for a user who cannot be."""
     if not users:
-        return None
+        return Logins(authority=authority) if authority else None
     for name, password in users.items():
         if not name or not password or name == ADMINISTRATOR:
             raise ValueError(f"{name!r} cannot be a user: a user has a name and a password, and {ADMINISTRATOR!r} exists already")
-    return Logins(passwords={ADMINISTRATOR: administrator_password or secrets.token_urlsafe(18), **users})
+    return Logins(passwords={ADMINISTRATOR: administrator_password or secrets.token_urlsafe(18), **users}, authority=authority)
+
+
+class CertificatesMissing(RuntimeError):
+    """Certificates cannot be made; the message says what is missing."""
+
+
+def make_certificates(directory: Path) -> tuple[str, str]:
+    """The files of an authority's certificate and of the broker's key and certificate, which are made there. `CertificatesMissing`."""
+    command = [sys.executable, "-m", "ottla.cli.main", "security", "cert", "broker", "--dir", str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory.parent)
+    if done.returncode:
+        raise CertificatesMissing(done.stderr.strip())
+    return str(directory / "ca.pem"), str(directory / "broker.pem")
 
 
 def is_secret(setting: str) -> bool:

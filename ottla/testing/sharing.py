@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ottla.adapters.lock import lock
 from ottla.testing.handle import BrokerHandle
-from ottla.testing.logins import ADMINISTRATOR, PROTOCOL, Logins, logins_of
+from ottla.testing.logins import ADMINISTRATOR, Logins, logins_of
 from ottla.testing.process import STOP_SECONDS_MAX, BrokerProcess
 from ottla.testing.reaper import Reaper
 from ottla.testing.snapshot import take_snapshot
@@ -66,7 +66,7 @@ def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: i
     finally:
         os.close(descriptor)
         owner.close()  # from now on it waits for the controller alone
-    logins = logins_of(users, state["administrator"])
+    logins = logins_of(users, administrator_password=state["administrator"])
     return SharedBroker(state["bootstrap"], state["pid"], directory / "data", logins)
 
 
@@ -74,7 +74,7 @@ def _start_shared(directory: Path, settings: dict[str, str], owner: Reaper, logi
     """Starts the broker and writes its state down, the administrator's password included."""
     protocol = "PLAINTEXT"
     if logins is not None:
-        settings, protocol = logins.settings(settings), PROTOCOL
+        settings, protocol = logins.settings(settings), logins.protocol
     process = BrokerProcess(directory / "data", directory / LOG_FILE, settings, protocol=protocol, reaped_by=owner)
     host, port = process.start()
     broker = SharedBroker(f"{host}:{port}", process.pid, directory / "data", logins)

@@ -65,7 +65,7 @@ def test_properties_that_make_no_sense(properties: dict[str, str], message: str)
 def test_a_key_store_of_java_is_named(tmp_path: Path) -> None:
     store = tmp_path / "store.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed")
-    with pytest.raises(ValueError, match="not PEM"):
+    with pytest.raises(ValueError, match="a JKS file"):
         Security({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
 
 

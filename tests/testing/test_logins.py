@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import ottla.client.aio
 from ottla.base.settings.jaas import parse_jaas
 from ottla.base.settings.sources import parse_properties
-from ottla.client import AuthenticationError, connect
+from ottla.client import AuthenticationError, ConnectError, connect
 from ottla.testing.broker import Broker
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.logins import ADMINISTRATOR, Logins, logins_of, properties_text
@@ -71,6 +72,56 @@ def test_a_user_may_do_what_rules_say(broker: Broker, topic: str) -> None:
     asyncio.run(as_administrator())
 
 
+@pytest.fixture(scope="module")
+def tls() -> Iterator[Broker]:
+    with Broker(users=PASSWORDS, tls=True, topics=["of-tls"]) as broker:
+        yield broker
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+def test_clients_of_each_library_connect_by_tls(tls: Broker) -> None:
+    assert tls.config(user="alice")["security.protocol"] == "SASL_SSL" and "of-tls" in tls.topics()
+    producer = tls.producer(client="confluent-kafka", user="alice")
+    producer.produce("of-tls", "confluent")
+    assert producer.flush(60) == 0
+    with closing(tls.producer(client="kafka-python", user="bob")) as python:
+        python.send("of-tls", b"python").get(60)
+
+    async def aio() -> None:
+        async with tls.aio_producer(user="bob") as asynchronous:
+            await asynchronous.send_and_wait("of-tls", b"aio")
+        async with await ottla.client.aio.connect(tls.bootstrap_server, tls.config(user="bob")) as own:
+            assert await own.topics() == ["of-tls"]
+
+    asyncio.run(aio())
+    assert {record.value for record in tls.records("of-tls")} == {b"confluent", b"python", b"aio"}
+    with connect(tls.bootstrap_server, tls.java_config(user="alice", mechanism="SCRAM-SHA-512")) as client:
+        assert client.topics() == ["of-tls"]
+
+
+def test_a_client_without_the_authority_gets_one_line(tls: Broker) -> None:
+    known = tls.config(user="alice")
+    unknowing = {name: value for name, value in known.items() if name != "ssl.ca.location"}
+    with pytest.raises(ConnectError, match=r"no TLS with .*certificate.*; check security.protocol and the certificates") as refusal:
+        connect(tls.bootstrap_server, unknowing)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(ConnectError, match=r"no TLS with .*certificate"):
+        asyncio.run(ottla.client.aio.connect(tls.bootstrap_server, unknowing))
+    with pytest.raises(ConnectError, match=r"may want TLS"):
+        connect(tls.bootstrap_server)
+    with pytest.raises(ValueError, match="cannot look into TLS"):
+        tls.fail_next("Produce", None)
+
+
+def test_a_broker_with_a_certificate_and_without_users() -> None:
+    with Broker(tls=True) as broker:
+        assert broker.config() == {**broker.config(), "security.protocol": "SSL"} and broker.create_topic("t") in broker.topics()
+        with connect(broker.bootstrap_server, broker.java_config()) as client:
+            assert client.topics() == ["t"]
+        with pytest.raises(ValueError, match="no user 'alice'"):
+            broker.config(user="alice")
+
+
 def test_faults_are_injected_behind_a_login(broker: Broker, topic: str) -> None:
     broker.fail_next("Metadata", None)
     with connect(broker.bootstrap_server, broker.config(user="alice")):
@@ -103,7 +154,7 @@ def test_text_of_properties() -> None:
 
 
 def test_what_cannot_be() -> None:
-    with pytest.raises(ValueError, match="sets listeners by itself"):
+    with pytest.raises(ValueError, match="set listeners by themselves"):
         Broker(users=PASSWORDS, settings={"listeners": "PLAINTEXT://:0"})
     for users in ({"": "x"}, {"alice": ""}, {ADMINISTRATOR: "x"}):
         with pytest.raises(ValueError, match="cannot be a user"):
