@@ -271,7 +271,7 @@ CASES: tuple[Case, ...] = (
     Case("kafka-log-dirs --describe --broker-list 77"),
     Case("kafka-producer-perf-test --topic paid --num-records 10 --record-size 10 --throughput -1 --transactional-id pay"),
     Case(
-        "kafka-console-consumer --topic paid --partition 0 --offset earliest --isolation-level read_committed --timeout-ms 500"
+        "kafka-console-consumer --topic paid --partition 0 --offset earliest --isolation-level read_committed --timeout-ms 3000"
         " --formatter-property print.value=false --formatter-property print.offset=true"
     ),
     Case("kafka-transactions describe --transactional-id pay", why=_EPOCH),

@@ -94,7 +94,7 @@ def test_quick_start_of_2_x(paste: Paste) -> None:
     assert "test\n" in paste("bin/kafka-topics.sh --list --bootstrap-server localhost:9092")
     lines = "printf 'This is a message\\nThis is another message\\n'"
     paste(f"{lines} | bin/kafka-console-producer.sh --broker-list localhost:9092 --topic test")
-    read = "bin/kafka-console-consumer.sh --bootstrap-server localhost:9092 --topic test --from-beginning --timeout-ms 500"
+    read = "bin/kafka-console-consumer.sh --bootstrap-server localhost:9092 --topic test --from-beginning --max-messages 2"
     assert paste(read) == "This is a message\nThis is another message\n"
     described = paste("bin/kafka-topics.sh --describe --bootstrap-server localhost:9092 --topic test")
     assert described.startswith("Topic: test\t") and described.splitlines()[1].startswith("\tTopic: test\tPartition: 0\tLeader: 0\t")
