@@ -44,7 +44,10 @@ class Executor(Protocol):
     """`server/dispatch.py`: runs one request frame."""
 
     is_crowded: bool
-    """Whether a heavy request was executed in this turn of the loop: what looks as heavy must wait for its own."""
+    """Whether requests of this turn of the loop have taken much time: what looks as if it will must wait for a later one."""
+
+    def is_costly(self, connection: Connection, frame: memoryview, at: int) -> bool:
+        """Whether the connection, or its kind of request, which begins at `at`, has taken much time lately."""
 
     def execute(self, connection: Connection, frame: memoryview) -> bool:
         """Returns whether the connection must let others go first."""
@@ -82,8 +85,7 @@ class Connection:
         self._limits = limits
         self._owner = owner
         # of this connection
-        self.info = info
-        self.channel = channel
+        self.info, self.channel = info, channel
         self.idle_ticks = 0  # counted up by the sweep of idle connections
         self.bytes_taken = 0  # what the peer had taken at the last sweep
         self.client_id_bytes = b""  # as they stand in the header, with their length
@@ -97,14 +99,11 @@ class Connection:
         self._out: list[Part] = []
         self._out_bytes = 0
         self._account = limits.held.open(self, info.host)
-        self._has_slices = False
-        self._is_executing = False
-        self._is_choked = False
-        self.heavy_requests = 0  # how many of the last ones were heavy
+        self._has_slices = self._is_executing = self._is_choked = self.is_closed = False
+        self.cost_ns = self.heavy_requests = 0  # what its requests have cost lately, 0 while cheap; how many of the last ones were heavy
         self.is_held = self.is_muted = False  # nothing further may be executed yet: others go first; the client is throttled
         self._failed_correlation_id: int | None = None
         self._on_idle: Callable[[Connection], None] | None = None
-        self.is_closed = False
 
     def buffer(self) -> memoryview:
         """The buffer for the next received bytes."""
@@ -188,9 +187,10 @@ class Connection:
         self._choke(self._take_held())
 
     def resume(self) -> None:
-        """Lets this connection go on: others have had their turn."""
+        """Lets this connection go on, as others have had their turn; where its peer has not taken all answers, `drained` does."""
         self.is_held = False
-        self.unchoke()
+        if not self.channel.queued_bytes:
+            self.unchoke()
 
     def guarded(self, steps: Iterator[object]) -> Iterator[object]:
         """The same steps of a request; a failure closes the connection, as it does in one that is executed at once."""
@@ -385,7 +385,7 @@ class Connection:
                 return
             if self.is_closed:  # by the flush that has made room
                 return
-            if executor.is_crowded and (size > LIGHT_BYTES_MAX or self.heavy_requests >= HEAVY_REQUESTS):
+            if executor.is_crowded and (size > LIGHT_BYTES_MAX or executor.is_costly(self, view, at + 4)):
                 self._yield(bytes(view[at:end]))
                 return
             try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
 from ottla.requests.levels import served
 from ottla.requests.pieces import has_many_items
-from ottla.server.connection import Connection
+from ottla.server.connection import HEAVY_REQUESTS, PRODUCE, Connection
 from ottla.server.held_memory import WAITING_REQUEST_BYTES
 from ottla.server.long_requests import LongRequest, LongRequests
 from ottla.server.receive_buffer import SHARED_BYTES
@@ -34,10 +35,17 @@ if TYPE_CHECKING:
     from ottla.server.quotas.throttling import Throttling
 
 read_header = Struct(">hhih").unpack_from
+read_kind = Struct(">hh").unpack_from
 HEADER_BYTES = 10
 NO_TAGS = b"\0"
+NOTABLE_NS = 500_000
+"""A request that takes so long counts for its kind, and against the loop's turn."""
 HEAVY_NS = 4_000_000
-"""A request that takes so long is heavy: until the loop's next turn, what looks as heavy waits for its own turn."""
+"""A request that takes so long is heavy. After so much notable work in a turn of the loop, what looks as dear waits for a later one."""
+COSTLY_NS = 1_000_000
+CHEAP_NS = 50_000
+PLACES_PER_NOTABLE = 100
+"""A connection that waits lets so many that are cheaper go first, for each notable time that its requests have cost lately."""
 TURN_NS = 10_000_000
 """A connection whose requests have taken so long lets the others go first."""
 
@@ -56,7 +64,11 @@ class Dispatcher:
         self._last_ns = 0
         self._turn_end_ns = 0
         self.is_crowded = False
-        """Whether a heavy request was executed in this turn of the loop."""
+        """Whether requests of this turn of the loop have taken much time."""
+        self._notable_ns = 0  # the time that notable requests have taken in this turn of the loop
+        self._waiting: list[tuple[int, int, Connection]] = []  # a heap: connections that let others go first
+        self._waited = 0
+        self._is_notable = False  # one of them was in the batch that is being executed
         self._throttling: Throttling | None = None
 
     def limit(self, throttling: Throttling | None) -> None:
@@ -70,6 +82,9 @@ class Dispatcher:
         self._turn_end_ns = now_ns + (TURN_NS // (1 + len(unfinished)) if unfinished else TURN_NS)
 
     def after_batch(self) -> None:
+        if self._is_notable:
+            self._is_notable = False
+            self._count(self._now_ns() - self._last_ns)  # what it took to send the answers
         self._waiters.run()
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
@@ -117,29 +132,50 @@ class Dispatcher:
         buckets[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
         self._last_ns = now_ns
-        if elapsed_ns > HEAVY_NS or connection.heavy_requests:
-            self._weigh(connection, elapsed_ns)
+        if elapsed_ns > NOTABLE_NS or connection.cost_ns or route.cost_ns:
+            self._weigh(connection, route, elapsed_ns)
         return now_ns > self._turn_end_ns
 
-    def _weigh(self, connection: Connection, elapsed_ns: int) -> None:
-        """Notes whether the last request of a connection was heavy, and that there was one in this turn of the loop."""
-        if elapsed_ns <= HEAVY_NS:
-            connection.heavy_requests = 0
-            return
-        connection.heavy_requests += 1
-        if not self.is_crowded:
-            self.is_crowded = True
+    def is_costly(self, connection: Connection, frame: memoryview, at: int) -> bool:
+        """Whether requests of this kind have been notable lately, and the connection's, too, or this is its first. Both are looked at,
+        because the clock is wrong about some on a busy machine. A produce is not: it costs what its size is."""
+        if connection.heavy_requests >= HEAVY_REQUESTS:
+            return True
+        if connection.contexts and connection.cost_ns <= NOTABLE_NS:
+            return False
+        key, version = read_kind(frame, at)
+        route = self.routes.get(key << 16 | version)
+        return route is not None and route.cost_ns > COSTLY_NS and key != PRODUCE
+
+    def _weigh(self, connection: Connection, route: Route, elapsed_ns: int) -> None:
+        """Notes what the last request of a connection has cost, for the connection, for its kind and for this turn of the loop."""
+        route.cost_ns = recent_cost(route.cost_ns, elapsed_ns, 4)
+        connection.cost_ns = recent_cost(connection.cost_ns, elapsed_ns, 1)
+        connection.heavy_requests = connection.heavy_requests + 1 if elapsed_ns > HEAVY_NS else 0
+        if elapsed_ns > NOTABLE_NS:
+            self._is_notable = True
+            self._count(elapsed_ns)
+
+    def _count(self, elapsed_ns: int) -> None:
+        if not self._notable_ns:
             self._broker.timers.call_soon(self._begin_turn)
+        self._notable_ns += elapsed_ns
+        self.is_crowded = self._notable_ns > HEAVY_NS
 
     def _begin_turn(self) -> None:
         self.is_crowded = False
+        self._notable_ns = 0
 
     def resume_later(self, connection: Connection) -> None:
-        """Lets a connection go on that has had its time, behind what waits already."""
-        self.long_requests.turns.add_later(self._resumed(connection))
+        """Lets a connection go on that has had its time, behind what waits already; dear ones let some that are cheaper go first."""
+        self._waited += 1
+        place = self._waited + PLACES_PER_NOTABLE * (connection.cost_ns // NOTABLE_NS)
+        heappush(self._waiting, (place, self._waited, connection))
+        self.long_requests.turns.add_later(self._resume_next())
 
-    def _resumed(self, connection: Connection) -> Iterator[None]:
-        self.is_crowded = False
+    def _resume_next(self) -> Iterator[None]:
+        _, _, connection = heappop(self._waiting)
+        self.is_crowded = False  # it has waited for this
         connection.resume()
         yield
 
@@ -158,7 +194,7 @@ class Dispatcher:
         elapsed_ns = now_ns - started_ns
         route.deferred[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
-        self._weigh(connection, elapsed_ns)
+        self._weigh(connection, route, elapsed_ns)
         return connection.is_held or connection.is_muted or now_ns > self._turn_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
@@ -242,6 +278,13 @@ class Dispatcher:
             raise WireError("a client id that is not UTF-8") from error
         connection.client_id_bytes = bytes(frame[8:end])
         connection.contexts.clear()
+
+
+def recent_cost(known_ns: int, elapsed_ns: int, rise_bits: int) -> int:
+    """What requests have cost lately after one more: a cheap one halves it; a dear one, which the clock may be wrong about on a busy
+    machine, makes it rise by a part of its own cost."""
+    cost_ns = known_ns + ((min(elapsed_ns, HEAVY_NS) - known_ns) >> (rise_bits if elapsed_ns > known_ns else 1))
+    return cost_ns if cost_ns > CHEAP_NS else 0
 
 
 def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:

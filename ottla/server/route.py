@@ -48,6 +48,8 @@ class Route:
         is_small_work = self.items is None or api.parked_factor == 1
         self.plain_bytes_max = PLAIN_BYTES_MAX if is_small_work else PLAIN_BYTES_MAX_OF_ITEMS
         self.nanoseconds = 0
+        self.cost_ns = 0
+        """What a request of this kind has cost lately; 0 while all are cheap."""
         self.parked_nanoseconds = 0
         # How many requests took a time of so many bits of nanoseconds: answered at once; worked on and answered later; until that answer.
         self.immediate = new_buckets()

@@ -26,6 +26,7 @@ class Recorder:
         self.batches = 0
         self.is_waking = False
         self.is_crowded = False
+        self.costly: set[bytes] = set()
         self.resumed: list[Connection] = []
         self.flushes: list[Callable[[], None]] = []
 
@@ -36,6 +37,9 @@ class Recorder:
             self.slots.append(connection.reserve())
         else:
             connection.answer([data])
+
+    def is_costly(self, connection: Connection, frame: memoryview, at: int) -> bool:
+        return connection.heavy_requests >= HEAVY_REQUESTS or any(frame[at : at + len(data)] == data for data in self.costly)
 
     def resume_later(self, connection: Connection) -> None:
         self.resumed.append(connection)
@@ -250,6 +254,31 @@ def test_a_client_of_heavy_requests_waits_for_its_turn() -> None:
     world.executor.is_crowded = True
     world.feed(frame(SMALL[1]))
     assert world.executor.frames == [] and world.executor.resumed == [world.connection]
+
+
+def test_requests_of_a_costly_kind_wait_where_the_turn_is_crowded() -> None:
+    world = World()
+    world.executor.costly.add(SMALL[1])
+    world.feed(frame(SMALL[1]))
+    assert world.executor.frames == [SMALL[1]], "this turn has room"
+    world.executor.is_crowded = True
+    world.feed(frame(SMALL[0]) + frame(SMALL[1]))
+    assert world.executor.frames == [SMALL[1], SMALL[0]] and world.executor.resumed == [world.connection]
+
+
+def test_a_peer_that_has_not_taken_its_answers_does_not_go_on_in_its_turn() -> None:
+    """300 connections that never read had ten answers made each, while all others waited."""
+    world = World()
+    world.executor.costly.add(SMALL[1])
+    world.executor.is_crowded = True
+    world.feed(frame(SMALL[1]))
+    world.channel.queued_bytes = 1
+    world.executor.is_crowded = False
+    world.connection.resume()
+    assert world.executor.frames == []
+    world.channel.queued_bytes = 0
+    world.connection.drained()
+    assert world.executor.frames == [SMALL[1]] and world.channel.is_reading
 
 
 def test_f7_a_peer_that_does_not_read_its_answers_stops_being_read() -> None:
