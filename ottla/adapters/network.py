@@ -33,6 +33,14 @@ SENT_BYTES_PER_TURN = 8 << 20
 MORE = getattr(socket, "MSG_MORE", 0)
 
 
+def _no_room() -> memoryview:
+    return memoryview(b"")
+
+
+def _ignore(count: int) -> None:
+    """What is received after the end."""
+
+
 class SocketChannel:
     """`ports.Channel` over one connected socket, non-blocking."""
 
@@ -108,8 +116,10 @@ class SocketChannel:
             self._loop.remove_writer(self._descriptor)
         self.queued_bytes = 0
         self._socket.close()
-        if self._receiver is not None:
-            self._receiver.closed()
+        receiver, self._receiver = self._receiver, None
+        self._buffer, self._received = _no_room, _ignore  # no cycle of references stays, which the collector would have to find
+        if receiver is not None:
+            receiver.closed()
 
     # Sending
 

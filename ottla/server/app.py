@@ -7,7 +7,6 @@ clean shutdown, so that the next start recovers.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -35,6 +34,7 @@ from ottla.base.turns import Turns
 from ottla.server.arrivals import Arrivals
 from ottla.server.directories.claims import known_cluster, lock_directories, online
 from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.server.garbage import LOOK_SECONDS, Garbage
 from ottla.server.logging_setup import sources_line
 from ottla.server.node import Node
 from ottla.server.service import feed_watchdog, notify_ready, on_signals
@@ -319,7 +319,8 @@ async def serve(
         await server.stopped
         raise early.refusal()
     server.node.create_topics(seed_topics)
-    gc.freeze()  # what start-up has made stays: no collection walks over it again, which would stall the loop for 10 ms and more
+    garbage = Garbage()
+    garbage.begin()
     first = server.node.endpoints[0]
     address = f"{server.node.reachable_host(first.host)}:{first.port}"
     if on_ready is not None:
@@ -328,7 +329,18 @@ async def serve(
     announce(server, address, started)
     notify_ready(f"listening on {first}")
     feed_watchdog(server.loop)
-    return await server.stopped
+    looking = server.loop.create_task(look_at_garbage(garbage))
+    try:
+        return await server.stopped
+    finally:
+        looking.cancel()
+        garbage.end()
+
+
+async def look_at_garbage(garbage: Garbage) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        garbage.look()
 
 
 async def wait_until_ready(server: BrokerServer, early: EarlyStop) -> None:

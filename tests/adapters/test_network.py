@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -61,6 +63,27 @@ def exchange(parts: Sequence[Sequence[Part]]) -> tuple[bytes, SocketChannel, lis
         return arrived, sender, events
 
     return asyncio.run(run())
+
+
+def test_a_closed_channel_keeps_its_receiver_no_longer() -> None:
+    """Each referred to the other, so that only the garbage collector could free a connection."""
+
+    async def run() -> weakref.ref[Receiver]:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        receiver, channel = Receiver(), SocketChannel(asyncio.get_running_loop(), near)
+        receiver.channel = channel  # type: ignore[attr-defined]
+        channel.open(receiver)
+        channel.close()
+        far.close()
+        assert receiver.events == ["closed"]
+        return weakref.ref(receiver)
+
+    gc.disable()
+    try:
+        assert asyncio.run(run())() is None
+    finally:
+        gc.enable()
 
 
 @pytest.fixture

@@ -47,9 +47,10 @@ QUICK = (
     "file.delete.delay.ms=1000", "group.consumer.session.timeout.ms=8000", "group.consumer.min.session.timeout.ms=1000",
     "group.share.session.timeout.ms=8000", "group.share.min.session.timeout.ms=1000", "group.consumer.min.heartbeat.interval.ms=100",
     "group.min.session.timeout.ms=1000", "group.initial.rebalance.delay.ms=0", "producer.id.expiration.ms=2000",
-    "producer.id.expiration.check.interval.ms=500",
+    "producer.id.expiration.check.interval.ms=500", "offsets.retention.check.interval.ms=86400000",
 )  # fmt: skip
-"""What is kept for a time after it was dropped is kept for seconds here, so that the curve shows what is kept for ever."""
+"""What is kept for a time after it was dropped is kept for seconds here, so that the curve shows what is kept for ever. No sweep of expired
+offsets comes, which would delete empty groups: each must be there when it is deleted."""
 AGAIN = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -131,13 +132,8 @@ class Round:
         names = [self.name, f"{self.name}-consumer", f"{self.name}-share"]
         for name in names:
             deletion = load(42)[0](groups_names=[name])
-            self.until_done(lambda deletion=deletion: self.deleted(deletion))  # type: ignore[misc]
+            self.until_done(lambda deletion=deletion: self.client.ask(deletion, 2).results[0].error_code)  # type: ignore[misc]
         self.client.ask(delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name=self.name)], timeout_ms=30_000), 6)
-
-    def deleted(self, deletion: Any) -> int:
-        """The code of a group's deletion; the sweep of expired offsets may have deleted an empty group before."""
-        code = int(self.client.ask(deletion, 2).results[0].error_code)
-        return 0 if code == ErrorCode.GROUP_ID_NOT_FOUND else code
 
     def until_done(self, ask: Callable[[], Any]) -> Any:
         """Asks until the answer is not one that says to try again."""

@@ -9,7 +9,6 @@ usage: python -m tools.bench.turns [words that the API's name contains]
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from ottla.requests.apis import TABLE
 from ottla.server.app import BrokerServer
+from ottla.server.garbage import Garbage
 from tests.clients.conftest import SETTINGS
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient
@@ -89,11 +89,13 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="ottla-turns-") as folder, TurnMeter() as meter:
         server = BrokerServer(loop, config_for(Path(folder) / "data", *SETTINGS))
         server.start()
-        gc.freeze()
+        garbage = Garbage()
+        garbage.begin()
         server.begin_turns()
         port = server.node.endpoints[0].port
         rows = loop.run_until_complete(loop.run_in_executor(None, lambda: list(measure(port, " ".join(argv), meter))))
         loop.run_until_complete(server.stop())
+        garbage.end()
     rows.sort(reverse=True)
     print("| body | longest turn, ms | answered in, ms | answer, KiB |\n| --- | --- | --- | --- |")
     for _, text in rows[:WORST]:
