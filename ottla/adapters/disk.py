@@ -66,6 +66,19 @@ class OsFile:
             have += len(piece)
         return b"".join(pieces)
 
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        assert position >= 0, f"read at {position} of {self.path}"
+        try:
+            have, size = os.preadv(self._descriptor, [buffer], position), len(buffer)
+            while 0 < have < size:
+                more = os.preadv(self._descriptor, [memoryview(buffer)[have:]], position + have)
+                if not more:
+                    break
+                have += more
+            return have
+        except OSError as error:
+            raise _failed(f"read {len(buffer)} bytes at {position} of", self.path, error) from error
+
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         assert position >= 0, f"write at {position} of {self.path}"
         try:

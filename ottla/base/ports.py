@@ -60,6 +60,9 @@ class File(Protocol):
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes from `position`; fewer only at the end of the file."""
 
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        """Fills `buffer` from `position` on and returns the number of bytes; fewer than its length only at the end of the file."""
+
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Writes all of `data` at `position`, or raises."""
 

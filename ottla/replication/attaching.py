@@ -128,8 +128,9 @@ class Attaching:
         found = stages.find(manifest.token, rest)
         stages.use(manifest.token, manifest.producer_id)
         yield
-        for chunk in found:
-            yield from self._append_chunk(chunk, appended)
+        buffer = bytearray(max(one.chunk.length for one in found))  # one for all: fresh memory costs more than the bytes that go in
+        for one in found:
+            yield from self._append_chunk(one, one.read(buffer), appended)
 
     def _skip(self, appended: int) -> Sequence[Listed]:
         """The chunks that are not whole in the log yet."""
@@ -139,8 +140,7 @@ class Attaching:
             self._position += listed.records
         raise AssertionError("a manifest that is whole in the log has no rest")
 
-    def _append_chunk(self, found: Found, appended: int) -> Iterator[None]:
-        data = memoryview(found.read())
+    def _append_chunk(self, found: Found, data: memoryview, appended: int) -> Iterator[None]:
         inspector = InspectedWhenStaged(found.chunk.config)
         for batch in batches_of(data):
             count = read_batch_header(batch).record_count

@@ -91,14 +91,15 @@ class Found(NamedTuple):
     stage: Stage
     chunk: Chunk
 
-    def read(self) -> bytearray:
-        """The chunk's bytes, as they were staged. Refuses damaged ones with UNKNOWN_STAGE."""
+    def read(self, buffer: bytearray) -> memoryview:
+        """The chunk's bytes as they were staged, in a buffer that has room for them. Refuses damaged ones with UNKNOWN_STAGE."""
         stage, chunk = self
+        data = memoryview(buffer)[: chunk.length]
         try:
-            data = stage.file.read(chunk.position, chunk.length)
+            size = stage.file.read(chunk.position, data)
         except StorageError as error:
             raise ApiError(ErrorCode.UNKNOWN_STAGE, f"a staged chunk cannot be read: {error}") from None
-        if len(data) != chunk.length or crc32c(data) != chunk.crc:
+        if size != chunk.length or crc32c(data) != chunk.crc:
             raise ApiError(ErrorCode.UNKNOWN_STAGE, "the bytes of a staged chunk are damaged")
         return data
 

@@ -58,6 +58,11 @@ class PacedFile(OsFile):
         self._pace.spend(len(data))
         return data
 
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        size = super().pread_into(buffer, position)
+        self._pace.spend(size)
+        return size
+
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         self._pace.spend(len(data))
         super().pwrite(data, position)

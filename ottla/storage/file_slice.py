@@ -94,6 +94,11 @@ class BytesFile:
     def pread(self, length: int, position: int) -> bytes:
         return self._data[position : position + length]
 
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        piece = self._data[position : position + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         raise AssertionError(f"a write of {len(data)} bytes at {position} to a copy of {self.path}")
 

@@ -33,14 +33,14 @@ class StageFile:
         self.size_bytes += len(chunk)
         return position
 
-    def read(self, position: int, length: int) -> bytearray:
-        """The bytes of a chunk, fewer where the file was cut. Raises `StorageError`."""
+    def read(self, position: int, buffer: memoryview) -> int:
+        """Fills the buffer with the bytes of a chunk and returns their number, fewer where the file was cut. Raises `StorageError`."""
         try:
             file = self._disk.open(self.path)
         except FileNotFoundError:
             raise StorageError(f"{self.path} is gone", self.path) from None
         try:
-            return bytearray(file.pread(length, position))
+            return file.pread_into(buffer, position)
         finally:
             file.close()
 

@@ -36,6 +36,10 @@ def test_bytes_come_back_from_where_they_were_put(place: Place) -> None:
     assert file.pread(5, 6) == b"World"
     assert file.pread(100, 6) == b"World!"
     assert file.pread(10, 12) == file.pread(10, 99) == b""
+    buffer = bytearray(b"........")
+    first, last = memoryview(buffer)[:5], memoryview(buffer)[6:]
+    assert [file.pread_into(first, 6), file.pread_into(last, 10), file.pread_into(buffer, 12)] == [5, 2, 0]
+    assert buffer == b"World.d!", "what the file does not have stays"
     file.close()
     again = disk.open(f"{root}/a")
     assert again.pread(12, 0) == b"hello World!"
@@ -137,6 +141,7 @@ def _raise(number: int) -> Callable[..., int]:
     ("name", "method"),
     [
         ("pread", lambda f: f.pread(1, 0)),
+        ("preadv", lambda f: f.pread_into(bytearray(1), 0)),
         ("pwrite", lambda f: f.pwrite(b"x", 0)),
         ("ftruncate", lambda f: f.truncate(0)),
         ("fstat", lambda f: f.size()),
@@ -165,11 +170,15 @@ def test_a_failed_sync_is_never_retried_as_success(tmp_path: Path, monkeypatch: 
 
 
 def test_short_reads_and_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pread, pwrite = os.pread, os.pwrite
+    pread, preadv, pwrite = os.pread, os.preadv, os.pwrite
     monkeypatch.setattr(os, "pread", lambda fd, length, position: pread(fd, min(length, 3), position))
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, position: preadv(fd, [memoryview(buffers[0])[:3]], position))
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, bytes(data)[:3], position))
     file = OsDisk().open(str(tmp_path / "a"), create=True)
     file.pwrite(b"0123456789", 0)
+    buffer = bytearray(7)
+    assert (file.pread_into(buffer, 1), buffer) == (7, b"1234567")
+    assert (file.pread_into(buffer, 5), buffer) == (5, b"5678967"), "up to the end of the file"
     assert file.pread(10, 0) == b"0123456789"
     assert file.pread(100, 4) == b"456789"
     file.close()

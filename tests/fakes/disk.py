@@ -89,6 +89,11 @@ class MemFile:
         self._disk.maybe_fail("read", self.path)
         return bytes(memoryview(self._content.data)[position : position + length])
 
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        piece = self.pread(len(buffer), position)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         self._check_usable()
         assert position >= 0, f"write at {position} of {self.path}"

@@ -65,6 +65,10 @@ class FailingFile(OsFile):
         FailingDisk.check(self.path)
         return super().pread(length, position)
 
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        FailingDisk.check(self.path)
+        return super().pread_into(buffer, position)
+
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         FailingDisk.check(self.path)
         super().pwrite(data, position)
