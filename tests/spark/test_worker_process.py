@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
@@ -16,6 +17,7 @@ from ottla.spark import worker_process
 @pytest.fixture(autouse=True)
 def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(worker_process, "_frozen_counts", set())
+    monkeypatch.setattr(worker_process, "keep_freed_memory", lambda: None)  # it cannot be undone
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -59,3 +61,37 @@ def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch, module:
     worker_process.freeze_imports()
     assert gc.get_freeze_count() == 0
     assert not worker_process.is_worker_process()
+
+
+def test_a_worker_keeps_freed_memory_from_the_first_freeze_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(worker_process, "keep_freed_memory", lambda: kept.append(sys.modules["__main__"].__name__))
+    worker_process.freeze_imports()
+    assert kept == [], "this is no worker"
+    run_as(monkeypatch, "pyspark.daemon")
+    worker_process.freeze_imports()
+    monkeypatch.setitem(sys.modules, "another_module_of_the_user", ModuleType("another_module_of_the_user"))
+    worker_process.freeze_imports()
+    assert kept == ["__main__"]
+
+
+BUFFERS = """
+import resource, sys
+from ottla.spark.worker_process import keep_freed_memory
+if "keep" in sys.argv:
+    keep_freed_memory()
+def use():
+    held = [bytearray(b"x" * (1 << 20)) for _ in range(4)]
+use()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    use()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_buffers_stay_in_memory_that_is_there() -> None:
+    faults = [
+        int(subprocess.run([sys.executable, "-c", BUFFERS, *more], capture_output=True, check=True).stdout) for more in ([], ["keep"])
+    ]
+    assert faults[1] < faults[0] / 10, faults
