@@ -43,7 +43,10 @@ class TlsChannel:
     def __init__(self, inner: SocketChannel, context: ssl.SSLContext, shared: TlsLoop, *, to_host: str | None = None) -> None:
         self._inner = inner
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=to_host is None, server_hostname=to_host)
+        is_server = to_host is None
+        self._tls: ssl.SSLObject | None = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=is_server, server_hostname=to_host
+        )
         self._run = shared.run
         self._call_soon = shared.call_soon
         self._cipher = shared.cipher
@@ -115,6 +118,7 @@ class TlsChannel:
     def closed(self) -> None:
         self._is_closed = True
         self._queue.clear()
+        self._tls = None  # tens of KiB that would wait for the collector of cycles
         self.queued_bytes = self._plain_bytes = 0
         if self._receiver is not None:
             self._receiver.closed()
@@ -131,10 +135,11 @@ class TlsChannel:
 
     def _shake(self) -> str:
         """In a thread."""
-        if self._is_closed:
+        tls = self._tls
+        if tls is None:
             return CLOSED
         try:
-            self._tls.do_handshake()
+            tls.do_handshake()
         except ssl.SSLWantReadError:
             return WANTS_MORE
         except (ssl.SSLError, OSError) as error:
@@ -147,6 +152,7 @@ class TlsChannel:
         self._flush()
         if result == SECURED:
             self._is_secured = True
+            assert self._tls is not None, "the channel is open"
             self.on_secured(self._tls.getpeercert(binary_form=True))
             self._encrypt()
             self._decrypt()
@@ -173,11 +179,12 @@ class TlsChannel:
 
     def _decrypt_once(self) -> bool:
         """Fills the user's buffer as far as it goes; returns whether there may be more."""
-        assert self._receiver is not None
+        tls = self._tls
+        assert self._receiver is not None and tls is not None, "the channel is open"
         room, filled, is_end, is_dry = self._receiver.buffer(), 0, False, False
         try:
             while filled < len(room) and not is_end:
-                count = self._tls.read(len(room) - filled, room[filled:])
+                count = tls.read(len(room) - filled, room[filled:])
                 is_end = not count
                 filled += int(count)
         except ssl.SSLWantReadError:
@@ -220,9 +227,10 @@ class TlsChannel:
                 raise OSError("a segment is shorter than the slice that was promised of it")
         else:
             piece = memoryview(part)[self._position : self._position + PIECE_BYTES]
-        at = 0
+        tls, at = self._tls, 0
+        assert tls is not None, "the channel is open"
         while at < len(piece):
-            at += self._tls.write(piece[at:])
+            at += tls.write(piece[at:])
         self._position += at
         self._plain_bytes -= at
         if self._position >= len(part):

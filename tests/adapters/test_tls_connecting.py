@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -56,10 +58,15 @@ class Broker:
         channel.open(self.receiver)
         self.channels.append(channel)
 
-    def connect(self, other: Broker, host: str = "localhost") -> Channel | str:
+    def connect(self, other: Broker, host: str = "localhost", receiver: Receiver | None = None) -> Channel | str:
         """The channel, or why there is none."""
         outcomes: list[Channel | str] = []
-        self.network.connect(host, other.listener.port, outcomes.append, outcomes.append, tls="SSL")
+
+        def connected(channel: Channel) -> None:
+            channel.open(receiver or Receiver())
+            outcomes.append(channel)
+
+        self.network.connect(host, other.listener.port, connected, outcomes.append, tls="SSL")
         run_until(self.loop, lambda: outcomes)
         (outcome,) = outcomes
         return outcome
@@ -100,10 +107,9 @@ Make = Callable[[dict[str, str]], Broker]
 def test_both_sides_show_certificates(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
     near = make(settings(authority.issue("near", "/O=Example/CN=near"), authority.ca))
     far = make(settings(authority.issue("far"), authority.ca))
-    channel = near.connect(far)
-    assert not isinstance(channel, str)
     receiver = Receiver()
-    channel.open(receiver)
+    channel = near.connect(far, receiver=receiver)
+    assert not isinstance(channel, str)
     channel.send([b"question"])
     run_until(loop, lambda: far.receiver.data == b"question")
     assert [subject_of(certificate or b"") for certificate in far.certificates] == ["CN=near,O=Example"]
@@ -153,3 +159,25 @@ def test_what_does_not_speak_tls_is_no_connection(make: Make, authority: Authori
     run_until(loop, lambda: outcomes)
     assert str(outcomes[0]).startswith("no TLS: ")
     loop.run_until_complete(end())
+
+
+def test_a_closed_channel_keeps_no_memory_of_openssl(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
+    """Nor waits for the collector of cycles, which knows nothing of its size."""
+    near = make(settings(authority.issue("near"), authority.ca))
+    far = make(settings(authority.issue("far"), authority.ca))
+    gc.collect()
+    gc.disable()
+    try:
+        channel = near.connect(far)
+        assert not isinstance(channel, str)
+        run_until(loop, lambda: far.certificates)
+        assert tls_objects() == 2
+        channel.close()
+        run_until(loop, lambda: far.receiver.events == ["closed"])
+        assert tls_objects() == 0
+    finally:
+        gc.enable()
+
+
+def tls_objects() -> int:
+    return sum(isinstance(one, ssl.SSLObject) for one in gc.get_objects())
