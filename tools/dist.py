@@ -29,6 +29,7 @@ PACKAGES = ("ottla", "pyspark_ottla")
 MINOR_VERSIONS = (11, 12, 13, 14)
 INSTALL_SECONDS_GOAL = 5.0
 INSTALLED_MIB_GOAL = 30.0
+PART_SHOWN_MIB = 1.0
 """Goals, not conditions: time depends on the network, most of the size on what the dependencies ship. Printed beside what was measured."""
 
 
@@ -48,7 +49,12 @@ class Installed(NamedTuple):
 
     python: str
     seconds: float
-    mebibytes: float
+    parts: dict[str, float]
+    """Mebibytes by package, with what its installer has compiled."""
+
+    @property
+    def mebibytes(self) -> float:
+        return sum(self.parts.values())
 
 
 def build(source: Path, destination: Path) -> Distributions:
@@ -129,9 +135,9 @@ def try_wheel(wheel: Path, python: str, directory: Path) -> Installed:
     started = time.monotonic()
     _run([str(program), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)], cwd=directory)
     seconds = time.monotonic() - started
-    mebibytes = _installed_bytes(directory) / 2**20
+    parts = installed_parts(directory)
     smoke(program, directory)
-    return Installed(python, seconds, mebibytes)
+    return Installed(python, seconds, parts)
 
 
 def smoke(program: Path, directory: Path, **environment: str) -> None:
@@ -140,11 +146,15 @@ def smoke(program: Path, directory: Path, **environment: str) -> None:
     _run([str(program), str(copied), version()], cwd=directory, environment=environment)
 
 
-def _installed_bytes(environment: Path) -> int:
-    """Without pip, setuptools and their compiled code, which an empty environment has or gets as well."""
+def installed_parts(environment: Path) -> dict[str, float]:
+    """Mebibytes by folder, the largest first; without pip, setuptools and their compiled code, which an empty environment has as well."""
     (packages,) = environment.glob("lib/python*/site-packages")
-    counted = [path for path in packages.iterdir() if not path.name.startswith(("pip", "setuptools", "pkg_resources", "_distutils_hack"))]
-    return sum(path.lstat().st_size for one in counted for path in (one, *one.rglob("*")))
+    found: dict[str, float] = {}
+    for one in packages.iterdir():
+        if not one.name.startswith(("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")):
+            name = "metadata" if one.name.endswith(".dist-info") else one.name
+            found[name] = found.get(name, 0.0) + sum(path.lstat().st_size for path in (one, *one.rglob("*"))) / 2**20
+    return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
 def _run(command: Sequence[str], *, cwd: Path, environment: dict[str, str] | None = None) -> None:
@@ -180,7 +190,10 @@ def _tried(wheel: Path, python: str, name: str) -> str:
     with tempfile.TemporaryDirectory(prefix="ottla-dist-") as scratch:
         one = try_wheel(wheel, python, Path(scratch) / "environment")
     goals = f"goals: {INSTALL_SECONDS_GOAL:.0f} s, {INSTALLED_MIB_GOAL:.0f} MiB"
-    return f"Python {name}: installed in {one.seconds:.1f} s, {one.mebibytes:.1f} MiB with dependencies ({goals}); smoke test passed"
+    parts = ", ".join(f"{part} {mebibytes:.1f}" for part, mebibytes in one.parts.items() if mebibytes >= PART_SHOWN_MIB)
+    return (
+        f"Python {name}: installed in {one.seconds:.1f} s, {one.mebibytes:.1f} MiB with dependencies ({parts}; {goals}); smoke test passed"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
