@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ottla.base.errors import ApiError, OttlaError
+from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.command import Command, NotReached, Refused, UsageError
 from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
 
@@ -23,6 +23,8 @@ EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_NO_CONNECTION = 3
 EXIT_INTERRUPTED = 130
+HINTS = {ErrorCode.SECURITY_DISABLED: "; start the broker with --acls, or with authorizer.class.name=acl"}
+"""What to try next, where the broker's message does not say it."""
 STRUCTURED = ("json", "jsonl", "yaml")
 """Forms of output in which an error is an object."""
 
@@ -168,7 +170,8 @@ def _run_guarded(command: Command, args: argparse.Namespace, argv: list[str]) ->
     except NotReached as error:
         return _report(argv, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
     except ApiError as error:
-        return _report(argv, f"{error.message} ({error.code.name})" if error.message else error.code.name, error.code.name, EXIT_REFUSED)
+        message = f"{error.message} ({error.code.name})" if error.message else error.code.name
+        return _report(argv, message + HINTS.get(error.code, ""), error.code.name, EXIT_REFUSED)
     except OttlaError as error:
         return _other_failure(argv, error)
     except (struct.error, OverflowError) as error:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tools.bench import groups, log_length, metrics_cost, transactions
+from tools.bench import front_door, groups, log_length, metrics_cost, transactions
 from tools.bench.brokers import Broker, start_bare_loop, start_ottla
 from tools.bench.loads import LOADS, WITHOUT_COORDINATORS
-from tools.bench.operations import command_throughput, commands, rebalance, restart_after_kill
+from tools.bench.operations import command_throughput, rebalance, restart_after_kill
 from tools.bench.report import Row, header, machine, number, run_rounds
 
 PARTITIONS = (1, 100, 2000)
@@ -74,7 +74,7 @@ def alone(ottla: Broker, scale: float) -> list[Callable[[], list[Row]]]:
     """The measurements that run alone."""
     return [
         start_and_idle_memory,
-        lambda: commands(ottla),
+        front_door.measure,
         lambda: command_throughput(ottla, scale),
         lambda: rebalance(ottla),
         large_groups,

@@ -6,7 +6,6 @@ Every function answers rows for the first table of `make bench`: (what, unit, fi
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -109,15 +108,6 @@ def milliseconds_until_stable(new: list[Member], members: list[Member]) -> float
     while len(generations := {member.generation for member in members}) > 1 or min(generations) <= before:
         time.sleep(0.001)
     return (time.perf_counter() - started) * 1000
-
-
-def commands(broker: Broker) -> list[Row]:
-    """Whole processes of the command line."""
-    rows = []
-    for label, options in (("ottla --help", ["--help"]), ("ottla topic list", ["topic", "list", "-b", broker.address])):
-        times = [seconds_of(options) * 1000 for _ in range(7)]
-        rows.append((label, "ms", statistics.median(times)))
-    return rows
 
 
 def command_throughput(broker: Broker, scale: float) -> list[Row]:

@@ -48,6 +48,12 @@ def test_producers_and_consumers_get_what_they_need(acl: Ottla) -> None:
     assert {row[4] for row in rows(acl)} == {"10.0.0.1", "10.0.0.2"}
 
 
+def test_a_broker_without_rules_says_how_to_get_them(ottla: Ottla) -> None:
+    result = ottla("acl", "list")
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert "(SECURITY_DISABLED); start the broker with --acls" in result.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

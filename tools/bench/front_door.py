@@ -1,0 +1,88 @@
+"""What people meet first, in CPU time, which is nearly the same on a busy machine: commands, a run of fixture tests, the live view.
+
+Every function answers rows for the first table of `make bench`: (what, unit, figure). `python -m tools.bench.front_door` prints them alone.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ottla.cli.top.sample import Sampler
+from ottla.cli.top.top import INTERVAL_S
+from ottla.cli.top.view import draw
+from ottla.client.blocking.cluster import Cluster
+from ottla.testing import Broker
+from tools.bench.report import Row, number
+
+COMMAND = [sys.executable, "-m", "ottla.cli.main"]
+TESTS = 50
+LOOKS = 10
+TOPICS, PARTITIONS_OF_A_TOPIC = 100, 20
+EMPTY_TEST = "def test_{n}():\n    assert True\n"
+FIXTURE_TEST = """
+def test_{n}(kafka_broker, kafka_topic):
+    kafka_broker.add_record(kafka_topic, "x")
+    assert [record.value for record in kafka_broker.records(kafka_topic)] == [b"x"]
+"""
+
+
+def children_s() -> float:
+    """CPU time of the processes that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def cpu_s(command: list[str], directory: str | None = None) -> float:
+    before = children_s()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, check=True)
+    return children_s() - before
+
+
+def commands() -> list[Row]:
+    """Whole processes of the command line."""
+    with Broker(topics=["orders:3"]) as broker:
+        lines = (("ottla --help", ["--help"]), ("ottla topic list", ["topic", "list", "-b", broker.direct_server]))
+        return [(label, "ms of CPU", statistics.median(cpu_s([*COMMAND, *words]) for _ in range(9)) * 1000) for label, words in lines]
+
+
+def fixture_tests() -> list[Row]:
+    """A run of tests that each write and read a record, less the same number of empty ones; with the broker's own time."""
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        for name, text in (("test_empty.py", EMPTY_TEST), ("test_fixture.py", FIXTURE_TEST)):
+            Path(directory, name).write_text("".join(text.format(n=n) for n in range(TESTS)))
+        more = [cpu_s([*pytest, "test_fixture.py"], directory) - cpu_s([*pytest, "test_empty.py"], directory) for _ in range(3)]
+    return [(f"{TESTS} tests with `kafka_broker` and `kafka_topic`, more than {TESTS} empty ones", "s of CPU", statistics.median(more))]
+
+
+def live_view() -> list[Row]:
+    """Looks of `ottla top`, drawn as on a terminal, beside a broker with 2,000 partitions."""
+    from rich.console import Console
+
+    topics = [f"topic-{number}:{PARTITIONS_OF_A_TOPIC}" for number in range(TOPICS)]
+    with Broker(topics=topics, start_timeout=120) as broker, Cluster(broker.direct_server) as cluster, open("/dev/null", "w") as nowhere:
+        console, sampler = Console(file=nowhere, width=120, height=40, force_terminal=True), Sampler(cluster)
+        sampler.look()
+        used = time.process_time()
+        for _ in range(LOOKS):
+            time.sleep(INTERVAL_S)
+            console.print(draw(sampler.look(), "all", console.height))
+        share = (time.process_time() - used) / (LOOKS * INTERVAL_S)
+    return [(f"ottla top, {TOPICS * PARTITIONS_OF_A_TOPIC:,} partitions, a look each {INTERVAL_S:g} s", "% of a core", share * 100)]
+
+
+def measure() -> list[Row]:
+    return [*commands(), *fixture_tests(), *live_view()]
+
+
+if __name__ == "__main__":
+    for what, unit, figure in measure():
+        print(f"| {what} | {unit} | {number(figure)} |", flush=True)
