@@ -26,12 +26,12 @@ from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
-from ottla.base.settings.oauthbearer import OAuthBearerSettings
 from ottla.base.settings.security import SecuritySettings, split_listener_name
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.staging import StagingSettings
+from ottla.base.settings.tokens import TokenSettings
 from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
 from ottla.base.settings.zookeeper import ZooKeeperAddress, ZooKeeperSettings, parse_connect
 
@@ -78,7 +78,7 @@ class Synonym(NamedTuple):
 
 
 class _AllSettings(
-    NetworkSettings, SecuritySettings, OAuthBearerSettings, AccessSettings,
+    NetworkSettings, SecuritySettings, TokenSettings, AccessSettings,
     LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
     StagingSettings, ZooKeeperSettings,
 ):  # fmt: skip

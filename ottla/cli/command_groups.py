@@ -42,6 +42,7 @@ GROUPS: dict[str, Group] = {
     "acl": Group("access.acl", "Access rules (ACLs): list, add, remove.", "Settings and access"),
     "security": Group("access.security", "What a client with these settings can do; certificates to try.", "Settings and access"),
     "user": Group("cluster.user", "SCRAM users: who may log in with a password.", "Settings and access"),
+    "token": Group("access.token", "Delegation tokens: logins as somebody else, for a while.", "Settings and access"),
     "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),
     "partitions": Group("cluster.partitions", "Move replicas, choose leaders.", "Cluster"),
     "features": Group("cluster.features", "Feature levels.", "Cluster"),

@@ -179,6 +179,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("echo secret | ottla user add bob --password-file - --mechanism SCRAM-SHA-512", "from a pipe"),
     ),
     "user remove": (Example("ottla user remove alice --yes", "with all credentials"),),
+    "token list": (Example("ottla token list", "one's own, and those that one may see", needs="login"),),
+    "token create": (
+        Example("ottla token create --lifetime P2D", "for two days, if it is renewed", needs="login"),
+        Example("ottla token create --owner User:etl --renewer User:scheduler", "as another user, with the right to", needs="login"),
+    ),
+    "token renew": (Example("ottla token renew Sb0F5mSbQ0C6JdSBqkIK9A --for PT12H", "twelve hours from now on", needs="login"),),
+    "token expire": (Example("ottla token expire Sb0F5mSbQ0C6JdSBqkIK9A --yes", "logs out those who use it", needs="login"),),
     "cluster info": (Example("ottla cluster info", "brokers and topics, as kcat -L"),),
     "cluster status": (Example("ottla cluster status", "brokers, controller, healthy partitions"),),
     "cluster health": (Example("ottla cluster health", "exit code 1 if something is wrong"),),

@@ -46,6 +46,7 @@ class Security:
             if self.mechanism not in MECHANISMS:
                 raise ValueError(f"sasl.mechanism={self.mechanism} is not offered; there are {', '.join(MECHANISMS)}")
             self._username, self._password = credentials(properties)
+            self._is_by_token = is_by_token(properties)
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
         """The socket under TLS, if that is wanted."""
@@ -56,7 +57,7 @@ class Security:
         if not self.uses_sasl:
             return None
         nonce = base64.b64encode(os.urandom(18)).decode()
-        return exchange(self.mechanism, self._username, self._password, nonce)
+        return exchange(self.mechanism, self._username, self._password, nonce, is_by_token=self._is_by_token)
 
 
 def security_of(properties: Mapping[str, str] | None) -> Security | None:
@@ -80,6 +81,12 @@ def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
     if username is None or password is None:
         raise ValueError("SASL needs a name and a password: sasl.jaas.config, or sasl.username and sasl.password")
     return username, password
+
+
+def is_by_token(properties: Mapping[str, str]) -> bool:
+    """Whether name and password of SCRAM are the id and the HMAC of a delegation token (`tokenauth` of a JAAS line)."""
+    line = properties.get("sasl.jaas.config", "").strip()
+    return bool(line) and _of_jaas(line).get("tokenauth", "").strip().lower() == "true"
 
 
 def _of_jaas(line: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata
@@ -26,7 +27,9 @@ from ottla.controller import znodes
 from ottla.controller.local_controller import LocalController
 
 if TYPE_CHECKING:
+    from ottla.base.delegation_token import DelegationToken
     from ottla.cluster.acl_rules import AclRules, RuleTable
+    from ottla.cluster.delegation_tokens import DelegationTokens
     from ottla.cluster.member_watches import MemberWatches
 
 log = logging.getLogger("ottla.cluster")
@@ -75,6 +78,7 @@ class ClusterMember:
         )  # fmt: skip
         self._watches = None if config.is_single_broker else self._make_watches(timers)
         self.acl_rules = None if acl_table is None else self._make_acl_rules(acl_table, timers)
+        self.delegation_tokens = None if config.delegation_token_key is None else self._make_delegation_tokens(timers)
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
@@ -84,6 +88,24 @@ class ClusterMember:
         from ottla.cluster.acl_rules import AclRules  # on use: a broker without an authorizer has none
 
         return AclRules(self._store, self._retries, timers, table, is_alone=self._config.is_single_broker)
+
+    def _make_delegation_tokens(self, timers: Timers) -> DelegationTokens:
+        from ottla.cluster.delegation_tokens import DelegationTokens  # on use: most brokers have none
+
+        tokens = DelegationTokens(
+            self._store, self._retries, timers, self._clock, is_alone=self._config.is_single_broker,
+            expiry_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
+        )  # fmt: skip
+        tokens.on_change = self._tokens_changed
+        return tokens
+
+    def _tokens_changed(self) -> None:
+        self.metadata.on_credentials()
+
+    @property
+    def find_token(self) -> Callable[[str], DelegationToken | None] | None:
+        """Finds a delegation token by which one may log in now; None where there are no such tokens."""
+        return None if self.delegation_tokens is None else self.delegation_tokens.find
 
     def _make_watches(self, timers: Timers) -> MemberWatches:
         from ottla.cluster.member_watches import MemberWatches  # a broker that is alone starts without
@@ -149,13 +171,14 @@ class ClusterMember:
         if self._watches is not None:
             self._watches.watch_mark(self.session.broker_epoch)
         on_registered, self._on_registered = self._on_registered, None
-        if self.acl_rules is None:
-            if on_registered is not None:
-                on_registered()
-        elif on_registered is not None:
-            self.acl_rules.start(on_registered)  # no client is served before it is known what it may do
+        readers = [reader for reader in (self.acl_rules, self.delegation_tokens) if reader is not None]
+        if on_registered is not None:
+            for reader in readers:  # no client is served before it is known what it may do
+                on_registered = partial(reader.start, on_registered)
+            on_registered()
         else:
-            self.acl_rules.restart()
+            for reader in readers:
+                reader.restart()
         if self._watches is not None:
             self._watches.watch_configs()
         self.controller.stand_for_election()

@@ -69,7 +69,7 @@ BASE_PATHS = (
 )
 """Nodes that must be there before anything else is written, parents first."""
 
-SENSITIVE_PATHS = ("/cluster/secret", USERS)
+SENSITIVE_PATHS = ("/cluster/secret", USERS, "/delegation_token")
 """Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
 
 LOGS_FAILED = 1

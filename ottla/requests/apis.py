@@ -78,6 +78,9 @@ ALTER_CLUSTER = Right(_O.ALTER, _R.CLUSTER)
 DESCRIBE_CLUSTER = Right(_O.DESCRIBE, _R.CLUSTER)
 CLUSTER_ACTION = Right(_O.CLUSTER_ACTION, _R.CLUSTER)
 IDEMPOTENT_WRITE = Right(_O.IDEMPOTENT_WRITE, _R.CLUSTER)
+CREATE_TOKENS = Right(_O.CREATE_TOKENS, _R.USER)
+DESCRIBE_TOKENS = Right(_O.DESCRIBE_TOKENS, _R.USER)
+DESCRIBE_TOKEN = Right(_O.DESCRIBE, _R.DELEGATION_TOKEN)
 DESCRIBE_CONFIGS = tuple(Right(_O.DESCRIBE_CONFIGS, kind) for kind in (_R.TOPIC, _R.CLUSTER, _R.GROUP))
 ALTER_CONFIGS = tuple(Right(_O.ALTER_CONFIGS, kind) for kind in (_R.TOPIC, _R.CLUSTER, _R.GROUP))
 
@@ -125,6 +128,10 @@ TABLE: dict[int, ServedApi] = {
         _line("DescribeLogDirs", DESCRIBE_CLUSTER),
         _line("SaslAuthenticate", is_before_authentication=True),
         _line("CreatePartitions", ALTER_TOPIC, is_forwarded=True),
+        _line("CreateDelegationToken", CREATE_TOKENS),
+        _line("RenewDelegationToken"),
+        _line("ExpireDelegationToken"),
+        _line("DescribeDelegationToken", DESCRIBE_TOKEN, DESCRIBE_TOKENS),
         _line("DeleteGroups", DELETE_GROUP),
         _line("ElectLeaders", ALTER_CLUSTER, is_forwarded=True),
         _line("IncrementalAlterConfigs", *ALTER_CONFIGS, is_forwarded=True),

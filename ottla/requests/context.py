@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from ottla.base.acls import AclFilter, Binding, Pattern
     from ottla.base.cluster_metadata import ClusterMetadata
     from ottla.base.config import BrokerConfig
+    from ottla.base.delegation_token import DelegationToken
     from ottla.base.share_state import Persister
     from ottla.cluster.acl_rules import Done, RuleChange
+    from ottla.cluster.delegation_tokens import Decide
+    from ottla.cluster.delegation_tokens import Done as TokenDone
     from ottla.controller.api import Controller
     from ottla.machine.host import MachineHost
     from ottla.replication.fetch_sessions import FetchSessions
@@ -300,6 +303,19 @@ class AccessRules(Protocol):
         """Calls `done` when the changes are stored and in force here, with the patterns of which they are not."""
 
 
+class StoredTokens(Protocol):
+    """The delegation tokens of the cluster (`cluster/delegation_tokens.py`)."""
+
+    def all(self) -> list[DelegationToken]:
+        """Every token that is stored, by id."""
+
+    def create(self, token: DelegationToken, done: TokenDone) -> None:
+        """Calls `done` when the token is stored and one may log in by it here."""
+
+    def update(self, token_id: str, decide: Decide, done: TokenDone) -> None:
+        """Makes of a token what `decide` says. DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
+
+
 class ForwardedRequests(Protocol):
     """Executes requests of clients that another broker has forwarded (`server/dispatch.py`)."""
 
@@ -355,6 +371,8 @@ class Broker:
     """None while no client has a quota."""
     acl_rules: AccessRules | None = None
     """None without an authorizer that has rules."""
+    delegation_tokens: StoredTokens | None = None
+    """None without a secret key for them."""
     suspects: Suspects | None = None
     """None for a broker by itself."""
     lease: Lease | None = None

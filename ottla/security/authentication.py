@@ -28,6 +28,8 @@ class Outcome(NamedTuple):
     """Whether the client would still be let in by the same credentials; None where they do not end."""
     ends_ms: int | None = None
     """The wall time at which the credentials end."""
+    is_by_token: bool = False
+    """Whether the client has logged in by a delegation token, which must not make other tokens."""
 
 
 class Exchange(Protocol):
@@ -69,6 +71,8 @@ class Authentication:
         self.principal: str | None = None
         """As whom the client has authenticated; the same when it does so again."""
         self.is_valid: Callable[[], bool] | None = None
+        self.is_by_token = False
+        """Whether the client has logged in by a delegation token."""
         self._exchange: Exchange | None = None
 
     @property
@@ -108,7 +112,7 @@ class Authentication:
                 return
             if outcome.principal is not None:
                 self._exchange = None
-                self.principal, self.is_valid = outcome.principal, outcome.is_valid
+                self.principal, self.is_valid, self.is_by_token = outcome.principal, outcome.is_valid, outcome.is_by_token
                 self._move(_STATES.AUTHENTICATED)
             done(ErrorCode.NONE, outcome)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.base.config import BrokerConfig
+from ottla.base.delegation_token import DelegationToken
 from ottla.base.ports import Ports
 from ottla.base.settings.listeners import Endpoint
 from ottla.base.settings.oauthbearer import TokenOptions
@@ -24,7 +25,7 @@ from ottla.security.oauthbearer import OAuthBearerServer, Verify
 from ottla.security.plain import MECHANISM as PLAIN
 from ottla.security.plain import PlainServer
 from ottla.security.scram import HASHES
-from ottla.security.scram_server import ScramServer
+from ottla.security.scram_server import FindToken, ScramServer
 from ottla.security.signing_keys import SigningKeys
 from ottla.security.tokens import Token
 
@@ -36,8 +37,17 @@ NONCE_BYTES = 18
 class ListenerMechanisms:
     """Makes exchanges for clients of one broker."""
 
-    def __init__(self, config: BrokerConfig, ports: Ports, stored: Callable[[], Stored], read_secret: Secret) -> None:
-        """`stored`: the SCRAM credentials; `read_secret`: asks for the cluster's secret."""
+    def __init__(
+        self, config: BrokerConfig, ports: Ports, stored: Callable[[], Stored], read_secret: Secret,
+        find_token: Callable[[str], DelegationToken | None] | None = None,
+    ) -> None:  # fmt: skip
+        """`stored`: the SCRAM credentials; `read_secret`: asks for the cluster's secret; `find_token`: a delegation token by which one
+        may log in now, None without such tokens."""
+        self._find_token: FindToken | None = None
+        if find_token is not None:
+            from ottla.security.token_logins import TokenLogins  # on use: most brokers have no delegation tokens
+
+            self._find_token = TokenLogins((config.delegation_token_key or "").encode(), find_token, ports.threads).find
         self._config = config
         self._ports = ports
         self._read_secret = read_secret
@@ -82,8 +92,12 @@ class ListenerMechanisms:
         if mechanism not in HASHES:
             return None
         users = self._scram[mechanism]
-        random = self._ports.random
-        return lambda: ScramServer(mechanism, users.find, users.decoy, base64.b64encode(random.token_bytes(NONCE_BYTES)).decode())
+
+        def begin() -> Exchange:
+            nonce = base64.b64encode(self._ports.random.token_bytes(NONCE_BYTES)).decode()
+            return ScramServer(mechanism, users.find, users.decoy, nonce, self._find_token)
+
+        return begin
 
     # Tokens
 

@@ -16,14 +16,16 @@ MECHANISM_NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
 class ScramClient:
-    """One authentication. `nonce` is fresh randomness. ValueError when the server does not keep to the protocol."""
+    """One authentication. `nonce` is fresh randomness. ValueError when the server does not keep to the protocol.
 
-    def __init__(self, username: str, password: str, mechanism: str, nonce: str) -> None:
+    `is_by_token`: the name is the id of a delegation token, the password its HMAC (KIP-48)."""
+
+    def __init__(self, username: str, password: str, mechanism: str, nonce: str, *, is_by_token: bool = False) -> None:
         self._hash = HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={name},r={nonce}{',tokenauth=true' if is_by_token else ''}"
         self._server_signature = b""
 
     def first(self) -> bytes:

@@ -2,7 +2,8 @@
 
 Stored is a `ScramCredential`, from which neither the password nor a client's proof can be made. An unknown user gets a decoy that is
 always the same, and fails at the same step with the same message, so that names cannot be probed. Channel binding is refused: a client
-that demands it must not believe it has it. Left out: where credentials are stored, and delegation tokens.
+that demands it must not believe it has it. With the extension `tokenauth=true` the name is the id of a delegation token, and the client
+becomes its owner (KIP-48). Left out: where credentials are stored, and how a token's are made (`token_logins.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,20 @@ class ScramCredential(NamedTuple):
     iterations: int
 
 
+class TokenLogin(NamedTuple):
+    """What a login by delegation token is checked against."""
+
+    credential: ScramCredential
+    owner: str | None
+    """The principal; None for a token by which no client may log in."""
+    ends_ms: Callable[[], int | None]
+    """When the token ends as it is now (wall time); None once it is gone."""
+
+
+FindToken = Callable[[str, str, Callable[[TokenLogin], object]], object]
+"""Calls back, now or later, with what a login by a mechanism and a token's id is checked against."""
+
+
 def make_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
     """Takes many rounds of hashing, so it belongs off the loop. ValueError for too few rounds."""
     if iterations < ITERATIONS_MIN:
@@ -40,16 +55,20 @@ def make_credential(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 class ScramServer:
-    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness; `decoy` gives what an unknown user is shown."""
+    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness; `decoy` gives what an unknown user is shown, and one
+    who logs in by a token where `find_token` is None."""
 
     def __init__(
-        self, mechanism: str, find: Callable[[str], ScramCredential | None], decoy: Callable[[str], ScramCredential], nonce: str
-    ) -> None:
+        self, mechanism: str, find: Callable[[str], ScramCredential | None], decoy: Callable[[str], ScramCredential], nonce: str,
+        find_token: FindToken | None = None,
+    ) -> None:  # fmt: skip
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
         self._decoy = decoy
         self._nonce = nonce
+        self._find_token = find_token
+        self._token: TokenLogin | None = None
         self._username = ""
         self._credential: ScramCredential | None = None
         self._binding = b""
@@ -58,12 +77,14 @@ class ScramServer:
 
     def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
         try:
-            outcome = self._first(token) if self._credential is None else self._final(token, self._credential)
+            if self._credential is None:
+                self._first(token, done)
+            else:
+                done(self._final(token, self._credential))
         except (ValueError, binascii.Error):
-            outcome = self._refused()
-        done(outcome)
+            done(self._refused())
 
-    def _first(self, token: bytes) -> Outcome:
+    def _first(self, token: bytes, done: Callable[[Outcome], None]) -> None:
         """The client's name and nonce; answers the salt and the number of rounds."""
         binding, authorized_as, bare = token.decode("utf-8").split(",", 2)
         if binding not in ("n", "y"):
@@ -72,11 +93,22 @@ class ScramServer:
         self._username, nonce = _unescaped(said.get("n", "")), said.get("r", "")
         if not self._username or not nonce or (authorized_as and _unescaped(authorized_as.removeprefix("a=")) != self._username):
             raise ValueError("no name, no nonce, or two different names")
-        self._credential = self._find(self._username) or self._decoy(self._username)
         self._nonce = nonce + self._nonce
         self._binding = f"{binding},{authorized_as},".encode()
-        salt = base64.b64encode(self._credential.salt).decode()
-        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        if "tokenauth=true" not in bare.lower().split(",")[2:]:
+            done(self._challenge(bare, self._find(self._username) or self._decoy(self._username)))
+        elif self._find_token is None:
+            done(self._challenge(bare, self._decoy(self._username)))
+        else:
+            self._find_token(self._mechanism, self._username, lambda login: done(self._token_challenge(bare, login)))
+
+    def _token_challenge(self, bare: str, login: TokenLogin) -> Outcome:
+        self._token = login
+        return self._challenge(bare, login.credential)
+
+    def _challenge(self, bare: str, credential: ScramCredential) -> Outcome:
+        self._credential = credential
+        answer = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         self._signed = f"{bare},{answer}"
         return Outcome(token=answer.encode())
 
@@ -93,9 +125,20 @@ class ScramServer:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
             return self._refused()
-        verifier = base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))
+        verifier = b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))
+        if self._token is not None:
+            return self._by_token(self._token, verifier)
         name, find = self._username, self._find
-        return Outcome(token=b"v=" + verifier, principal=f"User:{name}", is_valid=lambda: find(name) is not None)
+        if find(name) is None:
+            return self._refused()
+        return Outcome(token=verifier, principal=f"User:{name}", is_valid=lambda: find(name) is not None)
+
+    def _by_token(self, login: TokenLogin, verifier: bytes) -> Outcome:
+        ends_ms = login.ends_ms()
+        if login.owner is None or ends_ms is None:
+            return self._refused()
+        is_valid = lambda: login.ends_ms() is not None  # noqa: E731
+        return Outcome(token=verifier, principal=login.owner, is_valid=is_valid, ends_ms=ends_ms, is_by_token=True)
 
     def _refused(self) -> Outcome:
         reason = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._mechanism}"

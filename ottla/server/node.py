@@ -267,7 +267,7 @@ class Node:
         from ottla.security.mechanisms import ListenerMechanisms
 
         read_secret = ClusterSecret(self.ports.store, self.ports.random).read
-        return ListenerMechanisms(self.config, self.ports, lambda: self.metadata.scram, read_secret)
+        return ListenerMechanisms(self.config, self.ports, lambda: self.metadata.scram, read_secret, self.member.find_token)
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config
@@ -299,6 +299,7 @@ class Node:
             authorizer=AllowClients() if self.acl_authorizer is None else self.acl_authorizer,
             audit=self.audit,
             acl_rules=self.member.acl_rules,
+            delegation_tokens=self.member.delegation_tokens,
             follower_sessions=self.follower_sessions,
             directory_moves=self.moves,
             isr_changes=self.links.isr_changes if self.links is not None else None,

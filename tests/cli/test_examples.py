@@ -37,8 +37,6 @@ SHIM = """\
 #!/bin/sh
 exec {python} -m ottla.cli.main "$@"
 """
-WITHOUT_EXAMPLES = ("token",)
-"""Commands whose examples come with them."""
 WITH_ACCESS_RULES = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
 """So that the rules of the examples are stored, while the tests may do everything."""
 IN_A_SHELL = set("|>&;$")
@@ -222,7 +220,7 @@ def test_the_metrics_example(place: Path, example_broker: Broker, offline: Ottla
 def test_every_command_has_an_example_whose_options_it_knows() -> None:
     known = commands()
     assert set(EXAMPLES) <= set(known)
-    assert [name for name in sorted(set(known) - set(EXAMPLES)) if not name.startswith(WITHOUT_EXAMPLES)] == []
+    assert sorted(set(known) - set(EXAMPLES)) == []
     assert set(TABLES) <= set(known)
     for name, examples in EXAMPLES.items():
         for example in examples:

@@ -77,6 +77,7 @@ MAY_ANSWER: dict[int, set[ErrorCode]] = {
     31: {ErrorCode.SECURITY_DISABLED},
     34: {ErrorCode.LOG_DIR_NOT_FOUND},
     36: {ErrorCode.ILLEGAL_SASL_STATE},
+    **{key: {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED} for key in (38, 39, 40, 41)},
     43: {ErrorCode.ELECTION_NOT_NEEDED},
     57: {ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FEATURE_UPDATE_FAILED},
 }
@@ -210,6 +211,10 @@ plain(18, client_software_name="wire", client_software_version="1")
 plain(17, mechanism="PLAIN")
 plain(36, auth_bytes=b"\0user\0password")
 plain(29, resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+plain(38, max_lifetime_ms=-1)
+plain(39, hmac=bytes(64), renew_period_ms=-1)
+plain(40, hmac=bytes(64), expiry_time_period_ms=-1)
+plain(41, owners=None)
 plain(48, components=[describe_client_quotas.ComponentData(entity_type="user", match_type=2, match=None)])
 plain(
     49,

@@ -21,6 +21,8 @@ WHOLE = {
     "AlterUserScramCredentials",
     # Refused as a whole.
     "CreateAcls", "DeleteAcls",
+    # One token with its renewers; a filter.
+    "CreateDelegationToken", "DescribeDelegationToken",
     # Only from brokers.
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition",
 }  # fmt: skip

@@ -23,8 +23,6 @@ controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controll
 controller.socket.timeout.ms
 cordoned.log.dirs
 create.topic.policy.class.name
-delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
-delegation.token.secret.key
 delete.records.purgatory.purge.interval.requests
 early.start.listeners
 eligible.leader.replicas.enable

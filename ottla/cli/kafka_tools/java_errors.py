@@ -17,6 +17,20 @@ _JAVA: dict[ErrorCode, tuple[str, str]] = {
     ),
     ErrorCode.SECURITY_DISABLED: ("SecurityDisabledException", "Security features are disabled."),
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ("ClusterAuthorizationException", "Cluster authorization failed."),
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: ("DelegationTokenDisabledException", "Delegation Token feature is not enabled."),
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: ("DelegationTokenNotFoundException", "Delegation Token is not found on server."),
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: (
+        "DelegationTokenOwnerMismatchException", "Specified Principal is not valid Owner/Renewer.",
+    ),
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "UnsupportedByAuthenticationException",
+        "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token authenticated channels.",
+    ),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
+        "DelegationTokenAuthorizationException", "Delegation Token authorization failed.",
+    ),
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: ("DelegationTokenExpiredException", "Delegation Token is expired."),
+    ErrorCode.INVALID_PRINCIPAL_TYPE: ("InvalidPrincipalTypeException", "Supplied principalType is not supported."),
     ErrorCode.INVALID_REQUEST: ("InvalidRequestException", "The request is malformed or otherwise invalid."),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
 }

@@ -39,6 +39,9 @@ TOOLS: dict[str, Tool] = {
     "kafka-share-groups": Tool("share_groups", "Share groups.", (f"{NEW}consumer.group.ShareGroupCommand",)),
     "kafka-console-share-consumer": Tool("share_groups", "Records of a share group as lines.", (f"{NEW}consumer.ConsoleShareConsumer",)),
     "kafka-configs": Tool("translations", "Settings.", ("kafka.admin.ConfigCommand", f"{NEW}ConfigCommand")),
+    "kafka-delegation-tokens": Tool(
+        "delegation_tokens", "Delegation tokens.", ("kafka.admin.DelegationTokenCommand", f"{NEW}DelegationTokenCommand")
+    ),
     "kafka-acls": Tool("acls", "Access rules.", ("kafka.admin.AclCommand", f"{NEW}AclCommand")),
     "kafka-get-offsets": Tool("translations", "Offsets of partitions.", ("kafka.tools.GetOffsetShell", f"{NEW}GetOffsetShell")),
     "kafka-delete-records": Tool("translations", "Delete old records.", ("kafka.admin.DeleteRecordsCommand", f"{NEW}DeleteRecordsCommand")),
@@ -70,7 +73,6 @@ TOOLS: dict[str, Tool] = {
     "kafka-storage": Tool("translations", "Cluster ids; there is nothing to format.", ("kafka.tools.StorageTool",)),
 }
 NOT_OFFERED: dict[str, str] = {
-    "kafka-delegation-tokens": "delegation tokens",
     "kafka-metadata-quorum": "a KRaft quorum",
     "kafka-metadata-shell": "a KRaft quorum",
     "kafka-replica-verification": "comparing replicas",

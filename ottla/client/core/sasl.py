@@ -37,11 +37,11 @@ class PlainExchange:
 class ScramExchange:
     """Two tokens and a check that the server knows the password too (RFC 5802). `nonce` is fresh randomness as printable text."""
 
-    def __init__(self, username: str, password: str, mechanism: str, nonce: str) -> None:
+    def __init__(self, username: str, password: str, mechanism: str, nonce: str, *, is_by_token: bool = False) -> None:
         from ottla.security.scram import ScramClient
 
         self.mechanism = mechanism
-        self._scram = ScramClient(username, password, mechanism, nonce)
+        self._scram = ScramClient(username, password, mechanism, nonce, is_by_token=is_by_token)
         self._has_proved = False
 
     def first(self) -> bytes:
@@ -55,8 +55,8 @@ class ScramExchange:
         return self._scram.final(challenge)
 
 
-def exchange(mechanism: str, username: str, password: str, nonce: str) -> SaslExchange:
-    """The exchange for one of `MECHANISMS`."""
+def exchange(mechanism: str, username: str, password: str, nonce: str, *, is_by_token: bool = False) -> SaslExchange:
+    """The exchange for one of `MECHANISMS`; `is_by_token` is for SCRAM (`ScramClient`)."""
     if mechanism == "PLAIN":
         return PlainExchange(username, password)
-    return ScramExchange(username, password, mechanism, nonce)
+    return ScramExchange(username, password, mechanism, nonce, is_by_token=is_by_token)

@@ -22,8 +22,8 @@ class DescribedDelegationTokenRenewer(Struct):
 class DescribedDelegationToken(Struct):
     principal_type: str = string()
     principal_name: str = string()
-    token_requester_principal_type: str = string(since=3)
-    token_requester_principal_name: str = string(since=3)
+    token_requester_principal_type: str = string(since=3, ignorable=True)
+    token_requester_principal_name: str = string(since=3, ignorable=True)
     issue_timestamp: int = i64()
     expiry_timestamp: int = i64()
     max_timestamp: int = i64()

@@ -1,0 +1,32 @@
+"""A delegation token (KIP-48): by it others log in as its owner, until it expires. Its secret is made anew from its id each time it is
+needed (`security/token_logins.py`), so it is part of no record."""
+
+from __future__ import annotations
+
+from ottla.base.immutable import immutable
+
+
+@immutable(kw_only=True)
+class DelegationToken:
+    """A token as it is stored. Principals are texts like `User:alice`; times are wall times."""
+
+    token_id: str
+    owner: str
+    requester: str
+    """Who asked for it; the owner, unless another one was allowed to (KIP-373)."""
+    renewers: tuple[str, ...] = ()
+    issue_ms: int
+    expiry_ms: int
+    """When it ends, unless it is renewed."""
+    max_ms: int
+    """When it ends at the latest."""
+
+    def may_be_renewed_by(self, principal: str) -> bool:
+        return principal == self.owner or principal in self.renewers
+
+    def is_of(self, principal: str) -> bool:
+        """Whether the principal owns it, asked for it or may renew it."""
+        return principal == self.requester or self.may_be_renewed_by(principal)
+
+    def is_expired(self, now_ms: int) -> bool:
+        return now_ms > min(self.expiry_ms, self.max_ms)

@@ -1,0 +1,131 @@
+"""`kafka-delegation-tokens`: the options, lines and messages of Kafka's DelegationTokenCommand."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import datetime
+
+from ottla.base.errors import ApiError
+from ottla.cli.access.acl_options import principal_of
+from ottla.cli.command import Command, UsageError
+from ottla.cli.kafka_tools.arguments import action_of
+from ottla.cli.kafka_tools.java_errors import java_error
+from ottla.cli.options import connect
+from ottla.cli.output import write, write_error
+from ottla.client.blocking import token_admin
+from ottla.client.blocking.cluster import Cluster
+
+ACTIONS = ("create", "renew", "expire", "describe")
+NEEDED: dict[str, tuple[str, ...]] = {
+    "create": ("max_life_time_period",),
+    "renew": ("hmac", "renew_time_period"),
+    "expire": ("hmac", "expiry_time_period"),
+    "describe": (),
+}
+UNFIT = {
+    "create": ("hmac", "renew_time_period", "expiry_time_period"),
+    "renew": ("renewer_principal", "max_life_time_period", "expiry_time_period", "owner_principal"),
+    "expire": ("max_life_time_period", "renew_time_period", "owner_principal"),
+    "describe": ("renew_time_period", "max_life_time_period", "hmac", "expiry_time_period"),
+}
+"""Options that an action does not take."""
+COLUMNS = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
+WIDTHS = (15, 30, 15, 15, 25, 15, 15, 15)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    for action in ACTIONS:
+        parser.add_argument(f"--{action}", action="store_true", help=f"{action} delegation tokens")
+    parser.add_argument("--owner-principal", action="append", metavar="User:NAME", help="the owner, or those whose tokens are described")
+    parser.add_argument("--renewer-principal", action="append", metavar="User:NAME", help="who may renew the token; repeatable")
+    parser.add_argument("--max-life-time-period", type=int, metavar="MS", help="of the token; -1: the broker's longest")
+    parser.add_argument("--renew-time-period", type=int, metavar="MS", help="from now on; -1: the broker's default")
+    parser.add_argument("--expiry-time-period", type=int, metavar="MS", help="from now on; -1: the token ends at once")
+    parser.add_argument("--hmac", metavar="BASE64", help="of the token")
+
+
+def _run(args: argparse.Namespace) -> int:
+    action = action_of(args, ACTIONS)
+    for name in NEEDED[action]:
+        if getattr(args, name) is None:
+            raise UsageError(f"Missing required argument \"[{name.replace('_', '-')}]\"")
+    for name in UNFIT[action]:
+        if getattr(args, name) is not None:
+            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
+    do = {"create": _create, "renew": _renew, "expire": _expire, "describe": _describe}[action]
+    with connect(args) as cluster:
+        try:
+            do(cluster, args)
+        except ApiError as error:
+            write_error(f"{java_error(error)}\n")
+            return 1
+    return 0
+
+
+def _create(cluster: Cluster, args: argparse.Namespace) -> None:
+    renewers, owners = _principals(args.renewer_principal), _principals(args.owner_principal)
+    lifetime_ms = args.max_life_time_period
+    write(f"Calling create token operation with renewers :{_listed(renewers)} , max-life-time-period :{lifetime_ms}\n")
+    token = token_admin.create_token(cluster, owner=owners[0] if owners else None, renewers=renewers, lifetime_ms=lifetime_ms)
+    write(f"Created delegation token with tokenId : {token.token_id}\n")
+    _show([token])
+
+
+def _renew(cluster: Cluster, args: argparse.Namespace) -> None:
+    write(f"Calling renew token operation with hmac :{args.hmac} , renew-time-period :{args.renew_time_period}\n")
+    expiry_ms = token_admin.renew_token(cluster, _secret(args.hmac), args.renew_time_period)
+    write(f"Completed renew operation. New expiry date : {_date(expiry_ms)}")
+
+
+def _expire(cluster: Cluster, args: argparse.Namespace) -> None:
+    write(f"Calling expire token operation with hmac :{args.hmac} , expire-time-period :{args.expiry_time_period}\n")
+    expiry_ms = token_admin.expire_token(cluster, _secret(args.hmac), args.expiry_time_period)
+    write(f"Completed expire operation. New expiry date : {_date(expiry_ms)}")
+
+
+def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
+    owners = _principals(args.owner_principal)
+    what = f"owners: {_listed(owners)}" if owners else "current user."
+    write(f"Calling describe token operation for {what}\n")
+    found = token_admin.describe_tokens(cluster, owners)  # without owners Kafka's tool names an empty list of them, and shows none
+    write(f"Total number of tokens : {len(found)}")
+    _show(found)
+
+
+def _show(tokens: Sequence[token_admin.Token]) -> None:
+    write(f"\n{_line(COLUMNS)}\n")
+    for token in tokens:
+        dates = map(_date, (token.issue_ms, token.expiry_ms, token.max_ms))
+        hmac = base64.b64encode(token.hmac).decode()
+        write(f"\n{_line((token.token_id, hmac, token.owner, token.requester, _listed(token.renewers), *dates))}\n")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True))
+
+
+def _date(time_ms: int) -> str:
+    """In the time zone of this machine, as Java's tool prints it."""
+    return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%dT%H:%M")
+
+
+def _principals(texts: Sequence[str] | None) -> list[str]:
+    return [principal_of(text) for text in texts or ()]
+
+
+def _listed(principals: Sequence[str]) -> str:
+    return f"[{', '.join(principals)}]"
+
+
+def _secret(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        raise UsageError("--hmac is not base64") from None
+
+
+def make(_: str, __: list[str]) -> Command:
+    return Command("Delegation tokens, as kafka-delegation-tokens has them.", _arguments, _run, has_output=False)

@@ -1,0 +1,90 @@
+"""Delegation tokens (KIP-48), as procedures on a `ClusterCore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.client.core.admin import check
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.procedure import Procedure
+
+ABOUT = "delegation tokens"
+
+
+class Token(NamedTuple):
+    """A token; principals are texts like `User:alice`, times milliseconds since 1970. `hmac` is its secret."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: list[str]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+    hmac: bytes
+
+
+def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -> Procedure[list[Token]]:
+    """The tokens of these principals, or all, as far as they may be seen. Raises `KafkaError`."""
+    from ottla.wire.messages import describe_delegation_token as wire
+
+    wanted = None
+    if owners is not None:
+        wanted = [wire.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in map(_split, owners)]
+    answer = yield from cluster.ask_any(wire.DescribeDelegationTokenRequest(owners=wanted))
+    check(answer.error_code, None, ABOUT)
+    return [
+        Token(
+            token.token_id, _principal(token, "principal"), _principal(token, "token_requester_principal"),
+            [_principal(renewer, "principal") for renewer in token.renewers], token.issue_timestamp, token.expiry_timestamp,
+            token.max_timestamp, bytes(token.hmac),
+        )
+        for token in answer.tokens
+    ]  # fmt: skip
+
+
+def create_token(
+    cluster: ClusterCore, *, owner: str | None = None, renewers: Sequence[str] = (), lifetime_ms: int = -1
+) -> Procedure[Token]:
+    """A token for oneself or another owner. `lifetime_ms`: negative for the longest that the broker allows. Raises `KafkaError`."""
+    from ottla.wire.messages import create_delegation_token as wire
+
+    kind, name = (None, None) if owner is None else _split(owner)
+    listed = [wire.CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(_split, renewers)]
+    request = wire.CreateDelegationTokenRequest(
+        owner_principal_type=kind, owner_principal_name=name, renewers=listed, max_lifetime_ms=lifetime_ms
+    )
+    made = yield from cluster.ask_any(request)
+    check(made.error_code, None, ABOUT)
+    return Token(
+        made.token_id, _principal(made, "principal"), _principal(made, "token_requester_principal"), list(renewers),
+        made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms, bytes(made.hmac),
+    )  # fmt: skip
+
+
+def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Procedure[int]:
+    """Returns when the token ends now. `period_ms`: negative for the broker's default. Raises `KafkaError`."""
+    from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
+
+    answer = yield from cluster.ask_any(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms))
+    check(answer.error_code, None, ABOUT)
+    return int(answer.expiry_timestamp_ms)
+
+
+def expire_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Procedure[int]:
+    """Returns when the token ends now. `period_ms`: negative to remove it at once. Raises `KafkaError`."""
+    from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
+
+    answer = yield from cluster.ask_any(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms))
+    check(answer.error_code, None, ABOUT)
+    return int(answer.expiry_timestamp_ms)
+
+
+def _split(principal: str) -> tuple[str, str]:
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+def _principal(entry: Any, prefix: str) -> str:
+    return f"{getattr(entry, f'{prefix}_type')}:{getattr(entry, f'{prefix}_name')}"

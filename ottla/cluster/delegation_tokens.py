@@ -1,0 +1,281 @@
+"""The delegation tokens in the metadata store: read when the broker starts, written one by one, watched for other brokers' changes.
+
+A change is decided on the node that it replaces, conditional on its version, and decided again where another writer came first. What was
+written is in force on this broker before the answer; other brokers learn of it by the node that the same write adds. A token whose time is
+over is removed by whichever broker looks first; until then it is refused at logins all the same. Left out: who may change tokens
+(`requests/delegation_tokens.py`), their secrets (`security/token_logins.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from ottla.base.delegation_token import DelegationToken
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult, Timers, WatchEvent
+from ottla.base.store_retries import TRANSIENT, StoreRetries
+from ottla.controller import token_nodes
+from ottla.controller.loading import read_nodes, read_paths
+from ottla.controller.znodes import NodeError
+
+log = logging.getLogger("ottla.cluster")
+
+ATTEMPTS_MAX = 20
+"""A change is tried so many times at most, as other writers may come first each time."""
+TOKENS_MAX = 10_000
+"""More are not made."""
+PURGE_MS = 15 * 60 * 1000
+CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE)
+"""Another writer came first."""
+
+Decide = Callable[[DelegationToken], DelegationToken | ErrorCode | None]
+"""What a token is to become, None to remove it, or why it stays as it is."""
+Done = Callable[[ErrorCode, DelegationToken | None], object]
+"""Called when the change is stored and in force here, with the token as it is then."""
+
+
+class DelegationTokens:
+    """All tokens of the cluster."""
+
+    def __init__(
+        self, store: MetadataStore, retries: StoreRetries, timers: Timers, clock: Clock, *, is_alone: bool, expiry_interval_ms: int
+    ) -> None:
+        """`is_alone`: no other broker writes or has to learn of a change."""
+        self._store = store
+        self._retries = retries
+        self._timers = timers
+        self._clock = clock
+        self._is_alone = is_alone
+        self._expiry_interval_ms = expiry_interval_ms
+        self._generation = 0
+        self._seen: frozenset[str] | None = None
+        self._on_loaded: Callable[[], object] | None = None
+        self._tokens: dict[str, DelegationToken] = {}
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when a token has changed or is gone."""
+
+    def find(self, token_id: str) -> DelegationToken | None:
+        """A token by which one may log in now."""
+        token = self._tokens.get(token_id)
+        return None if token is None or token.is_expired(self._clock.wall_ms()) else token
+
+    def all(self) -> list[DelegationToken]:
+        """Every token that is stored, by id."""
+        return [self._tokens[token_id] for token_id in sorted(self._tokens)]
+
+    # Changing
+
+    def create(self, token: DelegationToken, done: Done) -> None:
+        if len(self._tokens) >= TOKENS_MAX:
+            done(ErrorCode.POLICY_VIOLATION, None)
+            return
+        self._create(token, done, ATTEMPTS_MAX)
+
+    def update(self, token_id: str, decide: Decide, done: Done) -> None:
+        """DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
+        self._update(token_id, decide, done, ATTEMPTS_MAX)
+
+    def _create(self, token: DelegationToken, done: Done, attempts: int) -> None:
+        def written(outcome: Outcome) -> None:
+            if outcome.result in (StoreResult.OK, StoreResult.NODE_EXISTS):  # the id is chance: what is there is an earlier attempt
+                self._put(token.token_id, token)
+                done(ErrorCode.NONE, token)
+            else:
+                self._retry(outcome.result, attempts, lambda: self._create(token, done, attempts - 1), done)
+
+        create = Create(token_nodes.token_path(token.token_id), token_nodes.token_bytes(token))
+        self._store.multi(self._announced(create, token.token_id), written)
+
+    def _update(self, token_id: str, decide: Decide, done: Done, attempts: int) -> None:
+        def again() -> None:
+            self._update(token_id, decide, done, attempts - 1)
+
+        def read(result: StoreResult, node: StoreNode | None) -> None:
+            token = None if node is None else _understood(token_id, node.data)
+            if result is StoreResult.NO_NODE or (result is StoreResult.OK and token is None):
+                self._put(token_id, None)
+                done(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, None)
+            elif token is None or node is None:
+                self._retry(result, attempts, again, done)
+            else:
+                self._write(token, node.version, decide(token), done, lambda result: self._retry(result, attempts, again, done))
+
+        self._store.get(token_nodes.token_path(token_id), read)
+
+    def _write(
+        self, token: DelegationToken, version: int, decided: DelegationToken | ErrorCode | None, done: Done,
+        failed: Callable[[StoreResult], object],
+    ) -> None:  # fmt: skip
+        if isinstance(decided, ErrorCode):
+            done(decided, token)
+            return
+
+        def written(outcome: Outcome) -> None:
+            if outcome.result is StoreResult.OK:
+                self._put(token.token_id, decided)
+                done(ErrorCode.NONE, decided)
+            else:
+                failed(outcome.result)
+
+        path = token_nodes.token_path(token.token_id)
+        write = Delete(path, version) if decided is None else Set(path, token_nodes.token_bytes(decided), version)
+        self._store.multi(self._announced(write, token.token_id), written)
+
+    def _announced(self, write: Operation, token_id: str) -> list[Operation]:
+        return [write] if self._is_alone else [write, token_nodes.change(token_id)]
+
+    def _retry(self, result: StoreResult, attempts: int, again: Callable[[], object], done: Done) -> None:
+        if attempts > 1 and result in CHANGED:
+            again()
+        elif attempts > 1 and result in TRANSIENT and result is not StoreResult.DISK_FAILED:
+            self._retries.again(again)
+        else:
+            log.error("a delegation token could not be changed: %s", result.name)
+            done(ErrorCode.KAFKA_STORAGE_ERROR if result is StoreResult.DISK_FAILED else ErrorCode.REQUEST_TIMED_OUT, None)
+
+    def _put(self, token_id: str, token: DelegationToken | None) -> None:
+        if token is None:
+            self._tokens.pop(token_id, None)
+        else:
+            self._tokens[token_id] = token
+        self.on_change()
+
+    # Expiry
+
+    def _expire(self) -> None:
+        """Removes the tokens whose time is over, and looks again after a while."""
+        now_ms = self._clock.wall_ms()
+
+        def decide(token: DelegationToken) -> DelegationToken | ErrorCode | None:
+            return None if token.is_expired(now_ms) else ErrorCode.NONE
+
+        for token in [token for token in self._tokens.values() if token.is_expired(now_ms)]:
+            self.update(token.token_id, decide, lambda _code, _token: None)
+        self._timers.call_later(self._expiry_interval_ms, self._expire)
+
+    # Reading
+
+    def start(self, on_loaded: Callable[[], object]) -> None:
+        """Reads all tokens, watches from then on, and calls `on_loaded` once they are known."""
+        self._on_loaded = on_loaded
+        self._timers.call_later(self._expiry_interval_ms, self._expire)
+        self.restart()
+
+    def restart(self) -> None:
+        """Reads and watches anew, in a new session of the store or after a watch was lost."""
+        self._generation += 1
+        self._seen = None
+        read_paths(self._store, token_nodes.BASE_PATHS, self._guarded(self._make_folders))
+
+    def _make_folders(self, result: StoreResult, found: Mapping[str, StoreNode]) -> None:
+        missing = [path for path in token_nodes.BASE_PATHS if path not in found]
+        if result is not StoreResult.OK:
+            self._begin_again(result)
+        elif missing:
+            self._store.multi([Create(path) for path in missing], self._guarded(self._made_folders))
+        else:
+            self._read_all()
+
+    def _made_folders(self, outcome: Outcome) -> None:
+        if outcome.result is StoreResult.OK:
+            self._read_all()
+        else:
+            self._begin_again(outcome.result)
+
+    def _read_all(self) -> None:
+        if not self._is_alone:
+            self._look()
+        read_nodes(self._store, [token_nodes.TOKENS], self._guarded(self._on_everything))
+
+    def _on_everything(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
+        if result is not StoreResult.OK:
+            self._begin_again(result)
+            return
+        self._tokens = {}
+        for path, node in sorted(nodes.items()):
+            token_id = token_nodes.token_at(path)
+            token = None if token_id is None else _understood(token_id, node.data)
+            if token is not None:
+                self._tokens[token.token_id] = token
+        self.on_change()
+        on_loaded, self._on_loaded = self._on_loaded, None
+        if on_loaded is not None:
+            on_loaded()
+
+    def _begin_again(self, result: StoreResult) -> None:
+        self._generation += 1
+        generation = self._generation
+        log.warning("delegation tokens: %s; reading all of them again", result.name)
+        self._retries.again(lambda: self.restart() if generation == self._generation else None)
+
+    def _look(self) -> None:
+        def changed(event: WatchEvent) -> None:
+            if event is WatchEvent.LOST:
+                self._begin_again(StoreResult.CONNECTION_LOST)
+            else:
+                self._look()
+
+        def listed(result: StoreResult, names: list[str]) -> None:
+            if result is StoreResult.OK:
+                self._on_names(names)
+            else:
+                self._begin_again(result)
+
+        self._store.children(token_nodes.CHANGES, self._guarded(listed), watch=self._guarded(changed))
+
+    def _on_names(self, names: Sequence[str]) -> None:
+        known, self._seen = self._seen, frozenset(names)
+        new = [f"{token_nodes.CHANGES}/{name}" for name in names if known is None or name not in known]
+        if new:
+            self._timers.call_later(PURGE_MS, lambda: self._purge(new))
+        if known is not None and new:  # what was there before the first look is read with everything
+            read_paths(self._store, new, self._guarded(self._on_changes))
+
+    def _on_changes(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
+        if result is not StoreResult.OK:
+            self._begin_again(result)
+            return
+        paths: dict[str, str] = {}
+        for path, node in sorted(nodes.items()):
+            try:
+                token_id = token_nodes.read_change(node.data)
+            except NodeError as error:
+                log.warning("%s in the metadata store is passed over: %s", path, error)
+                continue
+            paths[token_nodes.token_path(token_id)] = token_id
+
+        def read(result: StoreResult, found: Mapping[str, StoreNode]) -> None:
+            if result is not StoreResult.OK:
+                self._begin_again(result)
+                return
+            for path, token_id in paths.items():
+                node = found.get(path)
+                self._put(token_id, None if node is None else _understood(token_id, node.data))
+
+        read_paths(self._store, list(paths), self._guarded(read))
+
+    def _purge(self, paths: Sequence[str]) -> None:
+        """Removes changes that every broker with a connection has read; all brokers try."""
+        for path in paths:
+            self._store.multi([Delete(path)], lambda _outcome: None)
+
+    def _guarded(self, take: Callable[..., object]) -> Callable[..., None]:
+        """What belongs to an earlier reading of everything is ignored."""
+        generation = self._generation
+
+        def taken(*arguments: object) -> None:
+            if generation == self._generation:
+                take(*arguments)
+
+        return taken
+
+
+def _understood(token_id: str, data: bytes) -> DelegationToken | None:
+    """The token of a node; None, so that it is refused at logins, where it cannot be read or is another one's."""
+    try:
+        token = token_nodes.read_token(data)
+    except NodeError as error:
+        log.error("delegation token %s in the metadata store cannot be read: %s", token_id, error)
+        return None
+    return token if token.token_id == token_id else None

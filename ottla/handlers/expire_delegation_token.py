@@ -1,0 +1,42 @@
+"""ExpireDelegationToken: end a token, now or earlier than it would.
+
+Behaviour: for its owner and its renewers, who name it by its HMAC, logged in by something else than a token. A negative time removes it at
+once, and closes the connections of those who have logged in by it; another one is the time that it still lasts.
+
+Version notes: 2 flexible.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.base.delegation_token import DelegationToken
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.delegation_tokens import NO_TIME, token_with, tokens_for, why_unchangeable
+from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+
+
+def handle(broker: Broker, request: RequestContext, body: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse | Pending:
+    try:
+        tokens = tokens_for(broker, request)
+        token = token_with(broker, tokens, bytes(body.hmac))
+    except ApiError as refusal:
+        return ExpireDelegationTokenResponse(error_code=refusal.code, expiry_timestamp_ms=NO_TIME)
+    pending, principal, now_ms = Pending(), request.connection.principal, broker.clock.wall_ms()
+    period_ms = body.expiry_time_period_ms
+
+    def decide(token: DelegationToken) -> DelegationToken | ErrorCode | None:
+        code = why_unchangeable(token, principal, now_ms)
+        if code:
+            return code
+        return None if period_ms < 0 else replace(token, expiry_ms=min(token.max_ms, now_ms + period_ms))
+
+    def done(code: ErrorCode, token: DelegationToken | None) -> None:
+        expiry_ms = NO_TIME if code else now_ms if token is None else token.expiry_ms
+        pending.complete(ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry_ms))
+
+    tokens.update(token.token_id, decide, done)
+    return pending

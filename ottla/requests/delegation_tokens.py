@@ -1,0 +1,55 @@
+"""What the requests about delegation tokens share: who may send them, which token is meant, and their text of principals."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+from ottla.base.delegation_token import DelegationToken
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.requests.context import Broker, ConnectionInfo, RequestContext, StoredTokens
+from ottla.security.principal import ANONYMOUS, join_principal
+from ottla.security.token_logins import token_hmac
+
+NO_TIME = -1
+
+
+def tokens_for(broker: Broker, request: RequestContext) -> StoredTokens:
+    """The tokens, for a client that may ask about them. Raises `ApiError`."""
+    check_may_ask(request.connection)
+    if broker.delegation_tokens is None:
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
+    return broker.delegation_tokens
+
+
+def check_may_ask(connection: ConnectionInfo) -> None:
+    """Raises `ApiError` unless the client is known by more than a token: a stolen token must not make others that last longer."""
+    authentication = connection.authentication
+    is_known = connection.principal != ANONYMOUS if authentication is None else not authentication.is_by_token
+    if not is_known:
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "only clients that have logged in, and not by a token")
+
+
+def secret_of(broker: Broker, token: DelegationToken) -> bytes:
+    key = broker.config.delegation_token_key
+    assert key is not None, "a token without a key to make its secret"
+    return token_hmac(key.encode(), token.token_id)
+
+
+def token_with(broker: Broker, tokens: StoredTokens, secret: bytes) -> DelegationToken:
+    """The token with this HMAC, by which requests name it. Raises `ApiError`."""
+    for token in tokens.all():
+        if hmac.compare_digest(secret_of(broker, token), secret):
+            return token
+    raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "no token has this HMAC")
+
+
+def principal_of(entry: Any) -> str:
+    return join_principal(entry.principal_type, entry.principal_name)
+
+
+def why_unchangeable(token: DelegationToken, principal: str, now_ms: int) -> ErrorCode:
+    """Why a principal cannot renew a token or end it; NONE if it can."""
+    if not token.may_be_renewed_by(principal):
+        return ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    return ErrorCode.DELEGATION_TOKEN_EXPIRED if token.is_expired(now_ms) else ErrorCode.NONE

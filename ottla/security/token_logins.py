@@ -1,0 +1,71 @@
+"""Logins by delegation token: SCRAM with the token's id as the name and its HMAC as the password (KIP-48).
+
+A token's HMAC is made from its id with the secret key of the cluster, so it is stored nowhere. Its SCRAM keys take many rounds of hashing:
+they are made in a thread at its first login, and the latest are kept. What an unknown token is shown is made in the same way, so that it
+is refused at the same step and after the same work as a wrong password.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+from ottla.base.delegation_token import DelegationToken
+from ottla.base.ports import Threads
+from ottla.security.scram import ITERATIONS_MIN
+from ottla.security.scram_server import SALT_BYTES, ScramCredential, TokenLogin, make_credential
+
+CREDENTIALS_MAX = 1_000
+"""So many are kept; one takes about a millisecond to make again."""
+
+
+@lru_cache(maxsize=10_000)
+def token_hmac(secret_key: bytes, token_id: str) -> bytes:
+    """The secret of a token, as Kafka makes it."""
+    return hmac.digest(secret_key, token_id.encode(), "sha512")
+
+
+def token_password(token_mac: bytes) -> str:
+    """A token's HMAC as clients write it."""
+    return base64.b64encode(token_mac).decode()
+
+
+class TokenLogins:
+    """Finds what a login by token is checked against (`scram_server.FindToken`)."""
+
+    def __init__(self, secret_key: bytes, find: Callable[[str], DelegationToken | None], threads: Threads) -> None:
+        """`find`: a token by which one may log in now."""
+        self._secret_key = secret_key
+        self._find = find
+        self._threads = threads
+        self._kept: dict[tuple[str, str], ScramCredential] = {}
+
+    def find(self, mechanism: str, token_id: str, done: Callable[[TokenLogin], object]) -> None:
+        credential = self._kept.get((mechanism, token_id))
+        if credential is not None:
+            done(self._login(credential, token_id))
+            return
+
+        def made(credential: ScramCredential) -> None:
+            if self._find(token_id) is not None:
+                if len(self._kept) >= CREDENTIALS_MAX:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[mechanism, token_id] = credential
+            done(self._login(credential, token_id))
+
+        self._threads.run(partial(_credential, self._secret_key, mechanism, token_id), made)
+
+    def _login(self, credential: ScramCredential, token_id: str) -> TokenLogin:
+        token = self._find(token_id)
+        return TokenLogin(credential, None if token is None else token.owner, lambda: self._ends_ms(token_id))
+
+    def _ends_ms(self, token_id: str) -> int | None:
+        token = self._find(token_id)
+        return None if token is None else min(token.expiry_ms, token.max_ms)
+
+
+def _credential(secret_key: bytes, mechanism: str, token_id: str) -> ScramCredential:
+    salt = hmac.digest(secret_key, f"salt {mechanism} {token_id}".encode(), "sha512")[:SALT_BYTES]
+    return make_credential(mechanism, token_password(token_hmac(secret_key, token_id)), salt, ITERATIONS_MIN)

@@ -1,0 +1,62 @@
+"""`ottla token` on a broker with users: made, listed, renewed and ended without a secret as an argument."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.cli.examples import EXAMPLES
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla, Result
+
+
+@pytest.fixture(scope="module")
+def logins() -> Iterator[Broker]:
+    with Broker(settings={"delegation.token.secret.key": "a key"}, users={"alice": "a", "bob": "b"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def token(offline: Ottla, logins: Broker) -> Ottla:
+    """`token("bob", "list")`: as that user."""
+
+    def run(user: str, *words: object) -> Result:
+        login = (f"sasl.username={user}", f"sasl.password={user[0]}", "security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN")
+        options = [word for pair in login for word in ("-X", pair)]
+        return offline("token", *words, "-b", logins.bootstrap_server, *options)
+
+    return run
+
+
+def test_a_token_from_its_making_to_its_end(token: Ottla) -> None:
+    made = json.loads(token("alice", "create", "--renewer", "User:bob", "--lifetime", "P1D", "-o", "json").out)
+    assert len(base64.b64decode(made["hmac"])) == 64 and made["owner"] == "User:alice" and made["renewers"] == ["User:bob"]
+    listed = json.loads(token("bob", "list", "--owner", "User:alice", "-o", "json").out)["tokens"]
+    assert [(row["token_id"], row["expires"]) for row in listed] == [(made["token_id"], made["at_the_latest"])] and "hmac" not in listed[0]
+    assert json.loads(token("alice", "list", "--show-hmac", "-o", "json").out)["tokens"][0]["hmac"] == made["hmac"]
+    renewed = token("bob", "renew", made["token_id"], "--for", "PT1H")
+    assert renewed.code == 0 and json.loads(token("alice", "list", "-o", "json").out)["tokens"][0]["expires"] < made["expires"]
+    assert token("alice", "expire", made["token_id"], "--yes").code == 0
+    assert json.loads(token("alice", "list", "-o", "json").out)["tokens"] == []
+
+
+def test_refusals_are_one_line(token: Ottla) -> None:
+    for words, reason in (
+        (("renew", "unknown"), "there is no token unknown"), (("create", "--owner", "bob"), "write User:bob"),
+        (("create", "--lifetime", "PT0S"), "no time that could pass"), (("create", "--renewer", "Group:x"), "INVALID_PRINCIPAL_TYPE"),
+    ):  # fmt: skip
+        refused = token("alice", *words)
+        assert refused.code != 0 and reason in refused.err and refused.err.count("\n") == 1, refused
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("token ")])
+def test_examples_run(token: Ottla, name: str) -> None:
+    known = json.loads(token("alice", "create", "-o", "json").out)["token_id"]
+    for example in EXAMPLES[name]:
+        assert example.needs == "login"
+        result = token("alice", *shlex.split(example.line.replace("Sb0F5mSbQ0C6JdSBqkIK9A", known))[2:])
+        assert result.code == example.code, result
