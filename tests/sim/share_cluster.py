@@ -187,8 +187,8 @@ class ShareClusterWorld(ClusterWorld):
         self.run_for(1_000)
         self.wait(lambda: not self._why_unfinished(), REST_MS, self._why_unfinished)
         self.is_closing = True
-        super()._rest()
         self.run_for(LOCK_MS)
+        super()._rest()
 
     def _states(self) -> dict[SharePartitionKey, Any]:
         """What the share coordinator has; nothing while there is none."""

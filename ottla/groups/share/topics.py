@@ -9,7 +9,8 @@ A topic that was deleted has nothing left to remember; what a share coordinator 
 known.
 
 Invariants: a partition becomes initialized only by its share coordinator's yes; a topic that is deleting is not initialized anew before it
-is gone. Answers come back as decisions of their own (`GroupShard.run`), never inside the one that asked.
+is gone; nothing is asked before a record is committed, so a coordinator that was replaced asks nothing new. Answers come back as decisions
+of their own (`GroupShard.run`), never inside the one that asked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.base.uuids import Uuid
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup, StateTopics, TopicShare, with_partitions, without_partitions
 from ottla.groups.share.records import ShareChange
-from ottla.machine.contract import NOTHING, Decision
+from ottla.machine.contract import NOTHING, Decision, LogRecord
 from ottla.machine.draft import Draft
 
 Codes = dict[SharePartitionKey, ErrorCode]
@@ -98,11 +99,20 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
     persister = shard.persister
 
     def initialized(code: ErrorCode) -> None:
-        group = shard.groups.get(key.group_id)
-        if code is ErrorCode.FENCED_STATE_EPOCH and type(group) is ShareGroup and key in group.initializing_keys():
-            persister.delete(key, deleted)
+        if code is ErrorCode.FENCED_STATE_EPOCH:
+            shard.run(lambda _now_ms: delete_left_over(code))
         else:
             done(code)
+
+    def delete_left_over(code: ErrorCode) -> Decision:
+        group, draft = shard.groups.get(key.group_id), Draft()
+        if type(group) is ShareGroup and key in group.initializing_keys():
+            draft.records.extend(_wish_again(group))
+            draft.call(lambda: persister.delete(key, deleted))
+            draft.on_refusal(lambda repair, refusal: repair.call(lambda: done(refusal)))
+        else:
+            draft.call(lambda: done(code))
+        return draft.decision()
 
     def deleted(code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
@@ -111,6 +121,14 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
             done(code)
 
     persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, initialized)
+
+
+def _wish_again(group: ShareGroup) -> list[LogRecord]:
+    """The record of what is to be initialized and deleted, once more. What waits for it to be committed is not done by a coordinator that
+    was replaced and does not know it: its successor may have initialized the states since."""
+    change = ShareChange(group)
+    change.put_state_topics(change.group.state_topics)
+    return change.records
 
 
 def _initialized(shard: GroupShard, group_id: str, codes: Codes, now_ms: int) -> Decision:
@@ -150,8 +168,11 @@ def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> N
 
 def retry_initialization(shard: GroupShard, group_id: str, draft: Draft) -> None:
     def again(_now_ms: int) -> Decision:
-        later = Draft()
-        initialize(shard, group_id, later)
+        group, later = shard.groups.get(group_id), Draft()
+        if type(group) is ShareGroup and group.state_topics.initializing:
+            later.records.extend(_wish_again(group))
+            initialize(shard, group_id, later)
+            later.on_refusal(lambda repair, _code: retry_initialization(shard, group_id, repair))
         return later.decision()
 
     draft.schedule(f"share-initialize/{group_id}", shard.settings.share_initialize_retry_interval_ms, again)
@@ -241,8 +262,11 @@ def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
 
     def again(_now_ms: int) -> Decision:
         group, later = shard.groups.get(group_id), Draft()
-        if type(group) is ShareGroup:
+        if type(group) is ShareGroup and group.state_topics.deleting:
             finish_deletions(shard, group, later)
+            if not later.records:
+                later.records.extend(_wish_again(group))
+                later.on_refusal(lambda repair, _code: _retry_deletion(shard, group_id, repair))
         return later.decision()
 
     draft.schedule(f"share-delete/{group_id}", shard.settings.share_initialize_retry_interval_ms, again)

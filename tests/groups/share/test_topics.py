@@ -1,0 +1,73 @@
+"""A coordinator that was replaced, and does not know it, neither deletes share states nor begins them again: its successor may have done so."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.share_state import SharePartitionKey, ShareState
+from tests.scenarios.share_groups_world import World
+
+RETRY_MS = 30_000
+INITIALIZED, DELETED = "asked: initialize g t-0 ", "asked: delete g t-0"
+
+
+@pytest.fixture
+def world() -> World:
+    """A member has joined, and the share coordinator has not answered yet."""
+    world = World()
+    world.run("topic t 1")
+    world.run("persister hold")
+    world.run("share a")
+    return world
+
+
+def asked(world: World, command: str) -> list[str]:
+    return [line for line in world.run(command) if line.startswith("asked: ")]
+
+
+def answer_of_a_higher_epoch(world: World) -> list[str]:
+    """The share coordinator has a state of a higher epoch, and refuses."""
+    key = SharePartitionKey("g", world.topics.topic_id("t"), 0)
+    world.persister.states[key] = ShareState(state_epoch=9, leader_epoch=0, start_offset=5, delivery_complete_count=0)
+    return asked(world, "persister release")
+
+
+def test_what_a_group_of_the_same_name_left_is_deleted(world: World) -> None:
+    calls = answer_of_a_higher_epoch(world)
+    assert calls[0] == DELETED and calls[1].startswith(INITIALIZED)
+    assert world.run("share-state")[0].endswith("initialized t-0")
+
+
+def test_nothing_is_deleted_before_the_coordinator_has_committed_something(world: World) -> None:
+    """It was replaced: its successor has begun the states under a higher epoch, and members read by now."""
+    world.run("hold")
+    assert answer_of_a_higher_epoch(world) == []
+    assert asked(world, "release")[0] == DELETED
+
+
+def test_no_state_is_begun_again_before_the_coordinator_has_committed_something(world: World) -> None:
+    """A second Initialize of the same epoch would set the states back."""
+    world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
+    world.run("persister release")
+    world.run("persister fine")
+    world.run("hold")
+    assert asked(world, f"advance {RETRY_MS}") == []
+    assert asked(world, "release")[0].startswith(INITIALIZED)
+
+
+def test_what_the_log_refuses_is_tried_again(world: World) -> None:
+    world.run("refuse NOT_ENOUGH_REPLICAS")
+    assert answer_of_a_higher_epoch(world) == []
+    calls = asked(world, f"advance {RETRY_MS}")
+    assert calls[0].startswith(INITIALIZED) and calls[1] == DELETED
+
+
+def test_no_state_is_deleted_again_before_the_coordinator_has_committed_something(world: World) -> None:
+    """A topic was to be forgotten, its share coordinator did not answer; a successor may have finished that, and begun the states anew."""
+    for command in ("persister release", "share a epoch=-1", "persister fail=COORDINATOR_NOT_AVAILABLE", "share-forget t"):
+        world.run(command)
+    assert "deleting" in world.run("share-state")[0]
+    world.run("persister fine")
+    world.run("hold")
+    assert asked(world, f"advance {RETRY_MS}") == []
+    assert asked(world, "release") == [DELETED]
