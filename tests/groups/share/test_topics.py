@@ -1,4 +1,4 @@
-"""A coordinator that was replaced, and does not know it, neither deletes share states nor begins them again: its successor may have done so."""
+"""A replaced coordinator that does not know it neither deletes share states nor begins them again: its successor may have done so."""
 
 from __future__ import annotations
 
