@@ -33,7 +33,7 @@ def java_abs(value: int) -> int:
     return 0 if number == -_INT_SIGN else abs(number)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def java_partition(text: str, partition_count: int) -> int:
     """The partition of an internal topic that keeps `text`."""
     return java_abs(java_hash(text)) % partition_count

@@ -30,6 +30,8 @@ QUOTAS: Mapping[str, int | None] = {
 """Quotas of users and client ids: the greatest whole number, or None for a share, which may be a fraction."""
 QUOTAS_OF_IP: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 ENTITY_TYPES = ("client-id", "ip", "user")
+QUOTA_ENTITIES_MAX = 50_000
+"""Some 30 MiB of nodes; users with credentials count as well."""
 
 
 def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Sequence[ConfigRequest], *, validate_only: bool) -> Plan:
@@ -149,6 +151,7 @@ def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Seq
     for request in requests:
         try:
             quotas = _altered_quotas(state, request)
+            _check_room(state, request.entity, made)
         except ApiError as refusal:
             results.append(QuotaResult(entity=request.entity, error=refusal.code, message=refusal.message))
             continue
@@ -181,6 +184,12 @@ def _altered_quotas(state: ClusterState, request: QuotaRequest) -> dict[str, flo
         _check_quota(name, value, known[name])
         quotas[name] = value
     return quotas
+
+
+def _check_room(state: ClusterState, entity: QuotaEntity, made: Mapping[QuotaEntity, None]) -> None:
+    """Names of clients and users are made up at will, and their nodes stay."""
+    if entity not in state.quota_nodes and len(state.quota_nodes) + len(made) >= QUOTA_ENTITIES_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {QUOTA_ENTITIES_MAX:,} users, clients and addresses with quotas already.")
 
 
 def _check_quota(name: str, value: float, largest: int | None) -> None:

@@ -42,6 +42,7 @@ class PartitionState:
     __slots__ = (
         "_durable_end",
         "_flush_end_max",
+        "admit_producer",
         "broker_epoch_of",
         "broker_id",
         "high_watermark",
@@ -88,6 +89,8 @@ class PartitionState:
         """The controller keeps eligible replicas for this in-sync set: whatever the settings here are, it is too small to commit."""
         self.is_flush_on_ack = is_flush_on_ack
         self.is_verification_required = is_verification_required
+        self.admit_producer: Callable[[], None] | None = None
+        """Called before the first batch of a producer; raises `ApiError` where there are too many."""
         self.offline_reason = ""
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.may_revive = False

@@ -16,6 +16,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
+from ottla.replication.producer_room import ProducerRoom
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory, name_of_future
 from ottla.storage.future_log import finish_replacement, is_complete
@@ -73,7 +74,11 @@ class PartitionTable:
         for directory in self._directories:
             if directory.is_online:
                 self._note_existing(directory)
+        self.producer_room = ProducerRoom(self._producer_count)
         self._finish_moves()
+
+    def _producer_count(self) -> int:
+        return sum([len(partition.log.producers) for of_topic in self._by_topic.values() for partition in of_topic.values()])
 
     def get(self, topic: str, partition: int) -> Partition | None:
         of_topic = self._by_topic.get(topic)
@@ -135,6 +140,7 @@ class PartitionTable:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._unopened.pop(key, None)
         partition = self._make_partition(opened, min(noted.high_watermark, opened.log_end_offset))
+        partition.state.admit_producer = self.producer_room.admit
         directory.on_opened(key, noted)
         self._note_found(str(key), directory)
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition

@@ -96,7 +96,7 @@ class ShareStateCoordinators:
             done(Result(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def place(key: SharePartitionKey, partition_count: int) -> int:
     """The partition of `__share_group_state` that keeps a share partition, as in Kafka."""
     return java_partition(key.coordinator_key, partition_count)

@@ -113,7 +113,7 @@ def read_record(record: LogRecord) -> Read | None:
     return Read(key, what) if what is not None else None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _write_key(kind: int, key: SharePartitionKey) -> bytes:
     key_type = _KEYS[kind]
     return _INT16.pack(kind) + encoder(key_type, 0)(key_type(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition))

@@ -19,7 +19,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.wire.primitives import encode_string, uvarint
 from ottla.wire.schema import FIXED, Field, Message, Struct, StructType, is_flexible, shared_default
 
-CACHED_STRINGS_MAX = 4096
+CACHED_STRINGS_MAX = 2048
 CACHED_STRING_LENGTH_MAX = 128
 CACHED_COUNTS_MAX = 1024
 CACHED_SHAPES_MAX = 512

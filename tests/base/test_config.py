@@ -456,3 +456,8 @@ def test_the_listener_for_brokers_is_the_named_one_or_the_first_of_its_protocol(
     listeners = ["listeners=A://:1,B://:2", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"]
     assert load(assignments=listeners)[0].inter_broker_listener == "A"
     assert load(assignments=[*listeners, "inter.broker.listener.name=B"])[0].inter_broker_listener == "B"
+
+
+def test_groups_are_bounded_where_kafka_has_no_limit() -> None:
+    config = load()[0]
+    assert (config.group_max_size, config.group_consumer_max_size, config.group_share_max_size) == (5000, 5000, 200)

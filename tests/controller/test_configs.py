@@ -6,6 +6,7 @@ import pytest
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
 from ottla.base.errors import ErrorCode
+from ottla.controller import configs
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
 from tests.controller.cluster import Cluster
 
@@ -144,6 +145,18 @@ def test_quotas_are_kept(cluster: Cluster) -> None:
     }
     assert cluster.metadata.quotas == expected
     assert Cluster(cluster.store.reopened()).metadata.quotas == expected
+
+
+def test_no_more_entities_have_quotas_than_may(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of clients are made up at will."""
+    monkeypatch.setattr(configs, "QUOTA_ENTITIES_MAX", 2)
+    first, second, third = ((("client-id", name),) for name in "abc")
+    assert alter_quota(cluster, first, request_percentage=1.0) is ErrorCode.NONE
+    answers: list[list[QuotaResult]] = []
+    both = [QuotaRequest(entity=entity, values={"request_percentage": 1.0}) for entity in (second, third)]
+    cluster.loop.alter_quotas(both, False, answers.append)
+    assert [result.error for result in answers[0]] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+    assert alter_quota(cluster, first, request_percentage=2.0) is ErrorCode.NONE, "a known one may change"
 
 
 def test_a_removed_quota_is_gone(cluster: Cluster) -> None:

@@ -35,8 +35,8 @@ def batch(
     )
 
 
-def mine(*values: str, sequence: int, epoch: int = 0, is_transactional: bool = False) -> memoryview:
-    return batch(*values, sequence=sequence, epoch=epoch, producer_id=7, is_transactional=is_transactional)
+def mine(*values: str, sequence: int, epoch: int = 0, is_transactional: bool = False, producer_id: int = 7) -> memoryview:
+    return batch(*values, sequence=sequence, epoch=epoch, producer_id=producer_id, is_transactional=is_transactional)
 
 
 def append(partition: Partition, data: memoryview, *, acks: int = 1, **more: object) -> AppendResult:

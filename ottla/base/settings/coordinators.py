@@ -5,9 +5,11 @@ The defaults are Kafka's for a cluster; `deployments.py` has a single broker's (
 
 from __future__ import annotations
 
-from ottla.base.settings.setting import INT_MAX, Between, OneOf, SomeOf, Update, at_least, boolean, integer, long, short, string, words
+from ottla.base.settings.setting import Between, OneOf, SomeOf, Update, at_least, boolean, integer, long, short, string, words
 
 WIDE = Update.CLUSTER_WIDE
+GROUP_MEMBERS_MAX = 5000
+"""Kafka's default is no limit. The last member's arrival at a group of so many takes some 50 ms, and each join costs in proportion."""
 MIGRATIONS = ("disabled", "downgrade", "upgrade", "bidirectional")
 
 
@@ -25,7 +27,7 @@ class GroupSettings:
     group_initial_rebalance_delay_ms = integer(
         "group.initial.rebalance.delay.ms", 3000, "How long the first rebalance of an empty group waits for further members."
     )
-    group_max_size = integer("group.max.size", INT_MAX, "Members of a classic group.", valid=at_least(1))
+    group_max_size = integer("group.max.size", GROUP_MEMBERS_MAX, "Members of a classic group.", valid=at_least(1))
     group_consumer_assignors = words(
         "group.consumer.assignors",
         ("uniform", "range"),
@@ -63,7 +65,7 @@ class GroupSettings:
     group_consumer_max_assignment_interval_ms = integer(
         "group.consumer.max.assignment.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(0)
     )
-    group_consumer_max_size = integer("group.consumer.max.size", INT_MAX, "Members of a consumer group.", valid=at_least(1))
+    group_consumer_max_size = integer("group.consumer.max.size", GROUP_MEMBERS_MAX, "Members of a consumer group.", valid=at_least(1))
     group_consumer_migration_policy = string(
         "group.consumer.migration.policy",
         "bidirectional",
