@@ -44,7 +44,8 @@ class Broker:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, values: dict[str, str]) -> None:
         self.loop = loop
-        self.tls = TlsListeners(loop, BrokerConfig(values))
+        self.config = BrokerConfig(values)
+        self.tls = TlsListeners(loop, self.config)
         self.network = SocketNetwork(loop)
         self.network.secure_of, self.network.connect_by_tls = self.tls.secure_of, self.tls.connect
         self.listener = self.network.listen("127.0.0.1", 0, 10, tls="SSL")
@@ -136,6 +137,27 @@ def test_another_brokers_certificate_is_checked(
         channel = careless.connect(far)
         assert not isinstance(channel, str)
         channel.close()
+
+
+def test_a_certificate_that_is_set_while_the_broker_runs(make: Make, authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    """As kafka-configs sets it; what cannot be used leaves the one before in force."""
+    near, far = (make(settings(authority.issue(name), authority.ca)) for name in ("near", "far"))
+    elsewhere = str(authority.issue("elsewhere", names="DNS:elsewhere.example"))
+
+    def connects(keystore: str | None) -> bool:
+        far.config.set_dynamic({}, {} if keystore is None else {"listener.name.ssl.ssl.keystore.location": keystore})
+        channel = near.connect(far)
+        if isinstance(channel, str):
+            assert "localhost" in channel
+            return False
+        channel.close()
+        return True
+
+    assert connects(None)
+    assert not connects(elsewhere)
+    assert not connects("/no/such/file")
+    assert "TLS stays as it was: listener SSL: cannot read ssl.keystore.location=/no/such/file" in caplog.text
+    assert connects(None)
 
 
 def test_what_does_not_speak_tls_is_no_connection(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
