@@ -27,6 +27,7 @@ from ottla.server.held_memory import ConnectionLimits, HeldMemory
 from ottla.server.receive_buffer import ReceiveBuffers
 
 if TYPE_CHECKING:
+    from ottla.security.audit import AuditLog
     from ottla.server.quotas.connection_gate import ConnectionGate
 
 log = logging.getLogger("ottla.network")
@@ -51,7 +52,7 @@ class Listeners:
     def __init__(
         self, network: Network, config: BrokerConfig, executor: Executor,
         on_storage_error: Callable[[StorageError], None], on_broken_invariant: Callable[[AssertionError], None],
-        *, connections_max: int = INT_MAX, mechanisms: MechanismsOf = no_mechanisms,
+        *, connections_max: int = INT_MAX, mechanisms: MechanismsOf = no_mechanisms, audit: AuditLog | None = None,
     ) -> None:  # fmt: skip
         self._network = network
         self._config = config
@@ -60,6 +61,7 @@ class Listeners:
         self.on_broken_invariant = on_broken_invariant
         self._connections_max = connections_max
         self._mechanisms = mechanisms
+        self._audit = audit
         self._unauthenticated: dict[Connection, int] = {}
         """Ticks for which a connection has not authenticated."""
         self._buffers = ReceiveBuffers(request_bytes_max(config))
@@ -256,6 +258,9 @@ class Listeners:
 
         channel = cast(SecuredChannel, connection.channel)
         channel.on_secured = secured
+        audit = self._audit
+        if audit is not None:
+            channel.on_failed = lambda reason: audit.refused_authentication(info.host, info.listener, "TLS", "", reason)
 
     def _await_authentication(self, connection: Connection) -> None:
         """Among too many that have not authenticated, the one that has had the longest time for it is closed."""

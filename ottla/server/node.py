@@ -131,7 +131,7 @@ class Node:
         self.mechanisms = self._make_mechanisms()
         self.listeners = Listeners(
             ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max,
-            mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms)  # fmt: skip
+            mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms, audit=self.audit)  # fmt: skip
         self.metadata.on_credentials = self.listeners.recheck
         self.housekeeping = Housekeeping(
             config=config, clock=ports.clock, timers=ports.timers, disk=ports.disk, threads=ports.threads, partitions=self.partitions,
