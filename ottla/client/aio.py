@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from random import random
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ottla._version import __version__
@@ -19,6 +20,7 @@ from ottla.client.addresses import Address, parse_addresses
 from ottla.client.core import operations, staging
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
@@ -35,8 +37,13 @@ T = TypeVar("T")
 class AsyncConnection(asyncio.BufferedProtocol):
     """One connection; a `Link` for procedures. Made by `connect`."""
 
-    def __init__(self, address: Address, protocol: ConnectionProtocol) -> None:
+    def __init__(self, address: Address, protocol: ConnectionProtocol, security: Security | None = None) -> None:
         self.address = address
+        self._security = security
+        self._renewal = LoginRenewal(random())
+        self._logs_in_again = False
+        self._held: list[tuple[Request, int | None, asyncio.Future[Any]]] = []
+        """Requests that wait for another login (KIP-368)."""
         self.protocol = protocol
         self.version_of = protocol.versions.version_of
         self.offers = protocol.versions.offers
@@ -63,7 +70,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             sasl=None if security is None else security.new_exchange(),
             with_extensions=with_extensions,
         )
-        connection = cls(address, protocol)
+        connection = cls(address, protocol, security)
         context = None if security is None else security.context
         loop = asyncio.get_running_loop()
         try:
@@ -87,11 +94,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        return self.protocol.is_ready
+        return self.protocol.is_ready or self._logs_in_again
 
     @property
     def in_flight(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held)
 
     def close(self) -> None:
         """Closes the connection; what waits for an answer is refused."""
@@ -102,7 +109,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = [*self._waiting, *(future for _body, _version, future in self._held)], deque()
+        self._logs_in_again, self._held = False, []
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
@@ -115,12 +123,41 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def send(self, body: Request, *, version: int | None = None) -> asyncio.Future[Any]:
         """Sends a request; the future gets its answer or the error."""
-        frame = self.protocol.request(body, version=version)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._held or self._logs_in_again or (self._renewal.is_due(time.monotonic()) and self.is_open):
+            self._held.append((body, version, future))
+            self._login_again_when_idle()
+        else:
+            self._send(body, version, future)
+        return future
+
+    def _send(self, body: Request, version: int | None, future: asyncio.Future[Any]) -> None:
+        frame = self.protocol.request(body, version=version)
         self._waiting.append(future)
         assert self._transport is not None, "an open connection has a transport"
         self._transport.write(frame)
-        return future
+
+    def _login_again_when_idle(self) -> None:
+        """Logs in again before the session ends, after the answers that are under way."""
+        if self._waiting or self._logs_in_again or not self._held:
+            return
+        exchange = None if self._security is None else self._security.new_exchange()
+        assert exchange is not None and self._transport is not None, "a session without a login"
+        self._logs_in_again = True
+        self._transport.write(self.protocol.login_again(exchange))
+
+    def _logged_in(self) -> None:
+        """Sends what has waited for the login."""
+        self._renewal.logged_in(self.protocol.session_lifetime_ms, time.monotonic())
+        self._logs_in_again = False
+        held, self._held = self._held, []
+        for body, version, future in held:
+            try:
+                self._send(body, version, future)
+            except OttlaError as error:
+                future.set_exception(error)
+        if not self._ready.done():
+            self._ready.set_result(None)
 
     async def receive(self, future: asyncio.Future[Any], timeout_s: float) -> Any:
         """The answer that belongs to a future of `send`."""
@@ -157,6 +194,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 future = self._waiting.popleft()
                 if not future.done():
                     future.set_result(answer)
+                self._login_again_when_idle()
             else:
                 self._advance(frame)
         except WireError as error:
@@ -169,8 +207,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if not self.protocol.is_ready:
             assert self._transport is not None, "bytes come from a transport"
             self._transport.write(data)
-        elif not self._ready.done():
-            self._ready.set_result(None)
+        else:
+            self._logged_in()
 
     def eof_received(self) -> bool:
         return False

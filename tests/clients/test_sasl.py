@@ -23,11 +23,16 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaConsumer, KafkaProducer
 
+from ottla.client.addresses import parse_addresses
+from ottla.client.aio import AsyncConnection
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.connection import Connection
+from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.errors import ConnectError
 from ottla.client.errors import KafkaError as OttlaKafkaError
 from ottla.client.security import Security
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
 
@@ -178,7 +183,40 @@ def test_a_session_ends_again_and_again_under_load(broker: BrokerProcess, fresh:
     assert answers[0] > 0 and answers[1] == 0 and errors == []
 
 
-def test_a_client_that_does_not_authenticate_again_is_closed(broker: BrokerProcess) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_our_own_client_logs_in_again_in_time(broker: BrokerProcess, mechanism: str) -> None:
+    """Over several sessions, on one connection, also while other answers are awaited."""
+    security, count = Security(properties(address(broker, "SHORT"), mechanism)), 0
+    since = len(broker.log_text())
+    with closing(Connection(parse_addresses(address(broker, "SHORT"))[0], security=security).open()) as connection:
+        deadline = time.monotonic() + 2.5 * REAUTH_MS / 1000
+        while time.monotonic() < deadline:
+            for _ in range(3):
+                connection.send(DescribeClusterRequest())
+            count += sum(connection.receive(60).error_code == 0 for _ in range(3))
+            time.sleep(0.05)
+        assert connection.in_flight == 0
+    assert count > 6 and "before authentication" not in broker.log_text()[since:]
+
+
+def test_our_own_client_on_asyncio_logs_in_again_in_time(broker: BrokerProcess) -> None:
+    async def ask_for_a_while() -> int:
+        security = Security(properties(address(broker, "SHORT"), "SCRAM-SHA-256"))
+        connection = await AsyncConnection.connect(parse_addresses(address(broker, "SHORT"))[0], security=security, timeout_s=60)
+        count, deadline = 0, time.monotonic() + 2.5 * REAUTH_MS / 1000
+        while time.monotonic() < deadline:
+            asked = [connection.request(DescribeClusterRequest(), timeout_s=60) for _ in range(3)]
+            count += sum([answer.error_code == 0 for answer in await asyncio.gather(*asked)])
+            await asyncio.sleep(0.05)
+        connection.close()
+        await asyncio.sleep(0)
+        return count
+
+    assert asyncio.run(ask_for_a_while()) > 6
+
+
+def test_a_client_that_does_not_authenticate_again_is_closed(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoginRenewal, "is_due", lambda _renewal, _now_s: False)
     short = address(broker, "SHORT")
     with Cluster(short, security=Security(properties(short, "PLAIN"))) as cluster:
         scram_admin.describe_scram(cluster)

@@ -15,12 +15,14 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+from random import random
 from typing import TYPE_CHECKING, Any
 
 from ottla._version import __version__
 from ottla.base.errors import OttlaError, WireError
 from ottla.client.addresses import Address
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.errors import ConnectError, RequestTimeoutError, TransportError
 from ottla.client.security import lost, no_tls
 from ottla.wire.messages.api_versions import ApiVersionsResponse
@@ -66,6 +68,9 @@ class Connection:
         self.version_of = self.protocol.versions.version_of
         self.offers = self.protocol.versions.offers
         self._socket: socket.socket | None = None
+        self._renewal = LoginRenewal(random())
+        self._early: deque[Any] = deque()
+        """Answers that had to be read before another login, for `receive`."""
 
     # Opening and closing
 
@@ -115,9 +120,26 @@ class Connection:
             frame = self._read_frame(self.request_timeout_s)
         except ConnectError as error:
             raise protocol.hang_up_at_start(error) from None
-        while data := protocol.advance(frame):
+        self._finish_login(frame)
+
+    def _finish_login(self, frame: memoryview) -> None:
+        while data := self.protocol.advance(frame):
             self._write(data)
             frame = self._read_frame(self.request_timeout_s)
+        self._renewal.logged_in(self.protocol.session_lifetime_ms, time.monotonic())
+
+    def _login_again(self) -> None:
+        """Logs in again before the session ends, after the answers that are under way (KIP-368)."""
+        exchange = None if self.security is None else self.security.new_exchange()
+        assert exchange is not None, "a session without a login"
+        while self.protocol.pending:
+            self._early.append(self._next_answer(self.request_timeout_s))
+        self._write(self.protocol.login_again(exchange))
+        try:
+            self._finish_login(self._read_frame(self.request_timeout_s))
+        except OttlaError:
+            self.close()
+            raise
 
     def close(self) -> None:
         self.protocol.close()
@@ -132,7 +154,7 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """The number of requests without an answer yet."""
-        return len(self.protocol.pending)
+        return len(self.protocol.pending) + len(self._early)
 
     @property
     def api_versions(self) -> ApiVersionsResponse:
@@ -152,12 +174,19 @@ class Connection:
 
     def send(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> None:
         """Sends a request without waiting; answers come by `receive` in the order of sending."""
+        if self._renewal.is_due(time.monotonic()) and self.is_open:
+            self._login_again()
         self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered))
 
     def receive(self, timeout_s: float | None = None) -> Any:
         """The answer to the oldest request under way."""
+        if self._early:
+            return self._early.popleft()
         assert self.protocol.pending or not self.is_open, "nothing was asked"
-        frame = self._read_frame(self.request_timeout_s if timeout_s is None else timeout_s)
+        return self._next_answer(self.request_timeout_s if timeout_s is None else timeout_s)
+
+    def _next_answer(self, timeout_s: float) -> Any:
+        frame = self._read_frame(timeout_s)
         try:
             return self.protocol.response(frame)
         except TransportError:
@@ -166,7 +195,7 @@ class Connection:
 
     def is_readable(self, timeout_s: float = 0.0) -> bool:
         """Whether an answer, or the end of the connection, has begun to arrive."""
-        if self._socket is None:
+        if self._socket is None or self._early:
             return True
         pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already; a plain socket keeps nothing back
         if pending is not None and pending():

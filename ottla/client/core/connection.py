@@ -5,6 +5,9 @@ SaslAuthenticate for each exchange. `start` gives the first bytes; each frame th
 bytes to send, none once the connection is ready. From then on `request` makes frames and `response` reads the answers, which come in the
 order of the requests.
 
+Where the broker limits sessions (KIP-368), `login_again` begins another login on the connection when no answer is awaited; its frames go
+to `advance` as well, and no request may be sent before it is ready once more.
+
 States and moves stand in `ALLOWED`. Any error closes the connection for good, since nothing is known about the bytes that follow.
 Left out: sockets, deadlines, TLS (the shells').
 """
@@ -52,7 +55,7 @@ ALLOWED: dict[State, frozenset[State]] = {
     State.VERSIONS: frozenset({State.HANDSHAKE, State.READY, State.CLOSED}),
     State.HANDSHAKE: frozenset({State.AUTHENTICATE, State.CLOSED}),
     State.AUTHENTICATE: frozenset({State.HANDSHAKE, State.READY, State.CLOSED}),
-    State.READY: frozenset({State.CLOSED}),
+    State.READY: frozenset({State.HANDSHAKE, State.CLOSED}),
     State.CLOSED: frozenset(),
 }
 
@@ -93,6 +96,8 @@ class ConnectionProtocol:
         self._exchanges = deque(exchange for exchange in (sasl, proof) if exchange is not None)
         self._extensions = EXTENSIONS_VERSION if with_extensions else NO_EXTENSIONS
         self._correlation_id = 0
+        self.session_lifetime_ms = 0
+        """After so much time from the last login on the client must have logged in again; 0: never."""
         self._was_answered = False
         """Whether a request after the opening has had its answer."""
 
@@ -126,6 +131,13 @@ class ConnectionProtocol:
         except OttlaError:
             self.close()
             raise
+
+    def login_again(self, sasl: SaslExchange) -> bytes:
+        """The first bytes of another login, before the session ends."""
+        assert self.is_ready and not self.pending, "a login among other requests"
+        self.session_lifetime_ms = 0
+        self._exchanges.append(sasl)
+        return self._next_exchange()
 
     def hung_up(self) -> ConnectError:
         """The error for a peer that closed the connection; one that wants a login does so at the first request without."""
@@ -187,6 +199,7 @@ class ConnectionProtocol:
             raise refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.peer}: {error}") from None
         if token is not None:
             return self._token(token)
+        self.session_lifetime_ms = answer.session_lifetime_ms or self.session_lifetime_ms
         return self._next_exchange()
 
     def _token(self, token: bytes) -> bytes:

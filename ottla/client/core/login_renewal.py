@@ -1,0 +1,24 @@
+"""When a client logs in again on a connection whose session the broker limits (KIP-368): in time, and not in step with others."""
+
+from __future__ import annotations
+
+from math import inf
+
+EARLIEST, LATEST = 0.85, 0.95
+"""Parts of a session after which clients log in again, as Kafka's do."""
+
+
+class LoginRenewal:
+    """The time of the next login of one connection."""
+
+    def __init__(self, share: float) -> None:
+        """`share`: between 0 and 1, by chance, so that connections that were made together do not log in together."""
+        self._part = EARLIEST + share * (LATEST - EARLIEST)
+        self._due_s = inf
+
+    def logged_in(self, lifetime_ms: int, now_s: float) -> None:
+        """`lifetime_ms`: of the session, 0 for one without an end."""
+        self._due_s = now_s + lifetime_ms / 1000 * self._part if lifetime_ms > 0 else inf
+
+    def is_due(self, now_s: float) -> bool:
+        return now_s >= self._due_s
