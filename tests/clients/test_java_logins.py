@@ -1,4 +1,4 @@
-"""Kafka's own tools in Java with JAAS lines: each mechanism, right and wrong credentials, users and rules; ours on the same lines."""
+"""Kafka's own tools in Java with JAAS lines and TLS: each mechanism, right and wrong credentials, users, rules; ours on the same lines."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ LINES = {
     **{f"alice {mechanism}": Line("kafka-topics", f"alice {mechanism}", LIST) for mechanism in MECHANISMS},
     **{f"wrong {mechanism}": Line("kafka-topics", f"wrong {mechanism}", LIST) for mechanism in MECHANISMS},
     **{f"unknown {mechanism}": Line("kafka-topics", f"unknown {mechanism}", LIST) for mechanism in MECHANISMS},
+    "unknown authority": Line("kafka-topics", "unknown authority", LIST),
     "add user": Line(
         "kafka-configs", "administrator PLAIN", ("--alter", *CAROL, "--add-config", "SCRAM-SHA-256=[iterations=4096,password=carol's]")
     ),
@@ -53,7 +54,7 @@ LINES = {
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     settings = {"authorizer.class.name": "acl", "connection.failed.authentication.delay.ms": 10}
-    with Broker(settings=settings, users=PASSWORDS, topics=[TOPIC]) as broker:
+    with Broker(settings=settings, users=PASSWORDS, tls=True, topics=[TOPIC]) as broker:
         yield broker
 
 
@@ -67,6 +68,8 @@ def logins(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
         bob = broker.write_java_config(folder / "bob", user="bob", mechanism=mechanism).read_text()
         (folder / f"wrong {mechanism}").write_text(bob.replace('password="b"', 'password="c"'))
         (folder / f"unknown {mechanism}").write_text(bob.replace('username="bob"', 'username="mallory"'))
+    with_authority = broker.write_java_config(folder / "administrator").read_text().splitlines()
+    (folder / "unknown authority").write_text("\n".join(line for line in with_authority if "truststore" not in line))
     bob = broker.write_java_config(folder / "bob", user="bob", mechanism="SCRAM-SHA-256").read_text()
     (folder / "carol SCRAM-SHA-256").write_text(bob.replace('username="bob" password="b"', 'username="carol" password="carol\'s"'))
     return folder
@@ -114,6 +117,12 @@ def test_right_and_wrong_credentials(theirs: dict[str, Seen], mechanism: str) ->
 def line_of_error(seen: Seen) -> str:
     line = next(line for line in (seen.stdout + seen.stderr).splitlines() if "SaslAuthenticationException" in line)
     return line.partition("SaslAuthenticationException")[2]
+
+
+@pytest.mark.timeout(900)
+def test_a_broker_whose_authority_is_unknown_is_not_trusted(theirs: dict[str, Seen]) -> None:
+    refusal = theirs["unknown authority"]
+    assert refusal.code == 1 and "SslAuthenticationException" in refusal.stdout + refusal.stderr and TOPIC not in refusal.stdout
 
 
 @pytest.mark.timeout(900)
