@@ -72,12 +72,15 @@ bench: $(STAMP)
 	@$(BIN)/python -m tools.bench.main
 	@$(BIN)/python -m tools.bench.attacks
 	@$(BIN)/python -m tools.bench.turns
+	@$(BIN)/python -m tools.bench.security
 
 bench-churn: $(STAMP)
 	@$(BIN)/python -m tools.bench.churn
 
 bench-peer: $(STAMP)
 	@$(BIN)/python -m tools.bench.peer
+	@$(BIN)/python -m tools.bench.security --kafka
+	@$(BIN)/python -m tools.compare_quotas
 
 bench-cluster: $(STAMP)
 	@$(BIN)/python -m tools.bench.cluster

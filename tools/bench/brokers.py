@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.maven import copy_artifacts
@@ -37,6 +37,13 @@ class Broker:
     start_ms: float = 0.0
     replicas: int = 1
     """Of each topic that a load creates."""
+    client: dict[str, str] = field(default_factory=dict)
+    """Options that a client needs beside the address: TLS, a login."""
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Where and how a client connects, as librdkafka takes it."""
+        return {"bootstrap.servers": self.address, **self.client}
 
     def cpu_seconds(self) -> float:
         return cpu_seconds_of(self.process.pid)
@@ -100,8 +107,8 @@ def kafka_jars(folder: Path, version: str = KAFKA_VERSION) -> str:
     return f"{library}/*"
 
 
-def start_kafka(jars_folder: Path, *more_settings: str) -> Broker:
-    """One node of Apache Kafka in KRaft mode with a heap of 1 GiB."""
+def start_kafka(jars_folder: Path, *more_settings: str, protocol: str = "PLAINTEXT") -> Broker:
+    """One node of Apache Kafka in KRaft mode with a heap of 1 GiB. `protocol` is that of its listener for clients."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             sys.exit(f"bench: {program} is needed to run Apache Kafka next to this broker; install a JDK 17 and Maven")
@@ -109,7 +116,7 @@ def start_kafka(jars_folder: Path, *more_settings: str) -> Broker:
     folder = tempfile.mkdtemp(prefix="kafka-bench-")
     port, controller_port = free_port(), free_port()
     settings = Path(folder) / "server.properties"
-    settings.write_text("\n".join([kafka_settings(folder, port, controller_port), *more_settings]))
+    settings.write_text("\n".join([kafka_settings(folder, port, controller_port, protocol), *more_settings]))
     storage = ["java", "-cp", class_path, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAg", "-c", str(settings)]
     subprocess.run(storage, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     heap = ["-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-server", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -120,15 +127,16 @@ def start_kafka(jars_folder: Path, *more_settings: str) -> Broker:
     return Broker("kafka", f"127.0.0.1:{port}", process, folder, (time.perf_counter() - started) * 1000)
 
 
-def kafka_settings(folder: str, port: int, controller_port: int) -> str:
+def kafka_settings(folder: str, port: int, controller_port: int, protocol: str = "PLAINTEXT") -> str:
     return "\n".join([
         "process.roles=broker,controller",
         "node.id=1",
         f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
-        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}",
+        f"listeners={protocol}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        f"advertised.listeners={protocol}://127.0.0.1:{port}",
+        f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocol}:{protocol}",
         "controller.listener.names=CONTROLLER",
-        "inter.broker.listener.name=PLAINTEXT",
+        f"inter.broker.listener.name={protocol}",
         f"log.dirs={folder}/data",
         "offsets.topic.replication.factor=1",
         "transaction.state.log.replication.factor=1",

@@ -27,21 +27,21 @@ READ_SECONDS_MAX = 120
 
 def new_topic(broker: Broker, partitions: int = 1) -> str:
     name = f"bench-{uuid.uuid4().hex[:10]}"
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 3})  # named, since it must live until the result is there
+    admin = AdminClient({**broker.options, "log_level": 3})  # named, since it must live until the result is there
     admin.create_topics([NewTopic(name, partitions, broker.replicas)])[name].result(60)
     time.sleep(0.2)
     return name
 
 
 def drop_topic(broker: Broker, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 3})
+    admin = AdminClient({**broker.options, "log_level": 3})
     admin.delete_topics([name])[name].result(60)
 
 
 def send(broker: Broker, topic: str, count: int, size: int, partitions: int, options: Mapping[str, Any]) -> float:
     """Produces and waits for every acknowledgement; seconds."""
     producer = Producer({
-        "bootstrap.servers": broker.address, "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 1 << 20, **options,
+        **broker.options, "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 1 << 20, **options,
     })  # fmt: skip
     value = os.urandom(size)
     failures: list[object] = []
@@ -87,7 +87,7 @@ def consume(size: int, megabytes: float, **options: Any) -> Load:
         topic = new_topic(broker)
         send(broker, topic, count, size, 1, {})
         consumer = Consumer({
-            "bootstrap.servers": broker.address, "group.id": uuid.uuid4().hex, "enable.auto.commit": False, "auto.offset.reset": "earliest",
+            **broker.options, "group.id": uuid.uuid4().hex, "enable.auto.commit": False, "auto.offset.reset": "earliest",
             "fetch.max.bytes": 52_428_800, "queued.max.messages.kbytes": 262_144, **options,
         })  # fmt: skip
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -120,7 +120,7 @@ def one_record_requests(broker: Broker, scale: float) -> Figures:
 def round_trip(acks: str) -> Load:
     def load(broker: Broker, scale: float) -> Figures:
         topic = new_topic(broker)
-        producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 0, "acks": acks})
+        producer = Producer({**broker.options, "linger.ms": 0, "acks": acks})
         times = []
         for _ in range(int(4000 * scale) + 500):
             done: list[object] = []
@@ -142,7 +142,7 @@ def produce_to_consume(broker: Broker, scale: float) -> Figures:
     topic, count, rate = new_topic(broker), int(4000 * scale) + 500, 1000
     times: list[float] = []
     consumer = Consumer({
-        "bootstrap.servers": broker.address, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", "enable.auto.commit": False,
+        **broker.options, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", "enable.auto.commit": False,
     })  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, 0)])
 
@@ -157,7 +157,7 @@ def produce_to_consume(broker: Broker, scale: float) -> Figures:
     reader = threading.Thread(target=read)
     reader.start()
     time.sleep(1)
-    producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 0, "acks": 1})
+    producer = Producer({**broker.options, "linger.ms": 0, "acks": 1})
     started = time.perf_counter()
     for number in range(count):
         while (left := started + number / rate - time.perf_counter()) > 0:
@@ -175,7 +175,7 @@ def produce_to_consume(broker: Broker, scale: float) -> Figures:
 def transactions(records: int) -> Load:
     def load(broker: Broker, scale: float) -> Figures:
         topic, count = new_topic(broker), int(300 * scale) + 10
-        producer = Producer({"bootstrap.servers": broker.address, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
+        producer = Producer({**broker.options, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
         producer.init_transactions(30)
         times = []
         started = time.perf_counter()
@@ -218,7 +218,7 @@ def first_consume(broker: Broker, _scale: float) -> Figures:
     send(broker, topic, 10, 100, 1, {})
     times = []
     for _ in range(5):
-        consumer = Consumer({"bootstrap.servers": broker.address, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
+        consumer = Consumer({**broker.options, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
         started = time.perf_counter()
         consumer.subscribe([topic])
         while (message := consumer.poll(10)) is None or message.error() is not None:

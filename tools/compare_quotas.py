@@ -1,0 +1,242 @@
+"""Quotas on Apache Kafka and on this broker, by the same load: how near each client is held to its rate, and what others feel of it.
+
+usage: python -m tools.compare_quotas [--seconds 10] [--only ottla]
+
+Three clients have quotas: a producer and a consumer in bytes a second, an administrator in mutations a second. Beside them a client without
+a quota makes round trips at a steady pace, first alone and then among the others. Exit code 1 where a rate is more than 10 % off.
+
+A client that was idle may use ten windows' worth at once and is then held back until these windows have gone by, so that its rate over ten
+seconds says more about the moment than about the quota. So producer and consumer keep to their rates by themselves while the first windows
+pass, and then try half as much again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.quota_admin import CLIENT_ID, alter_quotas
+from tools.bench.brokers import Broker, start_kafka, start_ottla
+from tools.bench.loads import percentiles
+from tools.bench.peer import JARS
+from tools.bench.report import machine, number
+
+PRODUCE_RATE, FETCH_RATE, MUTATION_RATE = 200_000, 400_000, 5
+RECORD = b"x" * 5_000
+WARM_UP_S = 12
+"""The windows of Kafka's default settings: ten that have gone by and the present one, a second each."""
+EAGERNESS = 1.5
+"""How much of its quota a held client tries to use, once it is measured."""
+STEADY_RATE = 100
+DEVIATION_MAX = 0.10
+EVENTS_MAX = 1_000_000
+
+
+class Measured(NamedTuple):
+    """A client's rate in its unit a second, and the rate that it was given."""
+
+    what: str
+    wanted: float
+    rate: float
+
+    @property
+    def deviation(self) -> float:
+        return self.rate / self.wanted - 1
+
+
+class Found(NamedTuple):
+    """One broker's clients: the held ones, and the times of the free one in milliseconds."""
+
+    held: list[Measured]
+    alone: dict[str, float]
+    among: dict[str, float]
+
+
+class Meter:
+    """The rate of events after a warm-up, from one of them to the last; and the pace at which a client tries."""
+
+    def __init__(self, quota: float, seconds: float) -> None:
+        self._quota = quota
+        self._due = time.monotonic()
+        self._begin = self._due + WARM_UP_S
+        self.end = self._begin + seconds
+        self._first = self._last = 0.0
+        self._amount = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self._last >= self.end
+
+    def pace(self, amount: float) -> None:
+        """Waits until so much more may be tried."""
+        now = time.monotonic()
+        rate = self._quota * (EAGERNESS if now >= self._begin else 1.0)
+        self._due = max(self._due, now) + amount / rate
+        time.sleep(self._due - now)
+
+    def note(self, amount: float) -> None:
+        now = time.monotonic()
+        if now < self._begin or self.is_done:
+            return
+        if self._first:
+            self._amount += amount
+        else:
+            self._first = now
+        self._last = now
+
+    def rate(self) -> float:
+        return self._amount / (self._last - self._first)
+
+
+def held_producer(broker: Broker, topic: str, seconds: float) -> Measured:
+    """One record a request, so that deliveries come as evenly as the broker lets them."""
+    meter = Meter(PRODUCE_RATE, seconds)
+    client = Producer({
+        "bootstrap.servers": broker.address, "client.id": "held-producer", "batch.num.messages": 1, "linger.ms": 0,
+        "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 1, "log_level": 2,
+    })  # fmt: skip
+
+    def delivered(error: object, _record: object) -> None:
+        if error is None:
+            meter.note(len(RECORD))
+
+    while not meter.is_done:
+        meter.pace(len(RECORD))
+        client.produce(topic, RECORD, on_delivery=delivered)
+        client.flush(30)
+    client.purge()
+    client.flush(5)
+    return Measured("producer", PRODUCE_RATE, meter.rate())
+
+
+def held_consumer(broker: Broker, topic: str, seconds: float) -> Measured:
+    meter = Meter(FETCH_RATE, seconds)
+    client = Consumer({
+        "bootstrap.servers": broker.address, "client.id": "held-consumer", "group.id": "held", "enable.auto.commit": False,
+        "fetch.message.max.bytes": 4 * len(RECORD), "queued.min.messages": 20, "log_level": 2,
+    })  # fmt: skip
+    client.assign([TopicPartition(topic, 0, 0)])
+    for _ in range(EVENTS_MAX):
+        if meter.is_done:
+            break
+        for message in client.consume(1, 1.0):
+            if message.error() is None:
+                meter.note(len(RECORD))
+                meter.pace(len(RECORD))
+    client.close()
+    return Measured("consumer", FETCH_RATE, meter.rate())
+
+
+def held_administrator(broker: Broker, topic: str, seconds: float) -> Measured:
+    """Topics one by one, as many as may be: a bucket of tokens has to be empty before its rate can be seen."""
+    meter = Meter(MUTATION_RATE, seconds)
+    client = AdminClient({"bootstrap.servers": broker.address, "client.id": "held-admin", "log_level": 2})
+    count = 0
+    while not meter.is_done:
+        count += 1
+        try:
+            client.create_topics([NewTopic(f"{topic}-{count}", 1, 1)], operation_timeout=30)[f"{topic}-{count}"].result(60)
+            meter.note(1)
+        except KafkaException:  # over the quota
+            time.sleep(0.01)
+    return Measured("administrator", MUTATION_RATE, meter.rate())
+
+
+def steady(broker: Broker, topic: str, seconds: float) -> dict[str, float]:
+    """Round trips of one small record at a pace, in milliseconds."""
+    client = Producer({"bootstrap.servers": broker.address, "client.id": "free", "linger.ms": 0, "acks": "1", "log_level": 2})
+    times: list[float] = []
+    started = time.perf_counter()
+    for count in range(int(seconds * STEADY_RATE)):
+        time.sleep(max(0.0, started + count / STEADY_RATE - time.perf_counter()))
+        done: list[object] = []
+        sent = time.perf_counter()
+        client.produce(topic, b"x", on_delivery=lambda error, _record, done=done: done.append(error))  # type: ignore[misc]
+        while not done:
+            client.poll(1)
+        if done[0] is not None:
+            raise RuntimeError(f"{broker.name}: {done[0]}")
+        times.append(time.perf_counter() - sent)
+    return percentiles(times, "ms")
+
+
+def measure(broker: Broker, seconds: float) -> Found:
+    prepare(broker, seconds)
+    alone = steady(broker, "free", seconds)
+    results: list[Measured] = []
+    loads: list[Callable[[Broker, str, float], Measured]] = [held_producer, held_consumer, held_administrator]
+    threads = [
+        threading.Thread(target=lambda load=load: results.append(load(broker, f"of-{load.__name__}", seconds)))
+        for load in loads
+    ]
+    for thread in threads:
+        thread.start()
+    among = steady(broker, "free", WARM_UP_S + seconds)
+    for thread in threads:
+        thread.join()
+    if len(results) < len(loads):
+        raise RuntimeError(f"{broker.name}: a client has failed")
+    return Found(sorted(results), alone, among)
+
+
+def prepare(broker: Broker, seconds: float) -> None:
+    """Topics, what the consumer reads, and the quotas."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in ("free", "of-held_producer", "of-held_consumer")]).values():
+        future.result(60)
+    filler = Producer({"bootstrap.servers": broker.address})
+    for _ in range(int(FETCH_RATE * (WARM_UP_S + seconds) * 2 / len(RECORD))):
+        filler.produce("of-held_consumer", RECORD)
+        filler.poll(0)
+    filler.flush(60)
+    with Cluster(broker.address) as cluster:
+        for client, name, rate in (
+            ("held-producer", "producer_byte_rate", PRODUCE_RATE), ("held-consumer", "consumer_byte_rate", FETCH_RATE),
+            ("held-admin", "controller_mutation_rate", MUTATION_RATE),
+        ):  # fmt: skip
+            alter_quotas(cluster, ((CLIENT_ID, client),), changes={name: float(rate)})
+
+
+def show(names: Sequence[str], found: Sequence[Found]) -> bool:
+    """Prints both tables; whether every client was held within 10 %."""
+    print(f"| held client | quota | {' | '.join(f'{name} | off' for name in names)} |")
+    print(f"|{' --- |' * (2 + 2 * len(names))}")
+    for rows in zip(*(one.held for one in found), strict=True):
+        cells = [f"{number(one.rate)} | {100 * one.deviation:+.1f} %" for one in rows]
+        print(f"| {rows[0].what} | {number(rows[0].wanted)} | {' | '.join(cells)} |")
+    print(f"\n| a client without a quota, {STEADY_RATE} round trips a second | {' | '.join(names)} |\n|{' --- |' * (1 + len(names))}")
+    for figure in found[0].alone:
+        print(f"| alone, {figure} | {' | '.join(number(one.alone[figure]) for one in found)} |")
+        print(f"| among the held ones, {figure} | {' | '.join(number(one.among[figure]) for one in found)} |")
+    return all(abs(one.deviation) <= DEVIATION_MAX for side in found for one in side.held)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each rate is measured (default 10)")
+    parser.add_argument("--only", choices=("ottla", "kafka"), help="one of the two")
+    args = parser.parse_args(arguments)
+    starts: dict[str, Callable[[], Broker]] = {"ottla": start_ottla, "kafka": lambda: start_kafka(JARS.absolute())}
+    names = [args.only] if args.only else list(starts)
+    print(f"{machine()}; rates over {args.seconds:g} s\n")
+    found = []
+    for name in names:
+        broker = starts[name]()
+        try:
+            found.append(measure(broker, args.seconds))
+        finally:
+            broker.stop()
+    return 0 if show(names, found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
