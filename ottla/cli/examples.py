@@ -145,6 +145,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "config describe": (
         Example("ottla config describe --topic orders", "what was set"),
         Example("ottla config describe --broker 0 --all", "every setting of a broker, and where it comes from"),
+        Example("ottla config describe --principal User:alice", "credentials, quotas, access rules and tokens of a user"),
     ),
     "config alter": (
         Example("ottla config alter --topic orders --add-config retention.ms=3600000", "sets it"),

@@ -89,6 +89,7 @@ class ScramServer:
         binding, authorized_as, bare = token.decode("utf-8").split(",", 2)
         if binding not in ("n", "y"):
             raise ValueError("channel binding is not offered")
+        _check_order(bare.split(","), ("n=", "r="))
         said = attributes(bare.encode())
         self._username, nonce = _unescaped(said.get("n", "")), said.get("r", "")
         if not self._username or not nonce or (authorized_as and _unescaped(authorized_as.removeprefix("a=")) != self._username):
@@ -116,6 +117,7 @@ class ScramServer:
         """The client's proof; answers ours."""
         said = attributes(token)
         without_proof, _, _ = token.decode("utf-8").rpartition(",p=")
+        _check_order(without_proof.split(","), ("c=", "r="))
         proof = base64.b64decode(said.get("p", ""), validate=True)
         is_right_exchange = said.get("r") == self._nonce and base64.b64decode(said.get("c", ""), validate=True) == self._binding
         signed = f"{self._signed},{without_proof}".encode()
@@ -143,6 +145,13 @@ class ScramServer:
     def _refused(self) -> Outcome:
         reason = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._mechanism}"
         return Outcome(error=reason, claimed=self._username)
+
+
+def _check_order(parts: list[str], expected: tuple[str, str]) -> None:
+    """Raises ValueError unless a message begins with these attributes, has none of them twice, and demands no extension (`m`)."""
+    named = [part[:2] for part in parts]
+    if tuple(named[:2]) != expected or any(name in named[2:] for name in (*expected, "m=", "p=")):
+        raise ValueError("attributes in another order, twice, or an extension that is not known")
 
 
 def _unescaped(name: str) -> str:

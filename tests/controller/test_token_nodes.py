@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.base.delegation_token import DelegationToken
-from ottla.controller import token_nodes
+from ottla.controller import token_nodes, znodes
 from ottla.controller.znodes import NodeError
 
 ID = "Sb0F5mSbQ0C6JdSBqkIK9A"
@@ -59,3 +59,7 @@ def test_an_id_is_no_path() -> None:
     for text in ("../../config/users/admin", "", f"{ID}A", "a/b"):
         assert not token_nodes.is_token_id(text)
     assert token_nodes.is_token_id(ID)
+
+
+def test_only_brokers_read_tokens_where_nodes_have_access_lists() -> None:
+    assert token_nodes.ROOT in znodes.SENSITIVE_PATHS

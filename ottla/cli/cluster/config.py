@@ -47,9 +47,14 @@ DYNAMIC_DEFAULT_BROKER = 3
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     add_entity_options(parser)
     parser.add_argument("--all", action="store_true", help="defaults too")
+    parser.add_argument("--principal", metavar="User:NAME", help="credentials, quotas, access rules and tokens of a user")
 
 
 def _describe(args: argparse.Namespace) -> int:
+    if getattr(args, "principal", None) is not None:
+        from ottla.cli.cluster import config_principal
+
+        return config_principal.describe(args)
     asked = entities_of(args)
     if asked.has_quotas:
         return config_quotas.describe(args, asked)

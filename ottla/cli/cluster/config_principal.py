@@ -1,0 +1,91 @@
+"""`ottla config describe --principal`: all that is set about one user: credentials, quotas, access rules, delegation tokens.
+
+What the broker does not have (an authorizer, a key for tokens) is left out; what may not be seen is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.base.acls import ANY_PRINCIPAL, AclFilter, java_name
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.access.acl_options import principal_of
+from ottla.cli.command import UsageError
+from ottla.cli.moments import format_ms
+from ottla.cli.options import connect, output_of
+from ottla.client.blocking import acl_admin, quota_admin, scram_admin, token_admin
+from ottla.client.blocking.cluster import Cluster
+
+COLUMNS = (("KIND", "kind"), ("NAME", "name"), ("VALUE", "value"))
+NOT_THERE = frozenset({
+    ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.SECURITY_DISABLED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.UNSUPPORTED_VERSION,
+})  # fmt: skip
+"""The broker has none of it, or shows tokens only to clients that have logged in."""
+
+
+def describe(args: argparse.Namespace) -> int:
+    principal = principal_of(args.principal)
+    kind, _, user = principal.partition(":")
+    if kind != "User":
+        raise UsageError(f"{principal}: only users have settings; write User:NAME")
+    with connect(args) as cluster:
+        rows = [*_credentials(cluster, user), *_quotas(cluster, user), *_rules(cluster, principal), *_tokens(cluster, principal)]
+    output_of(args).show("settings", rows, COLUMNS)
+    return 0
+
+
+def _row(kind: str, name: str, value: str) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "value": value}
+
+
+def _there(ask: Callable[[], Any]) -> Any:
+    """The answer; an empty one where the broker has none of it."""
+    try:
+        return ask()
+    except ApiError as error:
+        if error.code not in NOT_THERE:
+            raise
+        return ()
+
+
+def _credentials(cluster: Cluster, user: str) -> list[dict[str, Any]]:
+    """Mechanism and rounds: no part of a password is ever sent."""
+
+    def ask() -> list[scram_admin.Credential]:
+        found = scram_admin.describe_scram(cluster, [user])[user]
+        if isinstance(found, ApiError):
+            raise found
+        return found
+
+    return [_row("credential", credential.mechanism, f"iterations={credential.iterations}") for credential in _there(ask)]
+
+
+def _quotas(cluster: Cluster, user: str) -> list[dict[str, Any]]:
+    """The user's own, those with a client id, and those of users without their own."""
+    users = (("user", quota_admin.EXACT, user), ("user", quota_admin.DEFAULT, None))
+    rows = []
+    for of_user in users:
+        for filters in ([of_user], [of_user, ("client-id", quota_admin.ANY, None)]):
+            for entity, quotas in sorted(quota_admin.describe_quotas(cluster, filters).items(), key=str):
+                whose = " ".join(f"{kind}={'(default)' if name is None else name}" for kind, name in entity)
+                rows += [_row("quota", whose, f"{key}={value:g}") for key, value in sorted(quotas.items())]
+    return rows
+
+
+def _rules(cluster: Cluster, principal: str) -> list[dict[str, Any]]:
+    """Those about the user, and those about every user."""
+    rows = []
+    for who in (principal, ANY_PRINCIPAL):
+        for pattern, rule in _there(partial(acl_admin.describe_acls, cluster, AclFilter(principal=who))):
+            name = f"{java_name(pattern.resource_type)} {pattern.name} ({java_name(pattern.pattern_type)})"
+            rows.append(_row("rule", name, f"{java_name(rule.permission)} {java_name(rule.operation)} to {who} from {rule.host}"))
+    return rows
+
+
+def _tokens(cluster: Cluster, principal: str) -> list[dict[str, Any]]:
+    found = _there(partial(token_admin.describe_tokens, cluster, [principal]))
+    return [_row("token", token.token_id, f"of {token.owner} until {format_ms(token.expiry_ms)}") for token in found]
