@@ -1,7 +1,8 @@
 """Draws a terminal recording: a transcript of commands and what they printed becomes an animated SVG that needs no player.
 
 The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` renews both. Commands are typed and
-answers appear one after the other; the animation's times are not those of the commands. Who prefers no motion sees all at once.
+answers appear one after the other; the animation's times are not those of the commands. Where nothing moves, by choice or for want of
+animations, everything is shown.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ SECONDS_A_CHARACTER, SECONDS_A_LINE, SECONDS_A_COMMAND = 0.03, 0.12, 0.7
 STYLE = """
 text { font: 14px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; white-space: pre; fill: #b8c4ce }
 .command { fill: #ffffff } .prompt { fill: #7ee787 } .good { fill: #7ee787 }
-g { opacity: 0; animation: appear 0.01s linear forwards }
-@keyframes appear { to { opacity: 1 } }
-@media (prefers-reduced-motion: reduce) { g { animation-delay: 0s !important } }
+g { animation: appear 0.01s linear backwards }
+@keyframes appear { from { opacity: 0 } }
+@media (prefers-reduced-motion: reduce) { g { animation: none } }
 """
 
 
