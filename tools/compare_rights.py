@@ -44,7 +44,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("Fetch", "*"): "a replica without CLUSTER_ACTION is refused as a whole",
     ("Metadata", "*"): "a topic that is made by asking is there in the same answer",
     ("FindCoordinator", "*"): _LATER,
-    ("DeleteTopics", "DELETE TOPIC"): "the id of a new topic is known to Kafka's broker a moment later",
+    ("DeleteTopics", "*"): "the id of a new topic is known to Kafka's broker a moment later",
     ("AlterPartitionReassignments", "none"): "Kafka's refusal repeats the partitions of the request",
     ("ListPartitionReassignments", "none"): "Kafka's refusal repeats the partitions of the request",
     ("DescribeUserScramCredentials", "none"): "Kafka does not answer",

@@ -56,6 +56,7 @@ def allow(administrator: Client, *rights: tuple[ResourceType, str, AclOperation]
     administrator.cluster.run(create_acls(administrator.cluster.core, bindings))
 
 
+@pytest.mark.timeout(400)  # two runs of a pipeline, each of which waits for a right that it lacks
 def test_a_pipeline_needs_its_login_and_its_rights(spark: Any, guarded: Broker, administrator: Client, tmp_path: Path) -> None:
     def run(connection: dict[str, str]) -> Any:
         pipeline = Pipeline(
