@@ -3,8 +3,8 @@
 CPython's collector stops the loop while it walks over objects, in a full collection over all of them: 10 ms and more for each 100,000.
 What a full collection has found in use is frozen here (`gc.freeze`), so that the next one walks only over what is younger, and every object
 is walked over by one of them at most. Reference counts free frozen objects as they do others; what is missed is a cycle of references that
-has become garbage after it was frozen. A connection that closes breaks its own; for others everything is walked over once more when there
-are twice as many objects as after the last such walk.
+has become garbage after it was frozen. A connection that closes breaks its own, and so does a wait that is over; for others everything is
+walked over once more when there are twice as many objects as after the last such walk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 OLDEST_GENERATION = 2
 GROWTH_MIN = 200_000
 """Fewer objects more are not worth a walk over everything: some 20 MiB."""
-LOOK_SECONDS = 600
+LOOK_SECONDS = 10
 
 
 class Garbage:

@@ -22,6 +22,10 @@ WAKES_PER_LOOK = 16
 """The clock is looked at after so many wakes."""
 
 
+def _nothing() -> None:
+    """The wake of a watch that is over."""
+
+
 class Watch:
     """One waiting request: `wake` may be called many times until `cancel`."""
 
@@ -81,6 +85,8 @@ class Watch:
             leader.forget_acknowledgement(self.mark)
         if self._timer is not None:
             self._timer.cancel()
+        # Nothing of the request stays: it refers to this, and only the garbage collector could free both.
+        self._watched, self._appended, self._timer, self._on_timeout, self.wake = (), [], None, None, _nothing
 
 
 class Waiters:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -53,6 +55,29 @@ def test_what_follows_a_wake_comes_once_and_last() -> None:
     assert not waiters.after_wakes(follow), "no watch is being woken"
     waiters.run()
     assert called == ["first", "second", "follow"]
+
+
+def test_a_watch_that_is_over_keeps_nothing_of_its_request() -> None:
+    """The request refers to its watch: 280,000 objects of waiting fetches whose clients had gone were left to the garbage collector."""
+
+    class Request:
+        watch: Watch
+
+        def wake(self) -> None:
+            """Not called."""
+
+    timers, request = ManualTimers(ManualClock()), Request()
+    waiters = Waiters(ManualClock(), timers)
+    request.watch = waiters.watch((), 1000, request.wake, request.wake)
+    request.watch.cancel()
+    timers.advance(1000)  # these timers keep a cancelled function until its time
+    known = weakref.ref(request)
+    gc.disable()
+    try:
+        del request
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 def test_time_runs_out() -> None:
