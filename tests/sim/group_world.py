@@ -212,10 +212,10 @@ class GroupWorld(ClusterWorld):
     def _judge_clients(self) -> None:
         self._check_replay()
         self._judge_order()
-        for place in OtherProducer.outputs:
-            visible = self.read_all(place)
+        visible = {place: self.read_all(place) for place in OtherProducer.outputs}  # before time goes on, and leaders change
+        for place, seen in visible.items():
             for group_id in self._kinds:
-                self.offsets.judge((group_id, place), self._committed_at(group_id, place), visible)
+                self.offsets.judge((group_id, place), self._committed_at(group_id, place), seen)
         self.history.judge({})
 
     def _judge_order(self) -> None:
