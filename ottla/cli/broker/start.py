@@ -29,7 +29,7 @@ SNIPPETS = """
 
 
 NOT_OFFERED = {
-    "sasl": "SASL",
+    "sasl": "one option for SASL (a listener has it by listeners=SASL_PLAINTEXT://HOST:PORT and users, see docs/security.md)",
     "console_port": "the console",
 }
 

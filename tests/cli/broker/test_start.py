@@ -83,7 +83,7 @@ def test_seed_topics() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("start", "--sasl"), "does not offer SASL"),
+        (("start", "--sasl"), "listeners=SASL_PLAINTEXT://HOST:PORT"),
         (("start", "--acls", "--set", "super.users=admin"), "super.users: Expected User:name but found admin"),
         (("start", "--set", "super.users=User:admin"), "there is no authorizer, so everyone may do everything"),
         (("start", "--console-port", "8080"), "does not offer the console"),
