@@ -2,9 +2,8 @@
 
 A write is conditional on the version of the node that it was decided on, and decided again where another writer came first; so no rule is
 lost when two brokers change the same pattern. What was written is in force on this broker before the answer; other brokers learn of it by
-the node that the same write adds, and read the pattern anew. After a lost watch everything is read again; meanwhile the rules that were
-known last are in force. A node that cannot be understood is not passed over: its resources would count as having no rules. Nothing is
-allowed on them until it is mended, so it is read as a rule that denies everything.
+the node that the same write adds, and read the pattern anew (`change_watch.py`). A node that cannot be understood is not passed over: its
+resources would count as having no rules. Nothing is allowed on them until it is mended, so it is read as a rule that denies everything.
 
 Left out: who may change rules, and which rules make sense (`requests/acls.py`).
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclFilter, AclOperation, Binding, Pattern, Permission, Rule
@@ -30,12 +29,12 @@ from ottla.base.ports import (
     StoreNode,
     StoreResult,
     Timers,
-    WatchEvent,
     operation_bytes,
 )
 from ottla.base.store_retries import TRANSIENT, StoreRetries
+from ottla.cluster.change_watch import ChangeWatch, Watched
 from ottla.controller import acl_nodes
-from ottla.controller.loading import read_nodes, read_paths
+from ottla.controller.loading import read_paths
 from ottla.controller.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
@@ -47,7 +46,6 @@ CHANGES_MAX = 10_000
 PATTERNS_PER_WRITE = 500
 RULES_BYTES_MAX = MULTI_BYTES_MAX // 2
 """The largest node of rules: some thousands of them."""
-PURGE_MS = 15 * 60 * 1000
 
 DENY_ALL = Rule(ANY_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY)
 
@@ -84,22 +82,24 @@ class AclRules:
         """`is_alone`: no other broker writes or has to learn of a change."""
         self._store = store
         self._retries = retries
-        self._timers = timers
         self._table = table
         self._is_alone = is_alone
-        self._generation = 0
-        self._seen: dict[str, frozenset[str]] = {}
         self._on_loaded: Callable[[], object] | None = None
         self._waiting: deque[_Writing] = deque()
+        watched = Watched(
+            name="access rules", base_paths=acl_nodes.BASE_PATHS, roots=list(acl_nodes.FOLDERS.values()),
+            changes=() if is_alone else list(acl_nodes.CHANGES.values()), subject_of=_subject_of, take_all=self._take_all, take=self._take,
+        )  # fmt: skip
+        self._watch = ChangeWatch(store, retries, timers, watched)
 
     def start(self, on_loaded: Callable[[], object]) -> None:
         """Reads all rules, watches from then on, and calls `on_loaded` once they are in force."""
         self._on_loaded = on_loaded
-        self._begin()
+        self._watch.start()
 
     def restart(self) -> None:
         """Reads and watches anew in a new session of the store: watches and retries of the old one are gone."""
-        self._begin()
+        self._watch.start()
         if self._waiting and self._waiting[0].is_parked:
             self._waiting[0].run()
 
@@ -123,38 +123,7 @@ class AclRules:
             self._waiting[0].run()
         done(failed)
 
-    # Reading
-
-    def _begin(self) -> None:
-        self._generation += 1
-        self._seen = {}
-        read_paths(self._store, acl_nodes.BASE_PATHS, self._guarded(self._make_folders))
-
-    def _make_folders(self, result: StoreResult, found: Mapping[str, StoreNode]) -> None:
-        """Makes the folders that are missing, before the first rule is written; another broker may be doing the same."""
-        missing = [path for path in acl_nodes.BASE_PATHS if path not in found]
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-        elif missing:
-            self._store.multi([Create(path) for path in missing], self._guarded(self._made_folders))
-        else:
-            self._read_all()
-
-    def _made_folders(self, outcome: Outcome) -> None:
-        if outcome.result is StoreResult.OK:
-            self._read_all()
-        else:
-            self._begin_again(outcome.result)
-
-    def _read_all(self) -> None:
-        for folder in () if self._is_alone else acl_nodes.CHANGES.values():
-            self._look(folder)
-        read_nodes(self._store, list(acl_nodes.FOLDERS.values()), self._guarded(self._on_everything))
-
-    def _on_everything(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-            return
+    def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:
         rules: dict[Pattern, list[Rule]] = {}
         for path, node in sorted(nodes.items()):
             try:
@@ -169,75 +138,8 @@ class AclRules:
         if on_loaded is not None:
             on_loaded()
 
-    def _begin_again(self, result: StoreResult) -> None:
-        """Everything anew, in this session or the next one."""
-        self._generation += 1
-        generation = self._generation
-        log.warning("access rules: %s; reading all of them again", result.name)
-        self._retries.again(lambda: self._begin() if generation == self._generation else None)
-
-    # Watching
-
-    def _look(self, folder: str) -> None:
-        def changed(event: WatchEvent) -> None:
-            if event is WatchEvent.LOST:
-                self._begin_again(StoreResult.CONNECTION_LOST)
-            else:
-                self._look(folder)
-
-        def listed(result: StoreResult, names: list[str]) -> None:
-            if result is StoreResult.OK:
-                self._on_names(folder, names)
-            else:
-                self._begin_again(result)
-
-        self._store.children(folder, self._guarded(listed), watch=self._guarded(changed))
-
-    def _on_names(self, folder: str, names: Sequence[str]) -> None:
-        known, self._seen[folder] = self._seen.get(folder), frozenset(names)
-        new = [f"{folder}/{name}" for name in names if known is None or name not in known]
-        if new:
-            self._timers.call_later(PURGE_MS, lambda: self._purge(new))
-        if known is not None and new:  # what was there before the first look is read with everything
-            read_paths(self._store, new, self._guarded(self._on_changes))
-
-    def _on_changes(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-            return
-        patterns: dict[str, Pattern] = {}
-        for path, node in sorted(nodes.items()):
-            try:
-                pattern = acl_nodes.read_change(path, node.data)
-            except NodeError as error:
-                log.warning("%s in the metadata store is passed over: %s", path, error)
-                continue
-            patterns[acl_nodes.rules_path(pattern)] = pattern
-
-        def read(result: StoreResult, found: Mapping[str, StoreNode]) -> None:
-            if result is not StoreResult.OK:
-                self._begin_again(result)
-                return
-            for path, pattern in patterns.items():
-                node = found.get(path)
-                self._table.put(pattern, [] if node is None else _understood(path, node.data))
-
-        read_paths(self._store, list(patterns), self._guarded(read))
-
-    def _purge(self, paths: Sequence[str]) -> None:
-        """Removes changes that every broker with a connection has seen; all brokers try."""
-        for path in paths:
-            self._store.multi([Delete(path)], lambda _outcome: None)
-
-    def _guarded(self, take: Callable[..., object]) -> Callable[..., None]:
-        """What belongs to an earlier reading of everything is ignored."""
-        generation = self._generation
-
-        def taken(*arguments: object) -> None:
-            if generation == self._generation:
-                take(*arguments)
-
-        return taken
+    def _take(self, pattern: Pattern, path: str, node: StoreNode | None) -> None:
+        self._table.put(pattern, [] if node is None else _understood(path, node.data))
 
 
 class _Writing:
@@ -343,6 +245,12 @@ class _Writing:
     def _fail(self, pattern: Pattern, code: ErrorCode) -> None:
         self._failed[pattern] = code
         self._left.pop(pattern, None)
+
+
+def _subject_of(path: str, data: bytes) -> tuple[str, Pattern]:
+    """The node and the pattern that a change is about. Raises `NodeError`."""
+    pattern = acl_nodes.read_change(path, data)
+    return acl_nodes.rules_path(pattern), pattern
 
 
 def _understood(path: str, data: bytes) -> list[Rule]:

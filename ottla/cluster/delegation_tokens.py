@@ -1,22 +1,22 @@
 """The delegation tokens in the metadata store: read when the broker starts, written one by one, watched for other brokers' changes.
 
 A change is decided on the node that it replaces, conditional on its version, and decided again where another writer came first. What was
-written is in force on this broker before the answer; other brokers learn of it by the node that the same write adds. A token whose time is
-over is removed by whichever broker looks first; until then it is refused at logins all the same. Left out: who may change tokens
-(`requests/delegation_tokens.py`), their secrets (`security/token_logins.py`).
+written is in force on this broker before the answer; other brokers learn of it by the node that the same write adds (`change_watch.py`).
+A token whose time is over is removed by whichever broker looks first; until then it is refused at logins all the same. Left out: who may
+change tokens (`requests/delegation_tokens.py`), their secrets (`security/token_logins.py`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult, Timers, WatchEvent
+from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult, Timers
 from ottla.base.store_retries import TRANSIENT, StoreRetries
+from ottla.cluster.change_watch import ChangeWatch, Watched
 from ottla.controller import token_nodes
-from ottla.controller.loading import read_nodes, read_paths
 from ottla.controller.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
@@ -25,7 +25,6 @@ ATTEMPTS_MAX = 20
 """A change is tried so many times at most, as other writers may come first each time."""
 TOKENS_MAX = 10_000
 """More are not made."""
-PURGE_MS = 15 * 60 * 1000
 CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE)
 """Another writer came first."""
 
@@ -48,12 +47,15 @@ class DelegationTokens:
         self._clock = clock
         self._is_alone = is_alone
         self._expiry_interval_ms = expiry_interval_ms
-        self._generation = 0
-        self._seen: frozenset[str] | None = None
         self._on_loaded: Callable[[], object] | None = None
         self._tokens: dict[str, DelegationToken] = {}
         self.on_change: Callable[[], object] = lambda: None
         """Called when a token has changed or is gone."""
+        watched = Watched(
+            name="delegation tokens", base_paths=token_nodes.BASE_PATHS, roots=[token_nodes.TOKENS],
+            changes=() if is_alone else [token_nodes.CHANGES], subject_of=_subject_of, take_all=self._take_all, take=self._take,
+        )  # fmt: skip
+        self._watch = ChangeWatch(store, retries, timers, watched)
 
     def find(self, token_id: str) -> DelegationToken | None:
         """A token by which one may log in now."""
@@ -163,35 +165,10 @@ class DelegationTokens:
         self.restart()
 
     def restart(self) -> None:
-        """Reads and watches anew, in a new session of the store or after a watch was lost."""
-        self._generation += 1
-        self._seen = None
-        read_paths(self._store, token_nodes.BASE_PATHS, self._guarded(self._make_folders))
+        """Reads and watches anew, in a new session of the store."""
+        self._watch.start()
 
-    def _make_folders(self, result: StoreResult, found: Mapping[str, StoreNode]) -> None:
-        missing = [path for path in token_nodes.BASE_PATHS if path not in found]
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-        elif missing:
-            self._store.multi([Create(path) for path in missing], self._guarded(self._made_folders))
-        else:
-            self._read_all()
-
-    def _made_folders(self, outcome: Outcome) -> None:
-        if outcome.result is StoreResult.OK:
-            self._read_all()
-        else:
-            self._begin_again(outcome.result)
-
-    def _read_all(self) -> None:
-        if not self._is_alone:
-            self._look()
-        read_nodes(self._store, [token_nodes.TOKENS], self._guarded(self._on_everything))
-
-    def _on_everything(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-            return
+    def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:
         self._tokens = {}
         for path, node in sorted(nodes.items()):
             token_id = token_nodes.token_at(path)
@@ -203,72 +180,14 @@ class DelegationTokens:
         if on_loaded is not None:
             on_loaded()
 
-    def _begin_again(self, result: StoreResult) -> None:
-        self._generation += 1
-        generation = self._generation
-        log.warning("delegation tokens: %s; reading all of them again", result.name)
-        self._retries.again(lambda: self.restart() if generation == self._generation else None)
+    def _take(self, token_id: str, _path: str, node: StoreNode | None) -> None:
+        self._put(token_id, None if node is None else _understood(token_id, node.data))
 
-    def _look(self) -> None:
-        def changed(event: WatchEvent) -> None:
-            if event is WatchEvent.LOST:
-                self._begin_again(StoreResult.CONNECTION_LOST)
-            else:
-                self._look()
 
-        def listed(result: StoreResult, names: list[str]) -> None:
-            if result is StoreResult.OK:
-                self._on_names(names)
-            else:
-                self._begin_again(result)
-
-        self._store.children(token_nodes.CHANGES, self._guarded(listed), watch=self._guarded(changed))
-
-    def _on_names(self, names: Sequence[str]) -> None:
-        known, self._seen = self._seen, frozenset(names)
-        new = [f"{token_nodes.CHANGES}/{name}" for name in names if known is None or name not in known]
-        if new:
-            self._timers.call_later(PURGE_MS, lambda: self._purge(new))
-        if known is not None and new:  # what was there before the first look is read with everything
-            read_paths(self._store, new, self._guarded(self._on_changes))
-
-    def _on_changes(self, result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-            return
-        paths: dict[str, str] = {}
-        for path, node in sorted(nodes.items()):
-            try:
-                token_id = token_nodes.read_change(node.data)
-            except NodeError as error:
-                log.warning("%s in the metadata store is passed over: %s", path, error)
-                continue
-            paths[token_nodes.token_path(token_id)] = token_id
-
-        def read(result: StoreResult, found: Mapping[str, StoreNode]) -> None:
-            if result is not StoreResult.OK:
-                self._begin_again(result)
-                return
-            for path, token_id in paths.items():
-                node = found.get(path)
-                self._put(token_id, None if node is None else _understood(token_id, node.data))
-
-        read_paths(self._store, list(paths), self._guarded(read))
-
-    def _purge(self, paths: Sequence[str]) -> None:
-        """Removes changes that every broker with a connection has read; all brokers try."""
-        for path in paths:
-            self._store.multi([Delete(path)], lambda _outcome: None)
-
-    def _guarded(self, take: Callable[..., object]) -> Callable[..., None]:
-        """What belongs to an earlier reading of everything is ignored."""
-        generation = self._generation
-
-        def taken(*arguments: object) -> None:
-            if generation == self._generation:
-                take(*arguments)
-
-        return taken
+def _subject_of(_path: str, data: bytes) -> tuple[str, str]:
+    """The node and the id of the token that a change is about. Raises `NodeError`."""
+    token_id = token_nodes.read_change(data)
+    return token_nodes.token_path(token_id), token_id
 
 
 def _understood(token_id: str, data: bytes) -> DelegationToken | None:

@@ -11,7 +11,8 @@ from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternTy
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Delete, Set, StoreResult
 from ottla.base.store_retries import StoreRetries
-from ottla.cluster.acl_rules import DENY_ALL, PURGE_MS, AclRules, RuleChange
+from ottla.cluster.acl_rules import DENY_ALL, AclRules, RuleChange
+from ottla.cluster.change_watch import PURGE_MS
 from ottla.controller import acl_nodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
