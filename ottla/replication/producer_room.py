@@ -2,8 +2,8 @@
 
 A producer id is a number that a client makes up or asks for, and each partition remembers it, in some 600 bytes, for
 `producer.id.expiration.ms` (a day). Apache Kafka has no bound. Here a leader refuses the first batch of a further producer with
-POLICY_VIOLATION; producers that are known go on. What has expired is not counted off: where there seems to be no room the partitions are
-asked anew.
+POLICY_VIOLATION once there are `ottla.producers.max`; producers that are known go on. What has expired is not counted off: where there
+seems to be no room the partitions are asked anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNCOUNTED = -1
 class ProducerRoom:
     """The bound of one broker; `count` returns how many producers its partitions remember."""
 
-    def __init__(self, count: Callable[[], int], producers_max: int = PRODUCERS_MAX) -> None:
+    def __init__(self, count: Callable[[], int], producers_max: Callable[[], int]) -> None:
         self._count = count
         self._producers_max = producers_max
         self._known = UNCOUNTED
@@ -27,8 +27,10 @@ class ProducerRoom:
 
     def admit(self) -> None:
         """A leader is about to append the first batch of a producer. Raises `ApiError`."""
-        if self._known == UNCOUNTED or self._known >= self._producers_max:
+        producers_max = self._producers_max()
+        if self._known == UNCOUNTED or self._known >= producers_max:
             self._known = self._count()
-        if self._known >= self._producers_max:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, f"this broker remembers {self._known:,} producers already")
+        if self._known >= producers_max:
+            reason = f"this broker remembers {self._known:,} producers already (ottla.producers.max)"
+            raise ApiError(ErrorCode.POLICY_VIOLATION, reason)
         self._known += 1

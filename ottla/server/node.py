@@ -117,7 +117,10 @@ class Node:
         # The same two methods for all partitions: a bound one for each would be 128 bytes.
         self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
         self._broker_epoch_of = self.metadata.broker_epoch
-        self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
+        self.partitions = PartitionTable(
+            ports.disk, ports.clock, self.directories, self._make_partition,
+            files_max=files_max, producers_max=lambda: config.ottla_producers_max,
+        )  # fmt: skip
         self.links = None if config.is_single_broker else self._make_links()
         self.peers = self.links.peers if self.links is not None else self._make_peers()
         self.audit = AuditLog(ports.clock, logs_granted=config.ottla_audit_granted)
@@ -308,14 +311,11 @@ class Node:
         )
 
     def _make_partition(self, opened: Log, high_watermark: int) -> Partition:
+        config = self.config
         partition = Partition(
-            opened,
-            broker_id=self.config.this_broker_id,
-            high_watermark=high_watermark,
-            is_flush_on_ack=self.config.is_flush_on_ack(opened.config),
-            request_flush=self._request_flush,
-            is_verification_required=self.config.transaction_partition_verification_enable,
-        )
+            opened, broker_id=config.this_broker_id, high_watermark=high_watermark, is_flush_on_ack=config.is_flush_on_ack(opened.config),
+            request_flush=self._request_flush, is_verification_required=config.transaction_partition_verification_enable,
+        )  # fmt: skip
         partition.on_storage_error = self._on_partition_failed
         partition.state.broker_epoch_of = self._broker_epoch_of
         partition.state.on_isr_proposal = self._propose_isr

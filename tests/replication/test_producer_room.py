@@ -11,13 +11,13 @@ from tests.replication.records import append, batch, mine, refusal
 
 
 def test_producers_are_counted_again_where_there_seems_to_be_no_room() -> None:
-    counts, asked = [7], []
+    counts, bounds, asked = [7], [10], []
 
     def count() -> int:
         asked.append(1)
         return counts[0]
 
-    room = ProducerRoom(count, 10)
+    room = ProducerRoom(count, lambda: bounds[0])
     for _ in range(3):
         room.admit()
     assert len(asked) == 1, "those that were there before, once"
@@ -27,10 +27,12 @@ def test_producers_are_counted_again_where_there_seems_to_be_no_room() -> None:
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     counts[0] = 9  # one has expired
     room.admit()
+    bounds[0] = 11  # the setting was altered
+    room.admit()
 
 
 def test_a_leader_refuses_a_further_producer_and_goes_on_with_known_ones(alone: Partition) -> None:
-    alone.state.admit_producer = ProducerRoom(lambda: len(alone.log.producers), 1).admit
+    alone.state.admit_producer = ProducerRoom(lambda: len(alone.log.producers), lambda: 1).admit
     append(alone, mine("a", sequence=0, producer_id=1))
     assert refusal(lambda: append(alone, mine("b", sequence=0, producer_id=2))) is ErrorCode.POLICY_VIOLATION
     assert append(alone, mine("c", sequence=1, producer_id=1)).base_offset == 1

@@ -168,6 +168,13 @@ class LogSettings:
         valid=at_least(1),
         is_internal=True,
     )
+    ottla_producers_max = integer(
+        "ottla.producers.max",
+        100_000,
+        "Producers that the partitions of this broker remember together, some 600 bytes each; a further one is refused.",
+        valid=at_least(1),
+        update=WIDE,
+    )
     ottla_flush_on_ack = boolean(
         "ottla.flush.on.ack", False, "No acknowledgement before the bytes are on the disk; one fsync serves all waiting requests."
     )
