@@ -13,30 +13,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.base.delegation_token import DelegationToken
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.delegation_tokens import NO_TIME, token_with, tokens_for, why_unchangeable
+from ottla.requests.delegation_tokens import NO_TIME, change_token
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 
 def handle(broker: Broker, request: RequestContext, body: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse | Pending:
-    try:
-        tokens = tokens_for(broker, request)
-        token = token_with(broker, tokens, bytes(body.hmac))
-    except ApiError as refusal:
-        return ExpireDelegationTokenResponse(error_code=refusal.code, expiry_timestamp_ms=NO_TIME)
-    pending, principal, now_ms = Pending(), request.connection.principal, broker.clock.wall_ms()
-    period_ms = body.expiry_time_period_ms
+    period_ms, now_ms = body.expiry_time_period_ms, broker.clock.wall_ms()
 
-    def decide(token: DelegationToken) -> DelegationToken | ErrorCode | None:
-        code = why_unchangeable(token, principal, now_ms)
-        if code:
-            return code
+    def expired(token: DelegationToken) -> DelegationToken | None:
         return None if period_ms < 0 else replace(token, expiry_ms=min(token.max_ms, now_ms + period_ms))
 
-    def done(code: ErrorCode, token: DelegationToken | None) -> None:
+    def answer(code: ErrorCode, token: DelegationToken | None) -> ExpireDelegationTokenResponse:
         expiry_ms = NO_TIME if code else now_ms if token is None else token.expiry_ms
-        pending.complete(ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry_ms))
+        return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry_ms)
 
-    tokens.update(token.token_id, decide, done)
-    return pending
+    return change_token(broker, request, bytes(body.hmac), expired, answer)

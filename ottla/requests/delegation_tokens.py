@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hmac
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.requests.context import Broker, ConnectionInfo, RequestContext, StoredTokens
+from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext, StoredTokens
 from ottla.security.principal import ANONYMOUS, join_principal
 from ottla.security.token_logins import token_hmac
 
 NO_TIME = -1
+
+Answer = TypeVar("Answer")
+Change = Callable[[DelegationToken], DelegationToken | None]
+"""From a token to what it becomes; None removes it."""
 
 
 def tokens_for(broker: Broker, request: RequestContext) -> StoredTokens:
@@ -42,6 +47,25 @@ def token_with(broker: Broker, tokens: StoredTokens, secret: bytes) -> Delegatio
         if hmac.compare_digest(secret_of(broker, token), secret):
             return token
     raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "no token has this HMAC")
+
+
+def change_token(
+    broker: Broker, request: RequestContext, secret: bytes, change: Change, answer: Callable[[ErrorCode, DelegationToken | None], Answer]
+) -> Answer | Pending:
+    """Changes the token with this HMAC, for those who may; `answer` makes the response, of an error and the token as it is then (None if
+    it is gone)."""
+    try:
+        tokens = tokens_for(broker, request)
+        token = token_with(broker, tokens, secret)
+    except ApiError as refusal:
+        return answer(refusal.code, None)
+    pending, principal, now_ms = Pending(), request.connection.principal, broker.clock.wall_ms()
+
+    def decided(token: DelegationToken) -> DelegationToken | ErrorCode | None:
+        return why_unchangeable(token, principal, now_ms) or change(token)
+
+    tokens.update(token.token_id, decided, lambda code, changed: pending.complete(answer(code, changed)))
+    return pending
 
 
 def principal_of(entry: Any) -> str:
