@@ -115,12 +115,13 @@ def _file(text: str) -> Iterator[str]:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ottla-tls")
         try:
-            os.write(descriptor, text.encode())
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(text.encode())
             yield f"/proc/self/fd/{descriptor}"
         finally:
             os.close(descriptor)
         return
-    with tempfile.NamedTemporaryFile("w") as file:
-        file.write(text)
-        file.flush()
-        yield file.name
+    with tempfile.NamedTemporaryFile("w") as named:
+        named.write(text)
+        named.flush()
+        yield named.name

@@ -17,6 +17,7 @@ from ottla.base.ports import Channel
 from ottla.security.distinguished_name import subject_of
 from tests.adapters.test_network import Receiver
 from tests.clients.certificates import Authority
+from tests.server.threads import run_until
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +79,6 @@ class Broker:
         self.listener.close()
         self.network.close()
         self.tls.close()
-
-
-def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object]) -> None:
-    async def wait() -> None:
-        async with asyncio.timeout(60):
-            while not is_true():
-                await asyncio.sleep(0.005)
-
-    loop.run_until_complete(wait())
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import ottla.client
+from ottla.client import ClientError
 from tests.clients.broker_process import ROOT
 from tests.clients.copying import PATIENT
 
@@ -54,6 +56,25 @@ def read_all(address: str, topic: str, isolation: str) -> dict[int, list[Message
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     ends.add(message.partition())
     return found
+
+
+def committed(address: str, group: str) -> int:
+    """How many records the group has committed, of all partitions; -1 while that is not known.
+
+    By our own client: librdkafka's admin client, asked for the offsets of a group while its coordinator moves, waits for ever or crashes.
+    """
+    try:
+        with ottla.client.connect(address) as client:
+            return sum(found.offset for found in client.committed(group, require_stable=False).values())
+    except ClientError:
+        return -1
+
+
+def is_in_sync(address: str) -> bool:
+    """Whether all replicas of all partitions are in sync."""
+    with ottla.client.connect(address) as client:
+        topics = [client.describe_topic(name) for name in client.topics()]
+    return all(len(one.in_sync_replicas) == len(one.replicas) for topic in topics for one in topic.partitions)
 
 
 def numbers_in(address: str, topic: str, isolation: str = "read_committed") -> dict[int, list[int]]:

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import ottla.client
-from ottla.client import ClientError
 from ottla.testing.cluster import Cluster
 from tests.clients.broker_process import eventually
-from tests.clients.copied import SECONDS, Feed, Worker, doubled, make_topics, numbers_in
+from tests.clients.copied import SECONDS, Feed, Worker, committed, doubled, is_in_sync, make_topics, numbers_in
 
 GROUP = "copiers"
 STANDSTILL_SECONDS = 20
@@ -38,7 +36,7 @@ def test_a_transactional_copy_survives_the_kill_of_each_broker(need_zookeeper: N
                 broker.start()
                 eventually(lambda: is_in_sync(address), SECONDS, 0.2)
             count = feed.stop()
-            while copied(address) < count:
+            while committed(address, GROUP) < count:
                 advances(address, worker, end=count)
         finally:
             worker.kill()
@@ -47,8 +45,8 @@ def test_a_transactional_copy_survives_the_kill_of_each_broker(need_zookeeper: N
 
 def advances(address: str, worker: Worker, end: int = 1 << 62) -> None:
     """Waits until the group has come further than it was, or to the end."""
-    eventually(lambda: copied(address) >= 0, SECONDS, 0.05)
-    known = copied(address)
+    eventually(lambda: committed(address, GROUP) >= 0, SECONDS, 0.05)
+    known = committed(address, GROUP)
     patience = time.monotonic() + STANDSTILL_SECONDS
 
     def has_advanced() -> bool:
@@ -56,24 +54,6 @@ def advances(address: str, worker: Worker, end: int = 1 << 62) -> None:
         if time.monotonic() > patience:
             worker.crash()
             patience = time.monotonic() + STANDSTILL_SECONDS
-        return copied(address) > known or known >= end
+        return committed(address, GROUP) > known or known >= end
 
     eventually(has_advanced, SECONDS, 0.05)
-
-
-def copied(address: str) -> int:
-    """How far the group has come, in records; -1 while that is not known.
-
-    By our own client: librdkafka's admin client, asked for the offsets of a group while its coordinator moves, waits for ever or crashes.
-    """
-    try:
-        with ottla.client.connect(address) as client:
-            return sum(found.offset for found in client.committed(GROUP, require_stable=False).values())
-    except ClientError:
-        return -1
-
-
-def is_in_sync(address: str) -> bool:
-    with ottla.client.connect(address) as client:
-        topics = [client.describe_topic(name) for name in client.topics()]
-    return all(len(one.in_sync_replicas) == len(one.replicas) for topic in topics for one in topic.partitions)

@@ -23,7 +23,7 @@ def with_client(loop: asyncio.AbstractEventLoop, server: BrokerServer, talk: Cal
     return loop.run_until_complete(loop.run_in_executor(None, work))
 
 
-def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object], seconds: float = 15) -> None:
+def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object], seconds: float = 60) -> None:
     """Lets the broker run until it is so."""
 
     async def wait() -> None:

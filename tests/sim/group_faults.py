@@ -9,11 +9,11 @@ from unittest import mock
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.groups.consumer import heartbeat
 from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
-from ottla.groups.machine import GroupMachine
 from ottla.groups.offsets import commit
 from ottla.replication.leader import Leader
 from ottla.server.coordinator_hosts import GroupHosts
 from tests.sim.cluster_faults import together
+from tests.sim.faults import forget_markers_of_groups_on_load
 from tests.sim.group_world import GroupWorld
 from tests.sim.seed_search import catch_seed
 
@@ -55,17 +55,6 @@ def give_before_revoked() -> Any:
         return Position(group.target_epoch, position.epoch, MemberState.STABLE, dict(target))
 
     return mock.patch.object(heartbeat, "next_position", next_position)
-
-
-def forget_markers_of_groups_on_load() -> Any:
-    """A coordinator that loads its log passes the ends of transactions over (I36)."""
-    apply = GroupMachine.apply_marker
-
-    def apply_marker(machine: GroupMachine, *arguments: Any) -> None:
-        if machine.shard.is_live:
-            apply(machine, *arguments)
-
-    return mock.patch.object(GroupMachine, "apply_marker", apply_marker)
 
 
 FAULTS: dict[str, Callable[[], Any]] = {

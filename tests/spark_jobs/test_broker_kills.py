@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import ottla.client
-from ottla.client import ClientError
 from ottla.spark.verify import verify
 from ottla.testing.cluster import Cluster
 from tests.clients.broker_process import eventually
-from tests.clients.copied import SECONDS, Feed, make_topics
+from tests.clients.copied import SECONDS, Feed, committed, is_in_sync, make_topics
 from tests.spark.pipeline import wait_for_markers
 from tests.spark_jobs.queries import committed_records
 
@@ -36,7 +35,7 @@ def test_a_pipeline_survives_the_kill_of_each_broker(spark: Any, need_zookeeper:
                 broker.start()
                 eventually(lambda: is_in_sync(address), SECONDS, 0.2)
             count = feed.stop()
-            eventually(lambda: is_running(query) and copied(address) == count, SECONDS, 0.2)
+            eventually(lambda: is_running(query) and committed(address, GROUP) == count, SECONDS, 0.2)
         finally:
             query.stop()
         with ottla.client.connect(address) as client:
@@ -57,26 +56,11 @@ def copy(spark: Any, address: str, checkpoint: str) -> Any:
 
 def advances(address: str, query: Any) -> None:
     """Waits until the query has committed more than it had."""
-    known = copied(address)
-    eventually(lambda: is_running(query) and copied(address) > max(known, 0), SECONDS, 0.1)
+    known = committed(address, GROUP)
+    eventually(lambda: is_running(query) and committed(address, GROUP) > max(known, 0), SECONDS, 0.1)
 
 
 def is_running(query: Any) -> bool:
     """True; fails with the query's own error once it has stopped."""
     assert query.isActive, query.exception()
     return True
-
-
-def copied(address: str) -> int:
-    """How many records of the source the group has committed; -1 while that is not known."""
-    try:
-        with ottla.client.connect(address) as client:
-            return sum(found.offset for found in client.committed(GROUP, require_stable=False).values())
-    except ClientError:
-        return -1
-
-
-def is_in_sync(address: str) -> bool:
-    with ottla.client.connect(address) as client:
-        topics = [client.describe_topic(name) for name in client.topics()]
-    return all(len(one.in_sync_replicas) == len(one.replicas) for topic in topics for one in topic.partitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.cli.bench import figures
 from ottla.cli.bench.result_line import write_line
@@ -15,9 +15,6 @@ from ottla.cli.options import add_broker_list, connect, output_of, properties_of
 from ottla.cli.output import Output, write
 from ottla.cli.records.client_options import make_consumer
 from ottla.cli.topics.topic_names import pattern_of
-
-if TYPE_CHECKING:
-    pass
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
