@@ -1,8 +1,9 @@
 """Moves replicas between the log directories of this broker while they serve (AlterReplicaLogDirs, KIP-113).
 
-The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, one replica at a time, in pieces that
-are read in a thread and appended on the loop, no faster than `replica.alter.log.dirs.io.max.bytes.per.second`; when little is left, the
-copy takes the log's place (`storage/future_log.py`). The log is not compacted meanwhile.
+The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread
+and appended on the loop; when little is left, the copy takes the log's place (`storage/future_log.py`). The log is not compacted meanwhile.
+As many replicas as there are log directories are copied at a time (at most `AT_A_TIME_MAX`), in the order in which they were asked for,
+all of them together no faster than `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 What is on the disk says which moves are under way: after a restart, or when a directory can be read again, a move goes on as soon as the
 replica is open. A copy that cannot be read is begun anew; a destination that fails keeps what it has until it is back. A new destination
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from ottla.base.config import BrokerConfig
@@ -34,6 +36,8 @@ LAST_BYTES = 1 << 18
 """With so little left, or not yet synced, a copy takes its log's place in one go."""
 SYNC_BYTES = 64 << 20
 PAUSE_MS = 50
+AT_A_TIME_MAX = 3
+"""Leaves threads to those who wait for a sync (`adapters/threads.py`)."""
 PREFERRED_MAX = 10_000
 
 Result = TypeVar("Result")
@@ -44,13 +48,15 @@ OnFailure = Callable[[LogDirectoryState, str], object]
 class _Move:
     """One replica on its way to another directory."""
 
-    __slots__ = ("clean_offset", "future", "partition", "unsynced_bytes")
+    __slots__ = ("clean_offset", "future", "is_busy", "partition", "unsynced_bytes")
 
     def __init__(self, partition: Partition, future: FutureLog, clean_offset: int) -> None:
         self.partition = partition
         self.future = future
         self.clean_offset = clean_offset
         self.unsynced_bytes = 0
+        self.is_busy = False
+        """A piece of it is being read, or synced, in a thread."""
 
 
 class DirectoryMoves:
@@ -71,7 +77,7 @@ class DirectoryMoves:
         self._config = config
         self._throttle = Throttle(lambda: config.replica_alter_log_dirs_io_max_bytes_per_second)
         self._moves: dict[TopicPartition, _Move] = {}
-        self._is_busy = False
+        self._is_paused = False
         self._is_closed = False
 
     # Requests
@@ -191,20 +197,28 @@ class DirectoryMoves:
             self._discard(path)
             return FutureLog(partition.log, self._partitions.open_copy(partition, path))
 
-    def _next(self) -> _Move | None:
-        return next((move for move in self._moves.values() if move.partition.is_online), None)
+    def _first(self) -> list[_Move]:
+        """The moves whose turn it is."""
+        at_a_time = min(AT_A_TIME_MAX, len(self._partitions.log_directories()))
+        return list(islice((move for move in self._moves.values() if move.partition.is_online), at_a_time))
 
     def _run(self) -> None:
-        """Copies the next piece, or does what has to be done with a copy that has (nearly) all."""
-        move = self._next()
-        if self._is_busy or self._is_closed or move is None:
+        """Copies the next piece of each replica whose turn it is, or does what has to be done with a copy that has (nearly) all."""
+        if self._is_closed or self._is_paused:
             return
-        if move.future.error is not None:
-            self._failed(move.future.copy.directory, move.future.error)
-        elif not self._throttle.allows(self._clock.monotonic_ms()):
-            self._pause()
-        else:
-            self._step(move)
+        for move in self._first():
+            if move.is_busy or not self._is_under_way(move):
+                continue
+            if move.future.error is not None:
+                self._failed(move.future.copy.directory, move.future.error)
+            elif not self._throttle.allows(self._clock.monotonic_ms()):
+                self._pause()
+                return
+            else:
+                self._step(move)
+
+    def _is_under_way(self, move: _Move) -> bool:
+        return self._moves.get(move.partition.topic_partition) is move
 
     def _step(self, move: _Move) -> None:
         future = move.future
@@ -222,12 +236,12 @@ class DirectoryMoves:
             self._replace(move)
             return
         number, piece = found
+        self._throttle.note(len(piece), self._clock.monotonic_ms())
         self._in_thread(move, piece.read, lambda batches: self._append(move, number, batches))
 
     def _append(self, move: _Move, number: int, batches: bytes) -> None:
         move.future.append(number, batches)
         move.unsynced_bytes += len(batches)
-        self._throttle.note(len(batches), self._clock.monotonic_ms())
 
     def _sync(self, move: _Move) -> None:
         end, files = move.future.unsynced()
@@ -276,11 +290,11 @@ class DirectoryMoves:
                 return error
 
         def finished(result: Result | StorageError) -> None:
-            self._is_busy = False
+            move.is_busy = False
             if self._is_closed:
                 return
             self._timers.call_soon(self._run)
-            if self._moves.get(move.partition.topic_partition) is not move:
+            if not self._is_under_way(move):
                 return
             try:
                 if isinstance(result, StorageError):
@@ -291,14 +305,14 @@ class DirectoryMoves:
             except StorageError as error:
                 self._failed(error.path, error)
 
-        self._is_busy = True
+        move.is_busy = True
         self._threads.run(guarded, finished)
 
     def _pause(self) -> None:
-        self._is_busy = True
+        self._is_paused = True
 
         def over() -> None:
-            self._is_busy = False
+            self._is_paused = False
             self._run()
 
         self._timers.call_later(PAUSE_MS, over)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,6 +173,44 @@ def test_the_throttle_holds(start: Start, tmp_path: Path) -> None:
     for _ in range(50):
         server.loop.run_until_complete(asyncio.sleep(0))
     assert future.copy.log_end_offset == 1
+
+
+class HeldThreads:
+    """Threads that keep what they are to do until the test says so."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], object]) -> None:
+        self.held.append((work, done))
+
+
+def test_as_many_replicas_as_directories_move_at_a_time(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start()
+    server.node.create_topics([("several", 4)])
+    partitions = [found for number in range(4) if (found := server.node.partitions.get("several", number)) is not None]
+    for partition in partitions:
+        for _ in range(50):
+            partition.require_leading().append(encode_batch([Record(0, 1, None, b"v" * 200)]), acks=1, now_ms=1)
+    before = {partition: Path(partition.log.directory).parent.name for partition in partitions}
+    threads, held = server.node.moves._threads, HeldThreads()
+    monkeypatch.setattr(server.node.moves, "_threads", held)
+    for partition, place in before.items():
+        assert server.node.moves.move(partition, f"{tmp_path}/{'b' if place == 'a' else 'a'}") is ErrorCode.NONE
+    run_until(server.loop, lambda: len(held.held) >= 2, seconds=60)
+    for _ in range(20):
+        server.loop.run_until_complete(asyncio.sleep(0))
+    assert len(held.held) == 2, "the others wait for their turn"
+    work, done = held.held.pop()
+    done(work())
+    run_until(server.loop, lambda: len(held.held) == 2, seconds=60)
+    progress = [future.copy.log_end_offset > 0 for future in server.node.moves.under_way()]
+    assert progress == [False, True, False, False], "a replica that is held up holds up no other"
+    monkeypatch.setattr(server.node.moves, "_threads", threads)
+    for work, done in held.held:
+        threads.run(work, done)
+    until(server, lambda: all(Path(one.log.directory).parent.name != place for one, place in before.items()))
+    assert [partition.log.log_end_offset for partition in partitions] == [50] * 4 and not any(server.node.moves.under_way())
 
 
 def test_a_deleted_topic_takes_its_copy_along(start: Start, tmp_path: Path) -> None:
