@@ -12,7 +12,7 @@ def kill_and_wait(processes: Collection[psutil.Process], seconds: float) -> None
     """Kills those that still run with -9 and waits until all have ended, at most `seconds`.
 
     psutil waits for a descriptor of the process (pidfd_open), for which Linux answers ENOENT while the process is just ending; psutil
-    7.2 passes that on as FileNotFoundError. The process is gone a moment later.
+    7.2 passes that on as FileNotFoundError, or as NoSuchProcess when the process has gone since. It is gone a moment later.
     """
     for process in processes:
         try:
@@ -23,6 +23,6 @@ def kill_and_wait(processes: Collection[psutil.Process], seconds: float) -> None
     while (left := deadline - time.monotonic()) > 0:
         try:
             psutil.wait_procs(list(processes), timeout=left)
-        except FileNotFoundError:
+        except (FileNotFoundError, psutil.NoSuchProcess):
             continue
         return

@@ -26,6 +26,7 @@ from ottla.replication.partition import Partition
 from ottla.server.app import BrokerServer
 from ottla.storage.small_files import CLEANER_OFFSET_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch, read_records
+from tests.adapters.test_worker_process import is_alive
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.left_open import leaves_nothing_open
 from tests.server.conftest import MakeServer
@@ -238,7 +239,7 @@ def test_i43_kills_of_worker_and_broker_in_the_middle(broker: BrokerProcess) -> 
     (worker,) = workers(broker)
     broker.settings.pop()
     broker.crash()
-    eventually(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: not is_alive(worker.pid))
     assert last_values(read_all(broker, topic)) == values
     eventually(lambda: clean_to(broker, topic) > 2000)
     assert last_values(read_all(broker, topic)) == values

@@ -11,7 +11,8 @@ import pytest
 from tools.spark_processes import kill_and_wait
 
 
-def test_a_process_that_is_just_ending_is_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [FileNotFoundError("pidfd_open"), psutil.NoSuchProcess(1)])
+def test_a_process_that_is_just_ending_is_waited_for_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     waits = []
     wait_procs = psutil.wait_procs
@@ -19,7 +20,7 @@ def test_a_process_that_is_just_ending_is_waited_for_again(monkeypatch: pytest.M
     def fails_once(*arguments: object, **named: object) -> object:
         waits.append(named["timeout"])
         if len(waits) == 1:
-            raise FileNotFoundError("pidfd_open")
+            raise error
         return wait_procs(*arguments, **named)
 
     monkeypatch.setattr(psutil, "wait_procs", fails_once)
