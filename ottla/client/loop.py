@@ -3,6 +3,9 @@
 For requests to other brokers. Everything happens in callbacks on the one loop that owns all state: `ask` sends a request to an address,
 `run` drives a procedure of the core. `done(answer, error)` is called once for each, never before the call returns. A request that is not
 answered in time closes its connection, because a broker answers in order and nothing behind it would come.
+
+Where the broker limits sessions (KIP-368) a connection that has a way to log in again does so in time: what is asked from then on is held
+until the answers under way have come and the login is done.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from ottla.base.ports import Channel, Clock, Network, TimerHandle, Timers
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Pause, Procedure
 from ottla.client.core.sasl import SaslExchange
 from ottla.client.errors import ConnectError, RequestTimeoutError
@@ -38,6 +42,16 @@ class _Waiting(NamedTuple):
     timeout_s: float
 
 
+class _Held(NamedTuple):
+    """A request that waits for another login."""
+
+    body: Request
+    done: Done
+    version: int | None
+    deadline_ms: float
+    timeout_s: float
+
+
 class LoopConnection:
     """One connection; a `Link` for procedures and the receiver of its channel. Requests made before it is ready are refused."""
 
@@ -52,8 +66,11 @@ class LoopConnection:
         sasl: SaslExchange | None = None,
         proof: SaslExchange | None = None,
         tls: str = "",
+        new_exchange: Callable[[], SaslExchange | None] | None = None,
+        share: float = 0.5,
     ) -> None:
-        """`tls`: the listener whose settings hold for TLS (`ports.Network.connect`)."""
+        """`tls`: the listener whose settings hold for TLS (`ports.Network.connect`). `new_exchange` makes later logins, without it there
+        are none; `share`: of `LoginRenewal`."""
         self.address = address
         self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl, proof=proof)
         self._connect = partial(network.connect, tls=tls) if tls else network.connect
@@ -66,6 +83,10 @@ class LoopConnection:
         self._channel: Channel | None = None
         self._opening: list[Done] = []
         self._waiting: deque[_Waiting] = deque()
+        self._new_exchange = new_exchange
+        self._renewal = LoginRenewal(share)
+        self._held: deque[_Held] = deque()
+        self._logs_in_again = False
         self._timer: TimerHandle | None = None
         self.is_closed = False
         self.on_hang_up: Callable[[], object] | None = None
@@ -73,11 +94,11 @@ class LoopConnection:
 
     @property
     def is_open(self) -> bool:
-        return self.protocol.is_ready and not self.is_closed
+        return (self.protocol.is_ready or self._logs_in_again) and not self.is_closed
 
     @property
     def in_flight(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held)
 
     # Opening and closing
 
@@ -120,7 +141,9 @@ class LoopConnection:
         if channel is not None:
             channel.close()
         opening, self._opening = self._opening, []
-        waiting, self._waiting = self._waiting, deque()
+        waiting: list[_Waiting | _Held] = [*self._waiting, *self._held]
+        self._waiting, self._held = deque(), deque()
+        self._logs_in_again = False
         for done in opening:
             done(None, oldest or error)
         for position, request in enumerate(waiting):
@@ -130,6 +153,16 @@ class LoopConnection:
 
     def request(self, body: Request, done: Done, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Sends a request; its answer, or the error, goes to `done`."""
+        now_ms = self._clock.monotonic_ms()
+        held = _Held(body, done, version, now_ms + timeout_s * 1000, timeout_s)
+        if self._held or self._logs_in_again or (self._renewal.is_due(now_ms / 1000) and self.is_open):
+            self._held.append(held)
+            self._login_again_when_idle()
+        else:
+            self._send(held)
+
+    def _send(self, asked: _Held) -> None:
+        body, done, version, deadline_ms, timeout_s = asked
         try:
             if not self.is_open:
                 raise ConnectError(f"the connection to {self.address} is closed")
@@ -138,17 +171,45 @@ class LoopConnection:
             failed = error
             self._timers.call_soon(lambda: done(None, failed))
             return
-        self._waiting.append(_Waiting(done, self._clock.monotonic_ms() + timeout_s * 1000, timeout_s))
+        self._waiting.append(_Waiting(done, deadline_ms, timeout_s))
         if len(self._waiting) == 1:
             self._arm()
         assert self._channel is not None, "an open connection has a channel"
         self._channel.send([frame])
 
+    def _login_again_when_idle(self) -> None:
+        """Logs in again before the session ends, after the answers that are under way."""
+        if self._waiting or self._logs_in_again or not self._held:
+            return
+        try:
+            exchange = None if self._new_exchange is None else self._new_exchange()
+        except OttlaError as error:
+            failed = error
+            self._timers.call_soon(lambda: self._fail(failed))
+            return
+        assert exchange is not None and self._channel is not None, "a session without a login"
+        self._logs_in_again = True
+        self._arm()
+        self._channel.send([self.protocol.login_again(exchange)])
+
+    def _logged_in(self) -> None:
+        """Sends what has waited for the login."""
+        if self._new_exchange is not None:
+            self._renewal.logged_in(self.protocol.session_lifetime_ms, self._clock.monotonic_ms() / 1000)
+        self._logs_in_again = False
+        held, self._held = self._held, deque()
+        for asked in held:
+            self._send(asked)
+
+    def _first_in_line(self) -> _Waiting | _Held | None:
+        return self._waiting[0] if self._waiting else self._held[0] if self._held else None
+
     def _arm(self) -> None:
         """One timer, for the request that is first in line."""
         self._cancel_timer()
-        if self._waiting:
-            delay_ms = max(0.0, self._waiting[0].deadline_ms - self._clock.monotonic_ms())
+        first = self._first_in_line()
+        if first is not None:
+            delay_ms = max(0.0, first.deadline_ms - self._clock.monotonic_ms())
             self._timer = self._timers.call_later(delay_ms, self._time_out)
 
     def _cancel_timer(self) -> None:
@@ -157,7 +218,9 @@ class LoopConnection:
             self._timer = None
 
     def _time_out(self) -> None:
-        late = RequestTimeoutError(f"{self.address} did not answer within {self._waiting[0].timeout_s:g} s")
+        first = self._first_in_line()
+        assert first is not None, "the timer is for a request"
+        late = RequestTimeoutError(f"{self.address} did not answer within {first.timeout_s:g} s")
         self._fail(ConnectError(f"the connection to {self.address} was closed: an earlier request was not answered"), late)
 
     # The receiver of the channel
@@ -181,6 +244,7 @@ class LoopConnection:
         else:
             done = self._waiting.popleft().done
             self._arm()
+            self._login_again_when_idle()
             done(answer, None)
 
     def drained(self) -> None:
@@ -200,6 +264,7 @@ class LoopConnection:
             self._channel.send([data])
             return
         self._cancel_timer()
+        self._logged_in()
         opening, self._opening = self._opening, []
         for done in opening:
             done(self, None)
@@ -218,7 +283,9 @@ class LoopClient:
         client_id: str = CLIENT_SOFTWARE,
         timeout_s: float = REQUEST_TIMEOUT_S,
         new_exchange: Callable[[], SaslExchange | None] = lambda: None,
+        share: Callable[[], float] = lambda: 0.5,
     ) -> None:
+        """`share`: of `LoginRenewal`, for each connection."""
         self.timeout_s = timeout_s
         self.core = ClusterCore(bootstrap, now=lambda: clock.monotonic_ms() / 1000, timeout_s=timeout_s)
         self._network = network
@@ -226,6 +293,7 @@ class LoopClient:
         self._clock = clock
         self._client_id = client_id
         self._new_exchange = new_exchange
+        self._share = share
         self._connections: dict[Address, LoopConnection] = {}
         self._own: list[LoopConnection] = []
         self._is_closed = False
@@ -308,14 +376,23 @@ class LoopClient:
             return
         connection = None if effect.is_own else self._connections.get(effect.address)
         if connection is None or connection.is_closed:
-            connection = LoopConnection(
-                effect.address, self._network, self._timers, self._clock, client_id=self._client_id, sasl=self._new_exchange()
-            )
+            try:
+                connection = self._new_connection(effect.address)
+            except OttlaError as error:
+                failed = error
+                self._timers.call_soon(lambda: done(None, failed))
+                return
             if effect.is_own:
                 self._own = [*(one for one in self._own if not one.is_closed), connection]
             else:
                 self._connections[effect.address] = connection
         connection.open(done, min(CONNECT_TIMEOUT_S, self.timeout_s))
+
+    def _new_connection(self, address: Address) -> LoopConnection:
+        return LoopConnection(
+            address, self._network, self._timers, self._clock, client_id=self._client_id, sasl=self._new_exchange(),
+            new_exchange=self._new_exchange, share=self._share(),
+        )  # fmt: skip
 
 
 class _Rolling:
