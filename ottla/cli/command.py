@@ -50,7 +50,8 @@ def merged(*texts: list[str] | None) -> list[str]:
 
 
 WHOLE = (
-    "sasl.jaas.config=", "sasl.password=", "ssl.key.password=", "ssl.key.pem=", "ssl.keystore.key=", "ssl.keystore.certificate.chain=",
+    "sasl.jaas.config=", "sasl.password=", "sasl.oauthbearer.client.secret=", "sasl.oauthbearer.client.credentials.client.secret=",
+    "sasl.oauthbearer.config=", "ssl.key.password=", "ssl.key.pem=", "ssl.keystore.key=", "ssl.keystore.certificate.chain=",
     "ssl.keystore.password=", "ssl.certificate.pem=", "ssl.ca.pem=", "ssl.truststore.certificates=",
 )  # fmt: skip
 """Properties that take the rest of an argument: a password may hold commas and blanks, a JAAS line and PEM text do."""

@@ -12,10 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import random
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla._version import __version__
-from ottla.base.errors import OttlaError, WireError
+from ottla.base.errors import ErrorCode, OttlaError, WireError
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.core import operations, staging
 from ottla.client.core.cluster import ClusterCore
@@ -23,9 +23,13 @@ from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
 from ottla.client.core.raw_produce import produce_batches
-from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
+from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError, refused
 from ottla.client.security import Security, is_about_tls, lost, no_tls, security_of
 from ottla.wire.schema import Request
+
+if TYPE_CHECKING:
+    from ottla.client.core.sasl import SaslExchange
+    from ottla.client.token_source import TokenCallback
 
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
@@ -42,6 +46,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._security = security
         self._renewal = LoginRenewal(random())
         self._logs_in_again = False
+        self._login: asyncio.Task[None] | None = None
         self._held: list[tuple[Request, int | None, asyncio.Future[Any]]] = []
         """Requests that wait for another login (KIP-368)."""
         self.protocol = protocol
@@ -67,7 +72,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             str(address),
             client_id=client_id,
             software_version=__version__,
-            sasl=None if security is None else security.new_exchange(),
+            sasl=await _exchange(security),
             with_extensions=with_extensions,
         )
         connection = cls(address, protocol, security)
@@ -102,6 +107,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Closes the connection; what waits for an answer is refused."""
+        if self._login is not None:
+            self._login.cancel()
         self._fail(ConnectError(f"the connection to {self.address} is closed"))
 
     def _fail(self, error: OttlaError) -> None:
@@ -141,10 +148,21 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Logs in again before the session ends, after the answers that are under way."""
         if self._waiting or self._logs_in_again or not self._held:
             return
-        exchange = None if self._security is None else self._security.new_exchange()
-        assert exchange is not None and self._transport is not None, "a session without a login"
         self._logs_in_again = True
-        self._transport.write(self.protocol.login_again(exchange))
+        self._login = asyncio.get_running_loop().create_task(self._login_again())
+        self._login.add_done_callback(self._login_begun)
+
+    async def _login_again(self) -> None:
+        exchange = await _exchange(self._security)
+        assert exchange is not None, "a session without a login"
+        if self._transport is not None:  # the connection may have closed meanwhile
+            self._transport.write(self.protocol.login_again(exchange))
+
+    def _login_begun(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            failed = f"the program's function for bearer tokens failed ({type(error).__name__})"
+            self._fail(error if isinstance(error, OttlaError) else refused(ErrorCode.SASL_AUTHENTICATION_FAILED, failed))
 
     def _logged_in(self) -> None:
         """Sends what has waited for the login."""
@@ -216,6 +234,13 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         error = self.protocol.hung_up() if exc is None else lost(self.address, exc)
         self._fail(error if self._ready.done() else self.protocol.hang_up_at_start(error))
+
+
+async def _exchange(security: Security | None) -> SaslExchange | None:
+    """A SASL exchange for one connection; in a thread where a token has to be fetched first."""
+    if security is None:
+        return None
+    return await asyncio.to_thread(security.new_exchange) if security.may_block else security.new_exchange()
 
 
 class Cluster:
@@ -348,9 +373,10 @@ async def connect(
     client_id: str = CLIENT_SOFTWARE,
     timeout_s: float = REQUEST_TIMEOUT_S,
     with_extensions: bool = False,
+    bearer_token: TokenCallback | None = None,
 ) -> AsyncClient:
-    """Connects to a cluster, as `ottla.client.connect` does, with the same settings and errors."""
-    security = security_of(config)
+    """Connects to a cluster, as `ottla.client.connect` does, with the same settings and errors. Tokens are fetched in a thread."""
+    security = security_of(config, bearer_token)
     cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
     try:
         await cluster.run(cluster.core.refresh([]))

@@ -1,8 +1,8 @@
 """TLS and SASL of a client, from the properties that Kafka's and librdkafka's clients take.
 
 `security.protocol` chooses: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. What TLS takes is in `tls.py`. SASL speaks PLAIN and SCRAM-SHA-256 /
--512; name and password come from a line of `sasl.jaas.config` or from `sasl.username` and `sasl.password`. A password never appears in a
-message.
+-512; name and password come from a line of `sasl.jaas.config` or from `sasl.username` and `sasl.password`. It speaks OAUTHBEARER by the
+tokens of `token_source.py`. A password or a token never appears in a message.
 """
 
 from __future__ import annotations
@@ -13,24 +13,28 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.client.core.sasl import MECHANISMS, SaslExchange, exchange
+from ottla.client.core.sasl import MECHANISMS, OAUTHBEARER, BearerExchange, SaslExchange, exchange
 from ottla.client.errors import ConnectError
 
 if TYPE_CHECKING:
     import ssl
 
     from ottla.client.addresses import Address
+    from ottla.client.token_source import TokenCallback, TokenKeeper
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-NOT_SERVED = ("sasl.client.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class")
+NOT_SERVED = ("sasl.client.callback.handler.class", "sasl.login.class")
 """Code of Java's that would find the credentials: what it would do is not known here."""
 _JAVA_PACKAGE = "org.apache.kafka.common.security."
 
 
 class Security:
-    """TLS and SASL of connections. ValueError in one line when the properties make no sense."""
+    """TLS and SASL of connections. ValueError in one line when the properties make no sense.
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    `token` returns bearer tokens for OAUTHBEARER, in place of what the properties say.
+    """
+
+    def __init__(self, properties: Mapping[str, str], token: TokenCallback | None = None) -> None:
         self.protocol = protocol_of(properties)
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"security.protocol={self.protocol} is none of {', '.join(PROTOCOLS)}")
@@ -41,28 +45,69 @@ class Security:
             from ottla.client.tls import tls_context
 
             self.context = tls_context(properties)
+        self._keeper: TokenKeeper | None = None
         if self.uses_sasl:
-            self.mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "PLAIN").strip().upper()
-            if self.mechanism not in MECHANISMS:
-                raise ValueError(f"sasl.mechanism={self.mechanism} is not offered; there are {', '.join(MECHANISMS)}")
-            self._username, self._password = credentials(properties)
-            self._is_by_token = is_by_token(properties)
+            self._set_login(properties, token)
+
+    def _set_login(self, properties: Mapping[str, str], token: TokenCallback | None) -> None:
+        self.mechanism = mechanism_of(properties)
+        if self.mechanism not in MECHANISMS:
+            raise ValueError(f"sasl.mechanism={self.mechanism} is not offered; there are {', '.join(MECHANISMS)}")
+        if self.mechanism == OAUTHBEARER:
+            self._keeper = tokens_of(properties, token)
+            return
+        if token is not None:
+            raise ValueError(f"a function for bearer tokens is for sasl.mechanism=OAUTHBEARER, not {self.mechanism}")
+        self._username, self._password = credentials(properties)
+        self._is_by_token = is_by_token(properties)
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
         """The socket under TLS, if that is wanted."""
         return plain if self.context is None else self.context.wrap_socket(plain, server_hostname=host)
 
+    @property
+    def may_block(self) -> bool:
+        """Whether `new_exchange` has to fetch a token first."""
+        return self._keeper is not None and self._keeper.is_due
+
     def new_exchange(self) -> SaslExchange | None:
-        """A SASL exchange for one connection, if SASL is wanted."""
+        """A SASL exchange for one connection, if SASL is wanted. ClientError where no token can be had."""
         if not self.uses_sasl:
             return None
+        if self._keeper is not None:
+            keeper, found = self._keeper, self._keeper.token()
+            return BearerExchange(found, lambda: keeper.discard(found))
         nonce = base64.b64encode(os.urandom(18)).decode()
         return exchange(self.mechanism, self._username, self._password, nonce, is_by_token=self._is_by_token)
 
 
-def security_of(properties: Mapping[str, str] | None) -> Security | None:
+def security_of(properties: Mapping[str, str] | None, token: TokenCallback | None = None) -> Security | None:
     """None where neither TLS nor SASL is wanted. ValueError when the properties make no sense."""
-    return Security(properties) if properties and protocol_of(properties) != "PLAINTEXT" else None
+    if properties and protocol_of(properties) != "PLAINTEXT":
+        return Security(properties, token)
+    if token is not None:
+        raise ValueError("a function for bearer tokens needs security.protocol=SASL_SSL (or SASL_PLAINTEXT) and sasl.mechanism=OAUTHBEARER")
+    return None
+
+
+def mechanism_of(properties: Mapping[str, str]) -> str:
+    return (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "PLAIN").strip().upper()
+
+
+def tokens_of(properties: Mapping[str, str], token: TokenCallback | None = None) -> TokenKeeper:
+    """Where bearer tokens come from. ValueError when the properties make no sense."""
+    from ottla.base.settings.jaas import OAUTHBEARER as MODULE
+    from ottla.client.token_source import token_keeper
+
+    _refuse_unserved(properties)
+    line = properties.get("sasl.jaas.config", "").strip()
+    return token_keeper(properties, _of_jaas(line, MODULE) if line else {}, token)
+
+
+def _refuse_unserved(properties: Mapping[str, str]) -> None:
+    for name in NOT_SERVED:
+        if properties.get(name):
+            raise ValueError(f"{name} is not served")
 
 
 def protocol_of(properties: Mapping[str, str]) -> str:
@@ -71,9 +116,9 @@ def protocol_of(properties: Mapping[str, str]) -> str:
 
 def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
     """User name and password, from a JAAS line or from properties of their own."""
-    for name in NOT_SERVED:
-        if properties.get(name):
-            raise ValueError(f"{name} is not served")
+    _refuse_unserved(properties)
+    if properties.get("sasl.login.callback.handler.class"):
+        raise ValueError("sasl.login.callback.handler.class is not served")
     line = properties.get("sasl.jaas.config", "").strip()
     found = _of_jaas(line) if line else {}
     username = properties.get("sasl.username", found.get("username"))
@@ -89,7 +134,8 @@ def is_by_token(properties: Mapping[str, str]) -> bool:
     return bool(line) and _of_jaas(line).get("tokenauth", "").strip().lower() == "true"
 
 
-def _of_jaas(line: str) -> dict[str, str]:
+def _of_jaas(line: str, module: str = "") -> dict[str, str]:
+    """The options of a line, which is for the login module, by default one of those with name and password."""
     from ottla.base.settings.jaas import PLAIN, SCRAM, parse_jaas
 
     at = line.find(_JAVA_PACKAGE)  # some distributions have Kafka's classes below a package of their own
@@ -97,8 +143,9 @@ def _of_jaas(line: str) -> dict[str, str]:
         parsed = parse_jaas(line[at:] if at > 0 and " " not in line[:at] else line)
     except ValueError as error:
         raise ValueError(f"sasl.jaas.config: {error}") from None
-    if parsed.module not in (PLAIN, SCRAM):
-        raise ValueError(f"sasl.jaas.config: {parsed.module.rpartition('.')[2]} has no name and password")
+    if parsed.module not in ((module,) if module else (PLAIN, SCRAM)):
+        own = parsed.module.rpartition(".")[2]
+        raise ValueError(f"sasl.jaas.config: {own} {'is not for OAUTHBEARER' if module else 'has no name and password'}")
     return parsed.options
 
 

@@ -148,7 +148,7 @@ _OF_SPARK = frozenset(
 _OF_TABLE = "option."
 """Spark gives the options of a table twice, once with this prefix."""
 
-_SECURITY_PREFIXES = ("sasl.", "ssl.", "security.", "enable.ssl.")
+_SECURITY_PREFIXES = ("sasl.", "ssl.", "security.", "enable.ssl.", "enable.sasl.", "https.ca.")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNITS_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 

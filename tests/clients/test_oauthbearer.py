@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,12 +19,15 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+import ottla.client
+from ottla.client.aio import connect as connect_aio
 from ottla.security.tokens import TOKEN_BYTES_MAX
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
 from tests.clients.test_sasl import address
 from tests.fakes.https_server import HttpsServer
 from tests.fakes.issuer import AUDIENCE, ISSUER, claims_at, jwks, public_jwk, rsa_key, signed, unsecured
+from tests.fakes.token_endpoint import TokenEndpoint
 
 Fresh = Callable[[str], str]
 FILE, HTTPS, OPEN = "FILE", "HTTPS", "OPEN"
@@ -226,3 +231,98 @@ def test_a_token_stands_nowhere_in_the_log(broker: BrokerProcess, fresh: Fresh) 
         outcome_of_sending(librdkafka(address(broker, FILE), lambda text=text: text), fresh("token"))
     log = broker.log_text()
     assert not [part for text in (token, wrong) for part in text.split(".")[1:] if part in log]
+
+
+OWN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+OPEN_LINE = (
+    f'{MODULE} unsecuredLoginStringClaim_sub="alice" unsecuredLoginStringClaim_iss="{ISSUER}" unsecuredLoginStringClaim_aud="{AUDIENCE}"'
+    ' unsecuredLoginListClaim_scope=",kafka";'
+)
+
+
+@pytest.fixture
+def endpoint(issuer: Issuer) -> Iterator[TokenEndpoint]:
+    with TokenEndpoint(right).serving() as made:
+        yield made
+
+
+def of_endpoint(endpoint: TokenEndpoint) -> dict[str, str]:
+    url = {"sasl.oauthbearer.token.endpoint.url": endpoint.url}
+    return {**OWN, **url, "sasl.jaas.config": f'{MODULE} clientId="app" clientSecret="s3cret";'}
+
+
+def test_our_client_with_every_source_of_tokens(broker: BrokerProcess, endpoint: TokenEndpoint, fresh: Fresh, tmp_path: Path) -> None:
+    topic, file = fresh("token"), tmp_path / "token"
+    file.write_text(right())
+    sources: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+        (FILE, of_endpoint(endpoint), {}),
+        (HTTPS, {**OWN, "sasl.oauthbearer.token.endpoint.url": file.as_uri()}, {}),
+        (FILE, OWN, {"bearer_token": right}),
+        (OPEN, {**OWN, "sasl.jaas.config": OPEN_LINE}, {}),
+    ]
+    for listener, config, more in sources:
+        with ottla.client.connect(address(broker, listener), config, **more) as client, client.producer() as producer:
+            producer.produce(topic, b"value")
+    assert len(endpoint.asked) == 1, "one token for all connections of a client"
+
+    async def ends() -> list[Any]:
+        async with await connect_aio(address(broker, FILE), of_endpoint(endpoint)) as client:
+            return await client.list_offsets({ottla.client.TopicPartition(topic, 0): ottla.client.LATEST})
+
+    assert asyncio.run(ends())
+
+
+@pytest.mark.parametrize("name", ["expired", "no scope"])
+def test_our_client_with_a_wrong_token(broker: BrokerProcess, name: str) -> None:
+    token = WRONG[name][0]()
+    with pytest.raises(ottla.client.AuthenticationError, match="insufficient_scope" if name == "no scope" else "invalid_token") as refusal:
+        ottla.client.connect(address(broker, FILE), OWN, bearer_token=lambda: token)
+    assert token not in str(refusal.value)
+
+
+def test_our_client_goes_on_when_its_token_ends(broker: BrokerProcess, fresh: Fresh) -> None:
+    """With tokens that end in a few seconds, blocking and on asyncio, under load."""
+    topic, made = fresh("token"), [0]
+
+    def short() -> str:
+        made[0] += 1
+        return right(exp=int(time.time()) + 6)
+
+    deadline = time.monotonic() + 60
+    with ottla.client.connect(address(broker, FILE), OWN, bearer_token=short) as client, client.producer() as producer:
+        count = 0
+        while made[0] < 2 and time.monotonic() < deadline:
+            producer.produce(topic, b"value")
+            producer.flush()
+            count += 1
+        position = ottla.client.TopicPartition(topic, 0)
+        assert made[0] >= 2 and client.list_offsets({position: ottla.client.LATEST})[position].offset == count
+
+    async def ask() -> int:
+        async with await connect_aio(address(broker, FILE), OWN, bearer_token=short) as client:
+            answers = 0
+            while made[0] < 4 and time.monotonic() < deadline:
+                answers += len(await asyncio.gather(*(client.brokers() for _ in range(5))))
+            return answers
+
+    assert asyncio.run(ask()) and made[0] >= 4
+
+
+def test_the_command_line_with_a_token(broker: BrokerProcess, endpoint: TokenEndpoint, fresh: Fresh, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in of_endpoint(endpoint).items()))
+    here = ("-b", address(broker, FILE))
+
+    def ottla_command(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "ottla", *words], capture_output=True, text=True, check=False)
+
+    topic = fresh("token")
+    assert ottla_command("topic", "create", topic, *here, "--command-config", str(file)).returncode == 0
+    options = [word for name, value in of_endpoint(endpoint).items() for word in ("-X", f"{name}={value}")]
+    assert topic in ottla_command("topic", "list", *here, *options).stdout
+    endpoint.script.append((401, b'{"error":"invalid_client"}'))
+    refused = ottla_command("topic", "list", *here, *options)
+    assert refused.returncode == 1 or refused.returncode == 3
+    assert "HTTP status 401 (invalid_client)" in refused.stderr and "s3cret" not in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1

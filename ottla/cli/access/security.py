@@ -55,7 +55,7 @@ def _check(args: argparse.Namespace) -> int:
             output_of(args).show("access", [_row("connect", "no", "", str(error))], _COLUMNS)
             return 1
         rules, why = _rules(cluster)
-        rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate'}"), _row("access rules", "", "", why)]
+        rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}"), _row("access rules", "", "", why)]
         named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
         for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
             judged = _by_rules(rules, other, args.client_host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
@@ -65,12 +65,13 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def own_principal(properties: Mapping[str, str]) -> str | None:
-    """The principal that a broker takes a client with these properties for; None where its certificate says it."""
+    """The principal that a broker takes a client with these properties for; None where its certificate or token says it."""
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol.startswith("SASL"):
-        from ottla.client.security import credentials
+        from ottla.client.core.sasl import OAUTHBEARER
+        from ottla.client.security import credentials, mechanism_of
 
-        return f"User:{credentials(properties)[0]}"
+        return None if mechanism_of(properties) == OAUTHBEARER else f"User:{credentials(properties)[0]}"
     if protocol != "SSL":
         return ANONYMOUS
     from ottla.client.tls import has_certificate

@@ -6,7 +6,7 @@ Producers, consumers and transactions of a client share its knowledge of the clu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
@@ -26,6 +26,9 @@ from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction import TransactionCore
 from ottla.client.security import security_of
 
+if TYPE_CHECKING:
+    from ottla.client.token_source import TokenCallback
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -37,15 +40,17 @@ def connect(
     client_id: str = CLIENT_SOFTWARE,
     timeout_s: float = REQUEST_TIMEOUT_S,
     with_extensions: bool = False,
+    bearer_token: TokenCallback | None = None,
 ) -> Client:
     """Connects to a cluster by some of its brokers' addresses, `HOST:PORT[,HOST:PORT...]`.
 
     `config` has the security settings of Kafka's clients: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`,
     `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` bounds each request and each series of tries. `with_extensions` asks
-    brokers for what Ottla has beside Kafka's protocol (staged records). `ConnectError` when no broker answers, `AuthenticationError` when
-    it does not accept the password, ValueError for settings that make no sense.
+    brokers for what Ottla has beside Kafka's protocol (staged records). `bearer_token` is for `sasl.mechanism=OAUTHBEARER`: it returns a
+    token, alone or with its time of expiry in seconds since 1970, and is called again before that time. `ConnectError` when no broker
+    answers, `AuthenticationError` when it does not accept the login, ValueError for settings that make no sense.
     """
-    security = security_of(config)
+    security = security_of(config, bearer_token)
     cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
     try:
         cluster.refresh([])

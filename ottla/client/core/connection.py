@@ -192,7 +192,8 @@ class ConnectionProtocol:
             self._move(State.AUTHENTICATE)
             return self._token(sasl.first())
         if answer.error_code:
-            raise refused(error_code(answer.error_code), f"{self.peer}: {answer.error_message or 'name or password is wrong'}")
+            said = answer.error_message or ("the token is refused" if sasl.mechanism == "OAUTHBEARER" else "name or password is wrong")
+            raise refused(error_code(answer.error_code), f"{self.peer}: {said}")
         try:
             token = sasl.answer(bytes(answer.auth_bytes))
         except ValueError as error:

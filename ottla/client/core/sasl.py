@@ -1,10 +1,16 @@
-"""SASL from the client's side, as steps: a mechanism gives the tokens to send and checks the answers. PLAIN (RFC 4616) and SCRAM."""
+"""SASL from the client's side, as steps: a mechanism gives the tokens to send and checks the answers. PLAIN (RFC 4616), SCRAM and
+OAUTHBEARER (RFC 7628)."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+if TYPE_CHECKING:
+    from ottla.client.core.bearer_token import BearerToken
+
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
 
 class SaslExchange(Protocol):
@@ -55,8 +61,42 @@ class ScramExchange:
         return self._scram.final(challenge)
 
 
+class BearerExchange:
+    """One bearer token. A refusal comes as a status that is confirmed by one byte, and then as an error; `refused` is called for it."""
+
+    mechanism = OAUTHBEARER
+
+    def __init__(self, token: BearerToken, refused: Callable[[], object] = lambda: None) -> None:
+        self._token = token
+        self._refused = refused
+        self._status: str | None = None
+
+    def first(self) -> bytes:
+        return self._token.first_message()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if self._status is not None:
+            raise ValueError(f"the token is refused ({self._status})")
+        if not challenge:
+            return None
+        self._status = _status_of(challenge)
+        self._refused()
+        return b"\x01"
+
+
+def _status_of(challenge: bytes) -> str:
+    """The status of a refused token (RFC 7628, 3.2.2)."""
+    import json
+
+    try:
+        found = json.loads(challenge).get("status")
+    except (ValueError, AttributeError, RecursionError):
+        found = None
+    return found if isinstance(found, str) and found.isascii() and found.isprintable() else "no status"
+
+
 def exchange(mechanism: str, username: str, password: str, nonce: str, *, is_by_token: bool = False) -> SaslExchange:
-    """The exchange for one of `MECHANISMS`; `is_by_token` is for SCRAM (`ScramClient`)."""
+    """The exchange by a name and a password; `is_by_token` is for SCRAM (`ScramClient`)."""
     if mechanism == "PLAIN":
         return PlainExchange(username, password)
     return ScramExchange(username, password, mechanism, nonce, is_by_token=is_by_token)

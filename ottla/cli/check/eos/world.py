@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.check.eos.verdict import Broken, NotSupported
@@ -17,9 +17,12 @@ from ottla.cli.command import UsageError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
+    from ottla.client.token_source import TokenKeeper
 
 WAIT_SECONDS = 10.0
 READ_SECONDS = 10.0
+_TOKEN_SECONDS = 3600.0
+"""Of a token that does not say when it expires."""
 GROUP_PREFIX = "ottla-check-eos"
 
 _LIBRDKAFKA = {
@@ -44,10 +47,15 @@ def stock_client() -> Any:
 
 def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
     """Client properties under librdkafka's names."""
-    from ottla.client.security import credentials
+    from ottla.client.core.sasl import OAUTHBEARER
+    from ottla.client.security import credentials, mechanism_of, tokens_of
 
     found: dict[str, Any] = {_LIBRDKAFKA.get(key, key): value for key, value in properties.items() if key not in _JAVAS_ALONE}
-    if properties.get("security.protocol", "").upper().startswith("SASL"):
+    is_sasl = properties.get("security.protocol", "").upper().startswith("SASL")
+    if is_sasl and mechanism_of(properties) == OAUTHBEARER:
+        found = {key: value for key, value in found.items() if not key.startswith(("sasl.oauthbearer.", "sasl.login.", "enable.sasl."))}
+        found["oauth_cb"] = _token_callback(tokens_of(properties))
+    elif is_sasl:
         found["sasl.username"], found["sasl.password"] = credentials(properties)
         found.setdefault("sasl.mechanism", "PLAIN")
     if properties.get("ssl.keystore.location"):  # PEM with key and chain, which librdkafka takes by two names
@@ -58,6 +66,16 @@ def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
     if found.get("ssl.endpoint.identification.algorithm") == "":
         found["ssl.endpoint.identification.algorithm"] = "none"
     return found
+
+
+def _token_callback(keeper: TokenKeeper) -> Callable[[str], tuple[str, float]]:
+    """Gives a stock client the tokens that this client would use."""
+
+    def token(_config: str) -> tuple[str, float]:
+        found = keeper.token()
+        return found.text, found.ends_s or time.time() + _TOKEN_SECONDS
+
+    return token
 
 
 def _silent() -> logging.Logger:

@@ -1,0 +1,238 @@
+"""Where a client's bearer tokens come from, by Kafka's properties (KIP-255, KIP-768, KIP-1139) or librdkafka's, and when they are renewed.
+
+In this order: a function of the program; `sasl.oauthbearer.token.endpoint.url`, an address with client credentials or a file; else a token
+without a signature from the JAAS line's `unsecuredLogin...` options or from `sasl.oauthbearer.config`, for tests.
+
+A token is kept for all connections of a client. Another one is fetched by the connection that first needs it in the last fifth of its time
+(`sasl.login.refresh.window.factor`), which is before sessions have to be renewed (`core/login_renewal.py`); if that fails, the old one
+serves until it expires. A token that a broker has refused is not sent again.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.client.blocking.token_endpoint import Endpoint, fetch_token, file_path, file_token
+from ottla.client.core.bearer_token import BearerToken, bearer_token, checked_extensions, unsecured_token
+from ottla.client.errors import ClientError, refused
+
+TokenCallback = Callable[[], str | tuple[str, float]]
+"""Returns a bearer token, alone or with its time of expiry in seconds since 1970. May block."""
+
+WINDOW_FACTOR = 0.8
+RETRY_S = 1.0
+"""Between two tries to replace a token that is still valid."""
+LIFETIME_S = 3600.0
+"""Of a token without a signature, and of one that does not say when it expires."""
+
+_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
+_RETRIEVERS = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_CLIENT = (
+    ("client id", "sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id", "clientId"),
+    ("client secret", "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret", "clientSecret"),
+)
+_PAIR = re.compile(r"(\S+?)=(\S*)")
+
+Properties = Mapping[str, str]
+Source = Callable[[], BearerToken]
+
+
+class TokenKeeper:
+    """The token of a client. Several threads may ask; one of them fetches."""
+
+    def __init__(self, source: Source, *, window_factor: float = WINDOW_FACTOR, now: Callable[[], float] = time.time) -> None:
+        self._source = source
+        self._window_factor = window_factor
+        self._now = now
+        self._lock = threading.Lock()
+        self._token: BearerToken | None = None
+        self._due_s = self._ends_s = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `token` would fetch another one, which may take a while."""
+        return self._token is None or self._now() >= self._due_s
+
+    def token(self) -> BearerToken:
+        """A token that is valid for a while. ClientError where none can be had."""
+        with self._lock:
+            if self.is_due:
+                self._renew()
+            assert self._token is not None, "a token was fetched"
+            return self._token
+
+    def discard(self, token: BearerToken) -> None:
+        """Forgets a token that a broker has refused."""
+        if self._token is token:
+            self._token = None
+
+    def _renew(self) -> None:
+        try:
+            token = self._source()
+        except ClientError:
+            if self._token is None or self._now() >= self._ends_s:
+                raise
+            self._due_s = self._now() + RETRY_S
+            return
+        now_s = self._now()
+        self._ends_s = now_s + LIFETIME_S if token.ends_s is None else token.ends_s
+        self._due_s = now_s + (self._ends_s - now_s) * self._window_factor
+        self._token = token
+
+
+def token_keeper(properties: Properties, jaas: Mapping[str, str], callback: TokenCallback | None = None) -> TokenKeeper:
+    """`jaas`: the options of the line `sasl.jaas.config`. ValueError when the properties make no sense."""
+    _refuse_other_classes(properties)
+    factor = _number(properties, "sasl.login.refresh.window.factor", WINDOW_FACTOR)
+    if not 0.5 <= factor <= 1:
+        raise ValueError(f"sasl.login.refresh.window.factor={factor:g} is not between 0.5 and 1")
+    return TokenKeeper(_source(properties, jaas, callback), window_factor=factor)
+
+
+def _source(properties: Properties, jaas: Mapping[str, str], callback: TokenCallback | None) -> Source:
+    extensions = _extensions(properties, jaas)
+    if callback is not None:
+        return lambda: _of_callback(callback, extensions)
+    url = properties.get(_URL, "").strip()
+    if not url:
+        return _unsecured(properties, jaas)
+    path = file_path(url)
+    if path is not None:
+        return lambda: file_token(path, extensions)
+    endpoint = _endpoint(url, properties, jaas, extensions)
+    return lambda: fetch_token(endpoint)
+
+
+def _of_callback(callback: TokenCallback, extensions: Mapping[str, str]) -> BearerToken:
+    found = callback()
+    text, ends_s = (found, None) if isinstance(found, str) else found
+    try:
+        return bearer_token(text, ends_s, extensions)
+    except ValueError as error:
+        raise refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the program's function gives no token: {error}") from None
+
+
+def _refuse_other_classes(properties: Properties) -> None:
+    for name, served in (("sasl.login.callback.handler.class", _HANDLERS), ("sasl.oauthbearer.jwt.retriever.class", _RETRIEVERS)):
+        found = properties.get(name, "").strip()
+        if found and found.rpartition(".")[2] not in served:
+            raise ValueError(f"{name}={found} is not served; there are {', '.join(served)}")
+    method = properties.get("sasl.oauthbearer.method", "default").strip().lower()
+    grant = properties.get("sasl.oauthbearer.grant.type", "client_credentials").strip().lower()
+    if method not in ("default", "oidc") or grant != "client_credentials":
+        raise ValueError("sasl.oauthbearer.method and sasl.oauthbearer.grant.type: only oidc with client_credentials is served")
+
+
+# An endpoint
+
+
+def _endpoint(url: str, properties: Properties, jaas: Mapping[str, str], extensions: Mapping[str, str]) -> Endpoint:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{_URL} is neither https://HOST/PATH, http://HOST/PATH nor file:///PATH")
+    client_id, secret = (_credential(properties, jaas, *names) for names in _CLIENT)
+    return Endpoint(
+        url=url,
+        client_id=client_id,
+        client_secret=secret,
+        scope=properties.get("sasl.oauthbearer.scope") or jaas.get("scope"),
+        is_urlencoded=properties.get("sasl.oauthbearer.header.urlencode", "false").strip().lower() == "true",
+        extensions=extensions,
+        context=_trust(properties, jaas),
+        connect_timeout_s=_number(properties, "sasl.login.connect.timeout.ms", 10_000) / 1000,
+        read_timeout_s=_number(properties, "sasl.login.read.timeout.ms", 10_000) / 1000,
+        backoff_s=_number(properties, "sasl.login.retry.backoff.ms", 100) / 1000,
+        retry_s=_number(properties, "sasl.login.retry.backoff.max.ms", 10_000) / 1000,
+    )
+
+
+def _credential(properties: Properties, jaas: Mapping[str, str], what: str, kafkas: str, librdkafkas: str, option: str) -> str:
+    found = properties.get(kafkas) or properties.get(librdkafkas) or jaas.get(option)
+    if not found:
+        raise ValueError(f"{_URL} needs a {what}: {kafkas}, or {option} in sasl.jaas.config")
+    return found
+
+
+def _trust(properties: Properties, jaas: Mapping[str, str]) -> Callable[[], ssl.SSLContext]:
+    """TLS towards the endpoint: by the `ssl.` options of the JAAS line, or librdkafka's `https.ca.location` and `https.ca.pem`."""
+    from ottla.client.tls import tls_context
+
+    given = {name: value for name, value in jaas.items() if name.startswith("ssl.")}
+    for name in ("ca.location", "ca.pem"):
+        if properties.get(f"https.{name}"):
+            given[f"ssl.{name}"] = properties[f"https.{name}"]
+    made = tls_context(given) if properties.get(_URL, "").strip().lower().startswith("https:") else None
+
+    def context() -> ssl.SSLContext:
+        assert made is not None, "TLS is for https"
+        return made
+
+    return context
+
+
+def _number(properties: Properties, name: str, default: float) -> float:
+    text = properties.get(name, "").strip()
+    try:
+        found = float(text) if text else default
+    except ValueError:
+        found = -1
+    if not 0 <= found < 1e9:
+        raise ValueError(f"{name}={text} is no number that makes sense")
+    return found
+
+
+def _extensions(properties: Properties, jaas: Mapping[str, str]) -> dict[str, str]:
+    found = {name.removeprefix("extension_"): value for name, value in jaas.items() if name.startswith("extension_")}
+    for pair in filter(None, (one.strip() for one in properties.get("sasl.oauthbearer.extensions", "").split(","))):
+        name, _, value = pair.partition("=")
+        found[name.strip()] = value.strip()
+    checked_extensions(found)
+    return found
+
+
+# Tokens without a signature
+
+
+def _unsecured(properties: Properties, jaas: Mapping[str, str]) -> Source:
+    if properties.get("enable.sasl.oauthbearer.unsecure.jwt", "false").strip().lower() == "true":
+        jaas = _of_librdkafka(properties.get("sasl.oauthbearer.config", ""))
+    claims: dict[str, Any] = {}
+    for option, value in jaas.items():
+        if option.startswith("unsecuredLoginStringClaim_"):
+            claims[option.removeprefix("unsecuredLoginStringClaim_")] = value
+        elif option.startswith("unsecuredLoginNumberClaim_"):
+            claims[option.removeprefix("unsecuredLoginNumberClaim_")] = _number(jaas, option, 0)
+        elif option.startswith("unsecuredLoginListClaim_"):
+            claims[option.removeprefix("unsecuredLoginListClaim_")] = value[1:].split(value[0]) if value else []
+    name = jaas.get("unsecuredLoginPrincipalClaimName") or "sub"
+    if not isinstance(claims.get(name), str):
+        raise ValueError(f"OAUTHBEARER needs {_URL}, or for tests unsecuredLoginStringClaim_{name} in sasl.jaas.config")
+    lifetime_s = _number(jaas, "unsecuredLoginLifetimeSeconds", LIFETIME_S)
+    own = "unsecuredLoginExtension_"
+    extensions = {option.removeprefix(own): value for option, value in jaas.items() if option.startswith(own)}
+    checked_extensions(extensions)
+    return lambda: unsecured_token(claims, lifetime_s, time.time(), extensions)
+
+
+def _of_librdkafka(text: str) -> dict[str, str]:
+    """The options of a JAAS line that mean the same as `sasl.oauthbearer.config`."""
+    given = dict(_PAIR.findall(text))
+    principal, scope = given.get("principalClaimName", "sub"), given.get("scopeClaimName", "scope")
+    found = {"unsecuredLoginPrincipalClaimName": principal, "unsecuredLoginLifetimeSeconds": given.get("lifeSeconds", "")}
+    if "principal" in given:
+        found[f"unsecuredLoginStringClaim_{principal}"] = given["principal"]
+    if given.get("scope"):
+        found[f"unsecuredLoginListClaim_{scope}"] = f",{given['scope']}"
+    for name, value in given.items():
+        if name.startswith("extension_"):
+            found[f"unsecuredLoginExtension_{name.removeprefix('extension_')}"] = value
+    return found
