@@ -32,7 +32,7 @@ from ottla.controller.api import (
     Reassignment,
     ScramRequest,
     ScramResult,
-    TopicResult,
+    TopicsDone,
 )
 from ottla.controller.local_controller import LocalController
 
@@ -42,6 +42,8 @@ RETRY_FIRST_MS = 10
 RETRY_MAX_MS = 500
 REVIEW_MS = 250
 """So often a request under way is compared with what is known of the controller."""
+GRACE_MS = 500
+"""So much longer than a request's time its answer is waited for, if the controller has the request."""
 NOT_TAKEN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 """Answers of a broker that has not executed the request: it is not the controller, or does not take this one for a broker yet."""
 
@@ -74,7 +76,8 @@ class Asking:
         self._pause_ms = RETRY_FIRST_MS
         self._attempt = 0
         self._asked = NO_LEADER
-        self._deadline = route.timers.call_later(timeout_ms, self._answer_here)
+        self._is_under_way = False
+        self._deadline = route.timers.call_later(timeout_ms, self._on_deadline)
         self._review: TimerHandle | None = None
         self.is_over = False
 
@@ -100,9 +103,18 @@ class Asking:
             if attempt == self._attempt and not self.is_over:
                 self._on_answer(response, code)
 
+        self._is_under_way = True
         route.peers.send(self._asked, self._request, answered, lane=self._lane)
 
+    def _on_deadline(self) -> None:
+        """The controller may just be answering that the time is over, with what it has done."""
+        if self._is_under_way:
+            self._deadline = self._route.timers.call_later(GRACE_MS, self._answer_here)
+        else:
+            self._answer_here()
+
     def _on_answer(self, response: Any, code: int) -> None:
+        self._is_under_way = False
         refusal = error_code(code or self._whole_code(response))
         if not code and refusal not in NOT_TAKEN:
             self.cancel()
@@ -217,25 +229,27 @@ class ControllerRoute:
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
         self.ask(request, lambda response: response.error_code, answered, here, lane=CONTROL_LANE)
 
-    def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
+    def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None) -> None:
         def here() -> None:
-            self.local.create_topics(topics, validate_only, done)
+            self.local.create_topics(topics, validate_only, done, timeout_ms=timeout_ms)
 
         if self.is_here:
             here()
             return
         from ottla.cluster.controller_requests import create_topics_request, refusal_of_all, topic_results
 
-        request = create_topics_request(topics, validate_only, self._timeout_ms())
+        request = create_topics_request(topics, validate_only, self._timeout_ms() if timeout_ms is None else timeout_ms)
         self.ask(request, refusal_of_all, lambda response: done(topic_results(response, topics)), here)
 
     # What only clients ask, whose requests are forwarded whole
 
-    def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None:
-        self.local.delete_topics(names, done)
+    def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None:
+        self.local.delete_topics(names, done, timeout_ms=timeout_ms)
 
-    def create_partitions(self, topics: Sequence[NewPartitions], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
-        self.local.create_partitions(topics, validate_only, done)
+    def create_partitions(
+        self, topics: Sequence[NewPartitions], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None
+    ) -> None:
+        self.local.create_partitions(topics, validate_only, done, timeout_ms=timeout_ms)
 
     def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None:
         self.local.alter_configs(requests, validate_only, done)

@@ -5,7 +5,7 @@ each broker gets the changes: LeaderAndIsr and StopReplica for its own replicas,
 share the immutable values of the state, they are not copied.
 
 Who waits for the answers need not wait for a broker that does not answer: it is suspended, or its host is gone, and is sent everything
-when it is back.
+when it is back. A client's request waits for others than the controller's own broker no longer than its own time.
 """
 
 from __future__ import annotations
@@ -50,6 +50,22 @@ SILENT_MS = 5_000
 """A broker that has not answered for so long holds up nothing."""
 
 
+class Waiting:
+    """Something to be done once, when the messages up to number `sent` are answered."""
+
+    __slots__ = ("_function", "is_done", "sent")
+
+    def __init__(self, sent: int, function: Callable[[], object]) -> None:
+        self.sent = sent
+        self._function = function
+        self.is_done = False
+
+    def run(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self._function()
+
+
 class Announcements:
     """The messages of one controller, and which of them are not answered yet."""
 
@@ -61,14 +77,22 @@ class Announcements:
         self._own_id = own_id
         self._sent = 0
         self._unanswered: dict[int, tuple[int, int]] = {}  # by number: the broker, and when it was sent
-        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+        self._waiting: deque[Waiting] = deque()
+        self._overdue: list[Waiting] = []
 
-    def call_when_settled(self, function: Callable[[], object]) -> None:
-        """Calls `function` when all that was sent before has been answered, or by all brokers that answer; at once if it has."""
-        self._waiting.append((self._sent, function))
+    def call_when_settled(self, function: Callable[[], object], timeout_ms: int | None = None) -> None:
+        """Calls `function` when all that was sent before has been answered, or by all brokers that answer; at once if it has.
+
+        After `timeout_ms` (at once if it is not above 0) it waits for the answers of the controller's own broker alone.
+        """
+        waiting = Waiting(self._sent, function)
+        self._waiting.append(waiting)
         self._run_settled()
-        if self._waiting:
-            self._timers.call_later(SILENT_MS, self._run_settled)
+        if waiting.is_done:
+            return
+        if timeout_ms is not None and timeout_ms < SILENT_MS:
+            self._timers.call_later(max(timeout_ms, 0), lambda: self._time_out(waiting))
+        self._timers.call_later(SILENT_MS, self._run_settled)
 
     def settings(self, state: ClusterState, broker: BrokerMetadata) -> None:
         self._send(state, broker, UpdateConfigs, changes=_all_settings(state), is_complete=True)
@@ -157,9 +181,7 @@ class Announcements:
         self._sent += 1
         number = self._sent
         self._unanswered[number] = broker.broker_id, self._clock.monotonic_ms()
-        message = kind(
-            controller_id=state.controller_id, controller_epoch=state.controller_epoch, broker_epoch=broker.epoch, **content
-        )
+        message = kind(controller_id=state.controller_id, controller_epoch=state.controller_epoch, broker_epoch=broker.epoch, **content)
         self._messenger.send(broker, message, lambda code: self._on_answer(number, code))
 
     def _on_answer(self, number: int, _code: ErrorCode) -> None:
@@ -168,8 +190,20 @@ class Announcements:
         self._run_settled()
 
     def _run_settled(self) -> None:
-        while self._waiting and self._is_settled(self._waiting[0][0]):
-            self._waiting.popleft()[1]()
+        while self._waiting and (self._waiting[0].is_done or self._is_settled(self._waiting[0].sent)):
+            self._waiting.popleft().run()
+        if self._overdue:
+            overdue, self._overdue = self._overdue, []
+            for waiting in overdue:
+                self._time_out(waiting)
+
+    def _time_out(self, waiting: Waiting) -> None:
+        if waiting.is_done:
+            return
+        if any(broker_id == self._own_id and number <= waiting.sent for number, (broker_id, _) in self._unanswered.items()):
+            self._overdue.append(waiting)
+        else:
+            waiting.run()
 
     def _is_settled(self, sent: int) -> bool:
         """Whether all messages up to this number are answered, save those to brokers whose oldest has been waiting for too long."""

@@ -166,6 +166,10 @@ AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
 """The error of the whole request, and the results for its partitions."""
 
 
+TopicsDone = Callable[[list[TopicResult]], None]
+"""Called with the result of each topic."""
+
+
 class Controller(Protocol):
     """The one broker that changes the cluster's metadata; on another broker every answer is NOT_CONTROLLER."""
 
@@ -173,12 +177,13 @@ class Controller(Protocol):
     def is_active(self) -> bool:
         """Whether this broker is that one."""
 
-    def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None: ...
+    def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None) -> None:
+        """The answer waits until the brokers know the topics, for those that do not answer at most `timeout_ms`; so the next two."""
 
-    def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None: ...
+    def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None: ...
 
     def create_partitions(
-        self, topics: Sequence[NewPartitions], validate_only: bool, done: Callable[[list[TopicResult]], None]
+        self, topics: Sequence[NewPartitions], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None
     ) -> None: ...
 
     def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None: ...
@@ -187,9 +192,7 @@ class Controller(Protocol):
 
     def alter_scram(self, requests: Sequence[ScramRequest], done: Callable[[list[ScramResult]], None]) -> None: ...
 
-    def alter_partition(
-        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone
-    ) -> None: ...
+    def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None: ...
 
     def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]

@@ -38,6 +38,7 @@ from ottla.controller.api import (
     ScramRequest,
     ScramResult,
     TopicResult,
+    TopicsDone,
 )
 from ottla.controller.balance import decide_balance
 from ottla.controller.broker_watch import BrokerWatch
@@ -314,16 +315,17 @@ class LocalController:
 
     # The controller's interface
 
-    def create_topics(self, requests: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
+    def create_topics(self, requests: Sequence[NewTopic], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None) -> None:
         groups = topics.in_groups(requests, self._config, PARTITIONS_PER_WRITE)
-        self._create_groups(groups, validate_only, [], done)
+        self._create_groups(groups, validate_only, [], done, timeout_ms)
 
     def _create_groups(
         self,
         groups: Sequence[Sequence[NewTopic]],
         validate_only: bool,
         before: list[TopicResult],
-        done: Callable[[list[TopicResult]], None],
+        done: TopicsDone,
+        timeout_ms: int | None,
     ) -> None:
         """Creates the first group, then the others in later turns of the loop; `before` are the results of the earlier ones."""
         requests = groups[0]
@@ -333,9 +335,9 @@ class LocalController:
         def created(results: list[TopicResult]) -> None:
             results = before + results
             if len(groups) == 1:
-                self._announcements.call_when_settled(lambda: done(results))
+                self._announcements.call_when_settled(lambda: done(results), timeout_ms)
             else:
-                self._later(lambda: self._create_groups(groups[1:], validate_only, results, done))
+                self._later(lambda: self._create_groups(groups[1:], validate_only, results, done, timeout_ms))
 
         def decide(state: ClusterState) -> Plan:
             return topics.decide_create_topics(
@@ -348,11 +350,11 @@ class LocalController:
 
         self._submit(decide, created, failed)
 
-    def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None:
+    def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None:
         def marked(results: list[TopicResult]) -> None:
             gone = [result.name for result in results if result.error is ErrorCode.NONE]
             if gone:
-                self._finish_deletion(gone, lambda: done(results))
+                self._finish_deletion(gone, lambda: done(results), timeout_ms)
             else:
                 done(results)
 
@@ -362,10 +364,12 @@ class LocalController:
             lambda code: done([TopicResult(name=name, error=code) for name in names]),
         )
 
-    def create_partitions(self, requests: Sequence[NewPartitions], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
+    def create_partitions(
+        self, requests: Sequence[NewPartitions], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None
+    ) -> None:
         self._submit(
             lambda state: topics.decide_create_partitions(state, self._config, self._random, requests, validate_only=validate_only),
-            lambda results: self._announcements.call_when_settled(lambda: done(results)),
+            lambda results: self._announcements.call_when_settled(lambda: done(results), timeout_ms),
             lambda code: done([TopicResult(name=request.name, error=code) for request in requests]),
         )
 
@@ -472,7 +476,7 @@ class LocalController:
         if self._is_announcing:
             self._announcements.changes(self.state, changes, before)
 
-    def _finish_deletion(self, names: Sequence[str], done: Callable[[], object]) -> None:
+    def _finish_deletion(self, names: Sequence[str], done: Callable[[], object], timeout_ms: int | None = None) -> None:
         """Removes the replicas, then the nodes. A failure leaves the mark, and the next start continues from there."""
         gone = [self.state.deleting[name] for name in names if name in self.state.deleting]
         self._announcements.stop(self.state, gone)
@@ -482,7 +486,7 @@ class LocalController:
                 lambda state: topics.decide_finish_deletion(state, names), lambda _answer: done(), lambda _code: done(), is_urgent=True
             )
 
-        self._announcements.call_when_settled(remove_nodes)
+        self._announcements.call_when_settled(remove_nodes, timeout_ms)
 
 
 def _unknown_of(state: ClusterState, brokers: Sequence[BrokerMetadata]) -> list[BrokerMetadata]:

@@ -45,7 +45,7 @@ def handle(broker: Broker, request: RequestContext, body: CreatePartitionsReques
             answers[result.name] = CreatePartitionsTopicResult(name=result.name, error_code=result.error, error_message=result.message)
         pending.complete(CreatePartitionsResponse(throttle_time_ms=quota.settle(results), results=list(answers.values())))
 
-    broker.controller.create_partitions(list(wanted.values()), body.validate_only, created)
+    broker.controller.create_partitions(list(wanted.values()), body.validate_only, created, timeout_ms=body.timeout_ms)
     return pending
 
 

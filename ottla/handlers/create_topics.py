@@ -1,7 +1,8 @@
 """CreateTopics: make topics.
 
 Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
-leads the partitions. Topics named twice are refused. `validate_only` checks and creates nothing.
+leads the partitions, and when the others have the metadata, or after `timeout_ms` (at once if that is 0 or less). Topics named twice are
+refused. `validate_only` checks and creates nothing.
 
 Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
 they may be described. 6 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 7 answers with the topic id (KIP-516).
@@ -56,7 +57,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
         order = dict.fromkeys(topic.name for topic in body.topics)
         pending.complete(CreateTopicsResponse(throttle_time_ms=quota.settle(results), topics=[answers[name] for name in order]))
 
-    broker.controller.create_topics(list(wanted.values()), body.validate_only, created)
+    broker.controller.create_topics(list(wanted.values()), body.validate_only, created, timeout_ms=body.timeout_ms)
     return pending
 
 
@@ -90,9 +91,7 @@ def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
     return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
 
 
-def _answer(
-    broker: Broker, request: RequestContext, result: TopicResult, validate_only: bool, entries: Entries
-) -> CreatableTopicResult:
+def _answer(broker: Broker, request: RequestContext, result: TopicResult, validate_only: bool, entries: Entries) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE:
         return _refused(result.name, result.error, result.message)
     if permits(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):

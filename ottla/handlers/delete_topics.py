@@ -54,7 +54,7 @@ def handle(broker: Broker, request: RequestContext, body: DeleteTopicsRequest) -
                 answer.topic_id = result.topic_id
         pending.complete(DeleteTopicsResponse(throttle_time_ms=quota.settle(results), responses=[*wanted.values(), *refused]))
 
-    broker.controller.delete_topics(to_delete, deleted)
+    broker.controller.delete_topics(to_delete, deleted, timeout_ms=body.timeout_ms)
     return pending
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from ottla.base.cluster_metadata import (
     CONFIG_BROKER,
     CONFIG_TOPIC,
@@ -230,3 +232,31 @@ def test_later_messages_do_not_hold_up_earlier_ones() -> None:
     for done in first:
         done(ErrorCode.NONE)
     assert settled == ["first"]
+
+
+@pytest.mark.parametrize("timeout_ms", [300, 0, -1])
+def test_a_request_waits_for_other_brokers_as_long_as_its_own_time(timeout_ms: int) -> None:
+    """For the controller's own broker it always does, and what has waited longer holds up nothing."""
+    world, settled = World(), list[str]()
+    world.change(ConfigPut(CONFIG_BROKER, "", {}))
+    own, silent, third = world.open
+    world.announcements.call_when_settled(lambda: settled.append("patient"))
+    world.announcements.call_when_settled(lambda: settled.append("hasty"), timeout_ms)
+    third(ErrorCode.NONE)
+    world.timers.advance(max(timeout_ms, 0))
+    assert settled == []
+    own(ErrorCode.NONE)
+    assert settled == ["hasty"]
+    silent(ErrorCode.NONE)
+    assert settled == ["hasty", "patient"]
+
+
+def test_a_request_that_all_brokers_have_answered_waits_no_longer() -> None:
+    world, settled = World(), list[str]()
+    world.change(ConfigPut(CONFIG_BROKER, "", {}))
+    world.announcements.call_when_settled(lambda: settled.append("done"), 300)
+    for done in world.open:
+        done(ErrorCode.NONE)
+    assert settled == ["done"]
+    world.timers.advance(SILENT_MS)
+    assert settled == ["done"]

@@ -143,6 +143,23 @@ def test_without_a_controller_the_request_ends_with_its_time() -> None:
     assert 3_000 <= nodes.timers.clock.monotonic_ms() - begun_ms < 4_000
 
 
+@pytest.mark.parametrize("asked", [1, OTHER])
+@pytest.mark.parametrize("timeout_ms", [400, 0, -1])
+def test_a_broker_that_does_not_answer_holds_up_a_request_for_its_own_time_only(asked: int, timeout_ms: int) -> None:
+    """Topics are created, grow and go within the time that the client gives, on whichever broker; 0 waits for nothing but the write."""
+    nodes = Nodes(3)
+    nodes.network.is_kind = True
+    nodes.nodes[3].dispatcher.execute = lambda connection, frame: False  # type: ignore[method-assign]
+    grown = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=2, assignments=None)], timeout_ms=timeout_ms)
+    gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=timeout_ms)
+    created = CreateTopicsRequest(topics=[topic("a", replicas=2)], timeout_ms=timeout_ms)
+    for body, results in ((created, "topics"), (grown, "results"), (gone, "responses")):
+        begun_ms = nodes.timers.clock.monotonic_ms()
+        answer = nodes.ask(asked, body)
+        assert [one.error_code for one in getattr(answer, results)] == [ErrorCode.NONE]
+        assert nodes.timers.clock.monotonic_ms() - begun_ms < max(timeout_ms, 0) + 200
+
+
 def ask_as_broker(nodes: Nodes, body: EnvelopeRequest, to: int = 1) -> Any:
     answers: list[Any] = []
     nodes.nodes[OTHER].peers.send(to, body, lambda response, code: answers.append(response if response is not None else code))
