@@ -23,7 +23,10 @@ EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_NO_CONNECTION = 3
 EXIT_INTERRUPTED = 130
-HINTS = {ErrorCode.SECURITY_DISABLED: "; start the broker with --acls, or with authorizer.class.name=acl"}
+HINTS = {
+    ErrorCode.SECURITY_DISABLED: "; start the broker with --acls, or with authorizer.class.name=acl",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "; log in with a password or a certificate, not with a token",
+}
 """What to try next, where the broker's message does not say it."""
 STRUCTURED = ("json", "jsonl", "yaml")
 """Forms of output in which an error is an object."""

@@ -1,8 +1,9 @@
 """`produce --input csv|json|records`: a table with a header row, a JSON array or objects one after the other, or what `consume -J` printed.
 
-A row of a table becomes a JSON object with the columns' names; what is written like a JSON number, `true` or `false` becomes one, an empty
-cell null. An element of an array becomes the JSON that it is, a string its text, null a tombstone. `records` takes key, value, headers and
-timestamp back. `--key-field` names the column or member that is the key as well.
+A row of a table becomes a JSON object with the columns' names; what is written like a JSON number, `true` or `false` becomes one, digit by
+digit as it stands there, an empty cell null. An element of an array becomes the JSON that it is, a string its text, null a tombstone.
+`records` takes key, value, headers and timestamp back. `--key-field` names the column or member that is the key as well. A byte order mark
+at the start, as spreadsheets write it, is skipped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TextIO
@@ -20,7 +22,8 @@ INPUTS = ("lines", "csv", "json", "records")
 INVALID = "INVALID_RECORD"
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
-_WORDS = {"": None, "true": True, "false": False}
+_WORDS = {"": "null", "true": "true", "false": "false"}
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class FileRecord(NamedTuple):
@@ -41,7 +44,7 @@ def read_records(stream: TextIO, form: str, key_field: str | None) -> Iterator[F
 
 
 def _table(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
-    rows = csv.reader(stream, strict=True)
+    rows = csv.reader(_without_mark(stream), strict=True)
     names: list[str] = []
     try:
         for number, row in enumerate(rows):
@@ -51,6 +54,11 @@ def _table(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
                 yield _row_record(names, row, number, key_field)
     except csv.Error as error:
         raise Refused(f"line {rows.line_num} is not CSV: {error}", INVALID) from None
+
+
+def _without_mark(stream: TextIO) -> Iterator[str]:
+    yield stream.readline().removeprefix(_BYTE_ORDER_MARK)
+    yield from stream
 
 
 def _checked_names(row: list[str], key_field: str | None) -> list[str]:
@@ -65,14 +73,21 @@ def _checked_names(row: list[str], key_field: str | None) -> list[str]:
 def _row_record(names: list[str], row: list[str], number: int, key_field: str | None) -> FileRecord:
     if len(row) != len(names):
         raise Refused(f"row {number} has {len(row)} cells, the header row {len(names)}", INVALID)
-    key = None if key_field is None else row[names.index(key_field)].encode()
-    return FileRecord(key, _json({name: _cell(text) for name, text in zip(names, row, strict=True)}))
+    members = (f"{_quoted(name)}:{_cell(text)}" for name, text in zip(names, row, strict=True))
+    try:
+        key = None if key_field is None else row[names.index(key_field)].encode()
+        return FileRecord(key, f"{{{','.join(members)}}}".encode())
+    except UnicodeEncodeError:
+        raise Refused(f"row {number} is not UTF-8; convert the file, for example with iconv", INVALID) from None
 
 
-def _cell(text: str) -> Any:
-    if text in _WORDS:
-        return _WORDS[text]
-    return json.loads(text) if _NUMBER.fullmatch(text) else text
+def _cell(text: str) -> str:
+    """The cell as JSON. Numbers keep their digits: an amount of 2.50 stays 2.50, and a long one loses nothing."""
+    return _WORDS.get(text) or (text if _NUMBER.fullmatch(text) else _quoted(text))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _values(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
@@ -85,14 +100,25 @@ def _values(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
         yield FileRecord(key, _plain(element))
 
 
+_VALUES = ("payload", "payload_base64")
+
+
 def _exported(stream: TextIO, _: str | None) -> Iterator[FileRecord]:
     for number, element in enumerate(_elements(stream), 1):
         try:
-            flat = element.get("headers", [])
+            if element.keys().isdisjoint(_VALUES):  # else a record of another form would become a tombstone
+                raise ValueError
+            flat = element.get("headers") or []
             headers = tuple((str(name), _plain(value)) for name, value in zip(flat[::2], flat[1::2], strict=True))
-            yield FileRecord(_bytes_of(element, "key"), _bytes_of(element, "payload"), headers, element.get("ts"))
+            yield FileRecord(_bytes_of(element, "key"), _bytes_of(element, "payload"), headers, _timestamp(element.get("ts")))
         except (AttributeError, TypeError, ValueError):
             raise Refused(f"record {number} is not as `ottla consume -J` prints it", INVALID) from None
+
+
+def _timestamp(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or not -1 <= value < 1 << 63):
+        raise ValueError
+    return None if value == -1 else value  # -1 is Kafka's for none
 
 
 def _bytes_of(element: dict[str, Any], name: str) -> bytes | None:
@@ -103,8 +129,8 @@ def _bytes_of(element: dict[str, Any], name: str) -> bytes | None:
 
 def _elements(stream: TextIO) -> Iterator[Any]:
     """The elements of an array, or values one after the other, such as one a line."""
-    text = stream.read()
-    decoder = json.JSONDecoder()
+    text = stream.read().removeprefix(_BYTE_ORDER_MARK)
+    decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
     position = _skip(text, 0)
     is_array = text[position : position + 1] == "["
     number = 0
@@ -121,6 +147,14 @@ def _elements(stream: TextIO) -> Iterator[Any]:
             position = _skip(text, position + 1)
     if is_array and text[position : position + 1] != "]":
         raise Refused(f"the array has no end after value {number}", INVALID)
+
+
+def _finite(text: str) -> float:
+    """ValueError for NaN, and for numbers beyond those of JSON's readers, which would be written as Infinity."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 _BLANKS = re.compile(r"[ \t\r\n]*")

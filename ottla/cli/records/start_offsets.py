@@ -67,7 +67,7 @@ def parse_start(args: argparse.Namespace) -> Start:
 
 
 def parse_range(text: str) -> Start | None:
-    """`:end`, `A:B`, `A:`, `:B`, `A-B`, `@TIME:TIME`, `@:TIME`; None for everything else."""
+    """`:end`, `A:B`, `A:`, `:B`, `A-B`, `@TIME:TIME`, `@TIME:`, `@:TIME`; None for everything else."""
     if text == ":end":
         return Start(BEGINNING, is_to_end=True)
     found = re.fullmatch(r"(\d*):(\d*|end)", text, re.ASCII)
@@ -86,6 +86,8 @@ def _time_range(text: str) -> Start | None:
     """`@FROM:TO`. Times have colons themselves: the first colon counts that has a time on both sides, if the whole is not one time."""
     if _moment(text[1:]) is not None:
         return None
+    if (since := _moment(text[1:].removesuffix(":"))) is not None:  # `@TIME:`, as rpk has it
+        return Start(TIME, since)
     for colon in (place for place, letter in enumerate(text) if letter == ":"):
         first, last = text[1:colon], _moment(text[colon + 1 :])
         if last is not None and not first:

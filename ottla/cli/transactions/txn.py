@@ -102,7 +102,8 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _partition_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", metavar="NAME", help="the topic")
+    parser.add_argument("topic_by_position", nargs="?", metavar="TOPIC", help="the topic")
+    parser.add_argument("--topic", metavar="NAME", help="the topic, as an option")
     parser.add_argument("--partition", type=int, metavar="N", help="the partition")
 
 
@@ -111,9 +112,17 @@ def _describe_producers_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker-id", type=int, metavar="ID", help="ask this replica (default: the leader)")
 
 
+def _name_topic(args: argparse.Namespace) -> None:
+    """Sets `topic` to the one that is named, by position or by option."""
+    if args.topic and args.topic_by_position not in (None, args.topic):
+        raise UsageError(f"two topics are named, {args.topic_by_position!r} and {args.topic!r}")
+    args.topic = args.topic or args.topic_by_position
+
+
 def _one_partition(args: argparse.Namespace) -> TopicPartition:
+    _name_topic(args)
     if not args.topic or args.partition is None:
-        raise UsageError("give --topic and --partition")
+        raise UsageError("name a topic and give --partition")
     return TopicPartition(args.topic, args.partition)
 
 
@@ -152,6 +161,7 @@ def is_hanging(row: dict[str, Any], partitions_of: dict[str, frozenset[TopicPart
 
 
 def _find_hanging(args: argparse.Namespace) -> int:
+    _name_topic(args)
     output = output_of(args)
     limit_ms = args.max_transaction_timeout * 60_000 + COORDINATOR_GRACE_MS
     with connect(args) as cluster:
@@ -190,6 +200,7 @@ def _abort_arguments(parser: argparse.ArgumentParser) -> None:
 def _abort(args: argparse.Namespace) -> int:
     output = output_of(args)
     if args.transactional_id is not None:
+        _name_topic(args)
         if args.topic or args.partition is not None:
             raise UsageError("either --transactional-id or a partition")
         confirm(args, f"Abort the open transaction of {args.transactional_id!r} and fence its producer?")

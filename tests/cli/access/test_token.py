@@ -51,6 +51,13 @@ def test_a_token_from_its_making_to_its_end(token: Ottla) -> None:
     assert listed("alice") == []
 
 
+def test_a_refusal_says_who_may(ottla: Ottla) -> None:
+    """The broker's answer to a listing has a code and no message."""
+    refused = ottla("token", "list")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "log in with a password or a certificate" in refused.err
+
+
 def test_refusals_are_one_line(token: Ottla) -> None:
     for words, reason in (
         (("renew", "unknown"), "there is no token unknown"), (("create", "--owner", "bob"), "write User:bob"),

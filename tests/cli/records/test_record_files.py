@@ -46,6 +46,26 @@ def test_an_export() -> None:
     ]
 
 
+def test_numbers_of_a_table_keep_their_digits() -> None:
+    (record,) = read("a,b,c,d\n2.50,1e400,-0,0.12345678901234567890\n", "csv")
+    assert record.value == b'{"a":2.50,"b":1e400,"c":-0,"d":0.12345678901234567890}'
+
+
+@pytest.mark.parametrize(("text", "form"), [("id\n1\n", "csv"), ('[{"id":1}]', "json"), ('{"payload":"{\\"id\\":1}"}', "records")])
+def test_a_byte_order_mark_is_skipped(text: str, form: str) -> None:
+    (record,) = read("\ufeff" + text, form, "id" if form != "records" else None)
+    assert record.value == b'{"id":1}'
+
+
+def test_a_first_cell_in_quotes_may_follow_a_byte_order_mark() -> None:
+    (record,) = read('\ufeff"i\nd"\r\n1\r\n', "csv")
+    assert record.value == b'{"i\\nd":1}'
+
+
+def test_an_export_without_headers_or_timestamp() -> None:
+    assert read('{"payload": "v", "headers": null, "ts": -1}', "records") == [FileRecord(None, b"v")]
+
+
 def test_nothing() -> None:
     assert read("", "csv") == read("a,b\n", "csv") == read("[]", "json") == read("", "json") == read(" \n", "records") == []
 
@@ -58,6 +78,11 @@ def test_nothing() -> None:
         ("a,\n1,2\n", "csv", None, "without a name"),
         ("a,b\n1,2\n", "csv", "id", "no column 'id'; there are a, b"),
         ('a,b\n1,"2\n', "csv", None, "is not CSV"),
+        ("a,b\n1,Zo\udceb\n", "csv", None, "row 1 is not UTF-8"),
+        ("[1, 1e400]", "json", None, "value 2 is not JSON"),
+        ("[NaN]", "json", None, "value 1 is not JSON"),
+        ('{"value": "not of consume -J"}', "records", None, "record 1 is not as"),
+        ('{"payload": "v", "ts": "yesterday"}', "records", None, "record 1 is not as"),
         ('[{"a": 1}, {b}]', "json", None, "value 2 is not JSON: '{b}]'"),
         ('[{"a": 1}', "json", None, "no end after value 1"),
         ("[" * 100_000, "json", None, "is not JSON"),

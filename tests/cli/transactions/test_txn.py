@@ -161,6 +161,14 @@ def test_producers(ottla: Ottla, writer: Writer, place: TopicPartition, verb: st
     assert (found["last_sequence"], found["start_offset"], found["last_timestamp"]) == (2, 0, 1_700_000_000_000)
 
 
+def test_a_topic_by_position(ottla: Ottla, writer: Writer, place: TopicPartition) -> None:
+    (found,) = ottla.json("producers", place.topic, "--partition", "0")["producers"]
+    assert (found["producer_id"], found["producer_epoch"]) == writer.producer
+    assert ottla("find-hanging", place.topic)[0] == 0
+    code, shown = ottla("producers", place.topic, "--topic", "other", "--partition", "0")
+    assert code == 2 and "two topics are named" in shown
+
+
 def test_why_names_the_transaction_and_how_to_end_it(ottla: Ottla, writer: Writer, place: TopicPartition) -> None:
     code, shown = ottla("why", place.topic)
     assert code == 1
