@@ -54,7 +54,7 @@ make_result = maker(PartitionData)
 def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
     if (body.replica_state.replica_id if request.version >= follower_fetches.STATE_SINCE else body.replica_id) >= 0:
         return follower_fetches.fetch(broker, request, body)
-    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal)
+    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection)
     if plan.error:
         return FetchResponse(error_code=plan.error)
     fetch = new_fetch(broker, request, body, plan)
@@ -77,7 +77,7 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest)
     is_of_follower = follower_fetches.replica_of(request, body) >= 0
     if is_of_follower or body.session_epoch > 0 or len(wanted) <= SESSION_PARTITIONS_MAX:
         return handle(broker, request, body)
-    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal, list(wanted.values()))
+    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection, list(wanted.values()))
     if plan.error:
         return FetchResponse(error_code=plan.error)
     fetch = new_fetch(broker, request, body, plan)

@@ -3,8 +3,8 @@
 A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
 byte limit starves none of them. It belongs to the principal that opened it, is found by its random id and used by one request at a time,
 guarded by an epoch that counts up. The number of sessions is bounded, and so are the partitions of one and of all together: a new one
-evicts the least recently used; a client whose session is gone starts again, which costs it one full request. A fetch of more partitions
-than a session may have gets none, and names them each time.
+evicts the least recently used of its address, or of one that holds more (`base/fair_slots.py`); a client whose session is gone starts
+again, which costs it one full request. A fetch of more partitions than a session may have gets none, and names them each time.
 
 A partition that a request names twice is fetched once, as its last mention says (Kafka keeps them in a map).
 """
@@ -12,8 +12,10 @@ A partition that a request names twice is fetched once, as its last mention says
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from ottla.base.errors import ErrorCode
+from ottla.base.fair_slots import FairSlots, Origin
 from ottla.base.ports import Random
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 
@@ -28,6 +30,13 @@ PARTITIONS_MAX = 250_000
 
 Key = tuple[str | bytes, int]
 """Topic name (below version 13) or topic id, and partition."""
+
+
+class Client(Origin, Protocol):
+    """The connection that a fetch came by."""
+
+    @property
+    def principal(self) -> str: ...
 
 
 class Wanted:
@@ -93,33 +102,32 @@ class FetchPlan:
 
 
 class FetchSessions:
-    """All sessions of this broker, least recently used first."""
+    """All sessions of this broker; each counts against the connection and the address that opened it."""
 
     def __init__(self, random: Random, sessions_max: int) -> None:
         self._random = random
         self._sessions_max = sessions_max
         self._sessions: dict[int, FetchSession] = {}
-        self._partition_count = 0
+        self._slots = FairSlots[int]()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, body: FetchRequest, has_topic_ids: bool, principal: str, given: list[Wanted] | None = None) -> FetchPlan:
+    def plan(self, body: FetchRequest, has_topic_ids: bool, client: Client, given: list[Wanted] | None = None) -> FetchPlan:
         """Resolves a request: a full fetch without a session, a new session, or the next step of one. `given`: what the request wants, each
         once, if that has been gathered before."""
         session = self._sessions.get(body.session_id)
-        if session is not None and session.principal != principal:
+        if session is not None and session.principal != client.principal:
             session = None
         if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session is not None:
-                del self._sessions[session.session_id]
-                self._partition_count -= len(session.wanted)
+                self._remove(session.session_id)
             wanted = list(wanted_of(body)) if given is None else given
             if len(wanted) > 1 and given is None:
                 wanted = list({entry.key(): entry for entry in wanted}.values())
             if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1 or len(wanted) > SESSION_PARTITIONS_MAX:
                 return FetchPlan(wanted)
-            return FetchPlan(wanted, self._create(wanted, has_topic_ids, principal))
+            return FetchPlan(wanted, self._create(wanted, has_topic_ids, client))
         return self._step(session, body, has_topic_ids)
 
     def _step(self, session: FetchSession | None, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
@@ -129,34 +137,32 @@ class FetchSessions:
             return FetchPlan([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.has_topic_ids != has_topic_ids:
             return FetchPlan([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        del self._sessions[session.session_id]
-        self._sessions[session.session_id] = session  # now the most recently used
+        self._slots.use(session.session_id)
         if body.topics or body.forgotten_topics_data:
-            count = len(session.wanted)
             session.update(body)
-            self._partition_count += len(session.wanted) - count
             if len(session.wanted) > SESSION_PARTITIONS_MAX:
                 self._remove(session.session_id)
                 return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            self._make_room()
+            self._slots.weigh(session.session_id, len(session.wanted))
+            self._make_room(session.session_id)
         if not session.wanted:  # no partition is left; the next fetch opens a new session
-            del self._sessions[session.session_id]
+            self._remove(session.session_id)
             return FetchPlan([])
         session.epoch = next_epoch(session.epoch)
         return FetchPlan(list(session.wanted.values()), session, is_incremental=True)
 
-    def _create(self, wanted: list[Wanted], has_topic_ids: bool, principal: str) -> FetchSession:
+    def _create(self, wanted: list[Wanted], has_topic_ids: bool, client: Client) -> FetchSession:
         while len(self._sessions) >= self._sessions_max:
-            self._remove(next(iter(self._sessions)))
+            self._remove(self._slots.place_for(client.host))
         session_id = self._random.randrange(EPOCH_MAX - 1) + 1
         while session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX - 1) + 1
-        session = FetchSession(session_id, has_topic_ids, principal)
+        session = FetchSession(session_id, has_topic_ids, client.principal)
         session.wanted = {entry.key(): entry for entry in wanted}
         session.epoch = next_epoch(INITIAL_EPOCH)
         self._sessions[session_id] = session
-        self._partition_count += len(session.wanted)
-        self._make_room()
+        self._slots.add(session_id, client, len(session.wanted))
+        self._make_room(session_id)
         return session
 
     def drop(self, session: FetchSession) -> None:
@@ -164,13 +170,15 @@ class FetchSessions:
         if self._sessions.get(session.session_id) is session:
             self._remove(session.session_id)
 
-    def _remove(self, session_id: int) -> None:
-        self._partition_count -= len(self._sessions.pop(session_id).wanted)
+    def _remove(self, session_id: int | None) -> None:
+        assert session_id is not None, "no session is left that could be evicted"
+        del self._sessions[session_id]
+        self._slots.remove(session_id)
 
-    def _make_room(self) -> None:
-        """Evicts the least recently used sessions while all together have too many partitions."""
-        while self._partition_count > PARTITIONS_MAX:
-            self._remove(next(iter(self._sessions)))
+    def _make_room(self, keep: int) -> None:
+        """Evicts sessions while all together have too many partitions."""
+        while self._slots.weight > PARTITIONS_MAX:
+            self._remove(self._slots.weight_for(keep))
 
 
 def next_epoch(epoch: int) -> int:

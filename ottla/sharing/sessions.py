@@ -7,7 +7,9 @@ is available again; the group's share partitions are closed with its last sessio
 A session is found by group and member alone, as in Kafka: a member may come by another connection, or as another principal. Each request
 needs READ on its group, and member ids are random uuids.
 
-The number of sessions is bounded by `group.share.max.share.sessions`, and so are the partitions of one and of all together.
+The number of sessions is bounded by `group.share.max.share.sessions`, and so are the partitions of one and of all together. Where there is
+no room, a session of an address that holds more than others ends, or of a connection that holds more than others of its address do
+(`base/fair_slots.py`); else the new one is refused.
 
 Left out: what is read and acknowledged (`share_fetch.py`, `share_acknowledge.py`).
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ottla.base.errors import ErrorCode
+from ottla.base.fair_slots import FairSlots, Origin
 from ottla.sharing.registry import SharePartitions
 
 INITIAL_EPOCH = 0
@@ -32,7 +35,7 @@ Place = tuple[bytes, int]
 """Topic id and partition."""
 
 
-class ClosingConnection(Protocol):
+class ClosingConnection(Origin, Protocol):
     """A client's connection, which says when it is closed."""
 
     principal: str
@@ -81,11 +84,10 @@ class ShareSessions:
         self._shares = shares
         self._sessions_max = sessions_max
         self._groups: dict[str, dict[str, ShareSession]] = {}
-        self._count = 0
-        self._partition_count = 0
+        self._slots = FairSlots[ShareSession]()
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._slots)
 
     def find(self, group_id: str, member_id: str) -> ShareSession | None:
         return self._groups.get(group_id, {}).get(member_id)
@@ -100,21 +102,34 @@ class ShareSessions:
         known = self.find(group_id, member_id)
         if known is not None:
             self._remove(known)
-        if self._count >= self._sessions_max:
+        if not self._has_room(connection):
             return None
         session = ShareSession(group_id, member_id, connection)
         self._groups.setdefault(group_id, {})[member_id] = session
-        self._count += 1
+        self._slots.add(session, connection, 0)
         connection.call_when_closed(session, self._on_connection_closed)
         return session
 
+    def _has_room(self, connection: ClosingConnection) -> bool:
+        """Whether one more session may be opened; one that takes more than its share of them may end for it."""
+        slots = self._slots
+        while 0 < self._sessions_max <= len(slots):
+            surplus = slots.place_in_others(connection.host) or slots.place_beside(connection)
+            if surplus is None:
+                return False
+            self.end(surplus)
+        return len(slots) < self._sessions_max
+
     def update(self, session: ShareSession, added: Iterable[Place], forgotten: Iterable[Place]) -> bool:
         """Applies the additions and removals of a request; ends the session and returns False where it would have too many partitions."""
-        count = len(session.wanted)
+        slots = self._slots
         session.update(added, forgotten)
-        self._partition_count += len(session.wanted) - count
-        if len(session.wanted) <= SESSION_PARTITIONS_MAX and self._partition_count <= PARTITIONS_MAX:
-            return True
+        slots.weigh(session, len(session.wanted))
+        if len(session.wanted) <= SESSION_PARTITIONS_MAX:
+            while slots.weight > PARTITIONS_MAX and (heavier := slots.weight_in_others(session)) is not None:
+                self.end(heavier)
+            if slots.weight <= PARTITIONS_MAX:
+                return True
         self.end(session)
         return False
 
@@ -128,6 +143,7 @@ class ShareSessions:
         if epoch != session.epoch:
             return None, ErrorCode.INVALID_SHARE_SESSION_EPOCH
         session.step()
+        self._slots.use(session)
         return session, ErrorCode.NONE
 
     def end(self, session: ShareSession) -> None:
@@ -146,8 +162,7 @@ class ShareSessions:
         del group[session.member_id]
         if not group:
             del self._groups[session.group_id]
-        self._count -= 1
-        self._partition_count -= len(session.wanted)
+        self._slots.remove(session)
 
     def _on_connection_closed(self, session: object) -> None:
         assert isinstance(session, ShareSession)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.requests.context import ConnectionInfo
 from ottla.sharing.sessions import EPOCH_MAX, PARTITIONS_MAX, SESSION_PARTITIONS_MAX, ShareSession, ShareSessions, is_member_id
 from tests.handlers.share_world import ShareWorld, connection
 
@@ -113,3 +114,47 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
     known.end(first)
     again = known.open("g", "again", connection())
     assert again is not None and known.update(again, places, []), "what a session had is free again"
+
+
+# Addresses
+
+
+def at(host: str, port: int) -> ConnectionInfo:
+    return ConnectionInfo(identity=f"{host}:{port}", host=host, listener="PLAINTEXT")
+
+
+def test_a_new_address_gets_a_place_among_those_of_one_that_took_all() -> None:
+    known = sessions(4)
+    for number in range(5):
+        known.open("taken", f"m{number}", at("10.0.0.2", number))
+    mine = known.open("g", "a", at("10.0.0.1", 1))
+    assert mine is not None and known.find("taken", "m0") is None, "the least recently used one"
+    assert known.open("g", "b", at("10.0.0.1", 2)) is not None
+    assert known.open("g", "c", at("10.0.0.1", 3)) is None, "both hold half"
+    assert known.open("taken", "again", at("10.0.0.2", 9)) is None and len(known) == 4
+
+
+def test_a_connection_that_opened_all_loses_one_to_another_of_its_address() -> None:
+    known = sessions(4)
+    greedy = at("10.0.0.1", 1)
+    for number in range(5):
+        known.open("taken", f"m{number}", greedy)
+    known.step("taken", "m0", 1)
+    assert known.open("g", "a", at("10.0.0.1", 2)) is not None
+    assert known.find("taken", "m1") is None and known.find("taken", "m0") is not None
+    assert known.open("taken", "more", greedy) is None
+
+
+def test_wide_sessions_of_one_address_end_for_those_of_another() -> None:
+    known = sessions(1000)
+    places = [(TOPIC, index) for index in range(SESSION_PARTITIONS_MAX)]
+    for number in range(PARTITIONS_MAX // SESSION_PARTITIONS_MAX):
+        wide = known.open("taken", f"m{number}", at("10.0.0.2", number))
+        assert wide is not None and known.update(wide, places, [])
+    mine = known.open("g", "a", at("10.0.0.1", 1))
+    assert mine is not None and known.update(mine, places[:100], [])
+    assert known.find("taken", "m0") is None and known.find("taken", "m1") is not None
+
+
+def test_no_session_where_none_may_be() -> None:
+    assert sessions(0).open("g", "a", at("10.0.0.1", 1)) is None

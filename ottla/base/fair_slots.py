@@ -1,0 +1,124 @@
+"""Who holds the places of something that there is a bounded number of: items by address and connection, and whose goes for a new one.
+
+Everybody may take what is free. When nothing is, a new item takes the place of one of the address that holds the most, so that no address
+keeps another one from a fair share; of addresses that hold about as much each replaces an item of its own. Within an address a connection
+that holds more than one item loses first, since ordinary clients need one, and then the item that has not been used for the longest time.
+
+An item has a weight (its partitions, say), and the weights of all may be bounded as their number is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+
+class Origin(Protocol):
+    """A client's connection: its address, and its address and port."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def identity(self) -> str: ...
+
+
+class Placed(NamedTuple):
+    """Where an item comes from, and its weight."""
+
+    host: str
+    connection: str
+    weight: int
+
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class FairSlots(Generic[Item]):
+    """Items by address, least recently used first. Finding whose goes costs in proportion to the addresses and to the items of one."""
+
+    __slots__ = ("_hosts", "_placed", "_weights", "weight")
+
+    def __init__(self) -> None:
+        self._placed: dict[Item, Placed] = {}
+        self._hosts: dict[str, dict[Item, None]] = {}
+        self._weights: Counter[str] = Counter()
+        self.weight = 0
+        """Of all items together."""
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def add(self, item: Item, origin: Origin, weight: int) -> None:
+        host = origin.host
+        self._placed[item] = Placed(host, origin.identity, 0)
+        self._hosts.setdefault(host, {})[item] = None
+        self.weigh(item, weight)
+
+    def remove(self, item: Item) -> None:
+        self.weigh(item, 0)
+        host = self._placed.pop(item).host
+        del self._hosts[host][item]
+        if not self._hosts[host]:
+            del self._hosts[host], self._weights[host]
+
+    def weigh(self, item: Item, weight: int) -> None:
+        """The item has another weight from now on."""
+        placed = self._placed[item]
+        self._placed[item] = placed._replace(weight=weight)
+        self._weights[placed.host] += weight - placed.weight
+        self.weight += weight - placed.weight
+
+    def use(self, item: Item) -> None:
+        """The item is the most recently used one."""
+        placed = self._placed[item] = self._placed.pop(item)
+        items = self._hosts[placed.host]
+        del items[item]
+        items[item] = None
+
+    # What gives way
+
+    def place_for(self, host: str) -> Item | None:
+        """The item that gives way for a new one of `host`, even one in use of the same address."""
+        return self.place_in_others(host) or self._first(self._hosts.get(host, ())) or next(iter(self._placed), None)
+
+    def place_in_others(self, host: str) -> Item | None:
+        """The item of an address that holds more than `host` would with one more; None if there is none."""
+        return self._of_heavier(self._count, self._count(host) + 1)
+
+    def place_beside(self, origin: Origin) -> Item | None:
+        """The item of a connection of the same address that holds more than this one would with one more; None if there is none."""
+        items = self._hosts.get(origin.host, ())
+        counts = Counter([self._placed[item].connection for item in items])
+        if max(counts.values(), default=0) <= counts[origin.identity] + 1:
+            return None
+        return self._first(items)
+
+    def weight_for(self, keep: Item) -> Item | None:
+        """The item that gives way so that `keep` may stay as heavy as it is; None if there is no other."""
+        items = [item for item in self._hosts[self._placed[keep].host] if item != keep]
+        return self.weight_in_others(keep) or self._first(items) or next((item for item in self._placed if item != keep), None)
+
+    def weight_in_others(self, keep: Item) -> Item | None:
+        """The item of an address that is heavier than that of `keep`, by more than `keep`; None if there is none."""
+        placed = self._placed[keep]
+        return self._of_heavier(self._weights.__getitem__, self._weights[placed.host] + placed.weight)
+
+    def _count(self, host: str) -> int:
+        return len(self._hosts.get(host, ()))
+
+    def _of_heavier(self, size: Callable[[str], int], than: int) -> Item | None:
+        """The first to go of the largest address, if that is larger than `than`; of equal ones that with the least recently used item."""
+        most = max(map(size, self._hosts), default=0)
+        if most <= than:
+            return None
+        least = next(item for item, placed in self._placed.items() if size(placed.host) == most)
+        return self._first(self._hosts[self._placed[least].host])
+
+    def _first(self, items: Collection[Item]) -> Item | None:
+        """Which of the items of one address goes first."""
+        if not items:
+            return None
+        connection, count = Counter([self._placed[item].connection for item in items]).most_common(1)[0]
+        return next(item for item in items if count == 1 or self._placed[item].connection == connection)
