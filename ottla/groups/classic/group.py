@@ -4,8 +4,8 @@ Hard state is `stored`, the last group record of the log, and only `apply_record
 is moved by requests, and is lost with the coordinator, after which members find out by UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION and join
 again.
 
-Invariants: `votes` counts for each protocol the members that know it, `joining` the members whose JoinGroup waits; the leader is a member;
-each static instance maps to a member.
+Invariants: `votes` counts for each protocol the members that know it, `metadata_bytes` the metadata of all members for their protocols,
+`joining` the members whose JoinGroup waits; the leader is a member; each static instance maps to a member.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ def protocols_bytes(protocols: Protocols) -> int:
     return sum([len(name) + len(metadata) for name, metadata in protocols])
 
 
+def metadata_bytes(protocols: Protocols) -> int:
+    """The size of a member's metadata alone."""
+    return sum([len(metadata) for _, metadata in protocols])
+
+
 class ClassicGroup:
     """One group under the classic protocol; also what holds the offsets of lone consumers, which have no members."""
 
@@ -39,6 +44,7 @@ class ClassicGroup:
         "joining",
         "leader_id",
         "members",
+        "metadata_bytes",
         "pending_members",
         "pending_syncs",
         "previous_state",
@@ -69,6 +75,7 @@ class ClassicGroup:
         self.pending_members: dict[str, None] = {}  # ids given out by MEMBER_ID_REQUIRED that have not come back yet
         self.pending_syncs: dict[str, None] = {}  # members of this generation that have not sent SyncGroup yet
         self.votes: dict[str, int] = {}
+        self.metadata_bytes = 0
         self.joining = 0
         self.has_new_member = False
         self.subscribed_topics: frozenset[str] | None = None  # None: members speak no protocol that we can read
@@ -185,7 +192,8 @@ class ClassicGroup:
         self._count_votes(protocols, 1)
 
     def _count_votes(self, protocols: Protocols, change: int) -> None:
-        for name, _ in protocols:
+        for name, metadata in protocols:
+            self.metadata_bytes += change * len(metadata)
             count = self.votes.get(name, 0) + change
             if count:
                 self.votes[name] = count

@@ -17,7 +17,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import is_too_long
 from ottla.groups import records
 from ottla.groups.classic import rebalance
-from ottla.groups.classic.group import ClassicGroup, protocols_bytes
+from ottla.groups.classic.group import ClassicGroup, metadata_bytes, protocols_bytes
 from ottla.groups.classic.member import ClassicMember
 from ottla.groups.commands import Join, Protocols
 from ottla.groups.memory import MEMBER_BYTES
@@ -120,11 +120,9 @@ def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: D
 
 def _check_metadata(shard: GroupShard, group: ClassicGroup, member_id: str, protocols: Protocols) -> None:
     """Limits the size of all members' metadata together, since it is kept in memory."""
-    settings = shard.settings
-    if (len(group.members) + 1) * settings.member_metadata_bytes_max <= settings.group_metadata_bytes_max:
-        return
-    kept = sum(len(data) for member in group.members.values() if member.member_id != member_id for _, data in member.protocols)
-    if kept + sum(len(data) for _, data in protocols) > settings.group_metadata_bytes_max:
+    before = group.members.get(member_id)
+    kept_bytes = group.metadata_bytes - (metadata_bytes(before.protocols) if before is not None else 0)
+    if kept_bytes + metadata_bytes(protocols) > shard.settings.group_metadata_bytes_max:
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 

@@ -42,6 +42,17 @@ def test_the_first_member_leads_until_it_goes() -> None:
     assert group.leader_id is None and group.votes == {}
 
 
+def test_the_metadata_of_all_members_is_counted_as_they_come_and_go() -> None:
+    group = group_of("a", "b", protocols=BOTH)
+    assert group.metadata_bytes == 2 * len(b"r" + b"rr")
+    group.set_protocols(group.members["a"], RANGE)
+    group.rename(group.members["a"], "c")
+    assert group.metadata_bytes == len(b"r" + b"rr") + len(b"r")
+    for member_id in ("b", "c"):
+        group.remove(group.members[member_id])
+    assert group.metadata_bytes == 0
+
+
 def test_an_id_is_used_once() -> None:
     group = group_of("a")
     with pytest.raises(AssertionError):

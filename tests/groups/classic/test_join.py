@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.classic.join import ASK_METADATA_LATE
-from ottla.groups.commands import Caller
+from ottla.groups.commands import Caller, MemberName
 from ottla.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from tests.groups.classic.coordinator import BOTH, RANGE, Coordinator
 
@@ -243,3 +246,52 @@ def test_the_first_round_waits_for_clients_that_ask_for_metadata_late(software: 
     assert bool(coordinator.answers) is not bool(wait_ms)
     coordinator.advance(wait_ms)
     assert coordinator.joined("a").generation == 1
+
+
+# Work
+
+
+def operations(function: Callable[[], object]) -> int:
+    """How many instructions of Python a call executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def costs_of_joins(members: int) -> dict[str, int]:
+    """The operations of joins of each kind that are not the first of their round, in a group of so many members."""
+    coordinator = Coordinator(initial_rebalance_delay_ms=3000, members_max=10_000)
+    for number in range(members):
+        coordinator.join(f"m{number}")
+    costs = {"of a new group": operations(lambda: coordinator.join("last"))}
+    coordinator.advance(6500)
+    ids = [answer.member_id for _, answer in coordinator.answered()]
+    assert len(ids) == members + 1 and coordinator.group.state is COMPLETING_REBALANCE
+    costs["tried again"] = operations(lambda: coordinator.join("again", ids[3]))
+    coordinator.answered()
+    coordinator.sync_all(ids)
+    coordinator.join("new")
+    assert coordinator.group.state is PREPARING_REBALANCE
+    costs["of a new member"] = operations(lambda: coordinator.join("newer"))
+    costs["of a known member"] = operations(lambda: coordinator.join("known", ids[5]))
+    costs["of a static member"] = operations(lambda: coordinator.join("static", instance_id="i"))
+    costs["of one that gets an id"] = operations(lambda: coordinator.join("id", needs_member_id=True))
+    costs["a member that leaves"] = operations(lambda: coordinator.leave(MemberName(ids[7], None)))
+    return costs
+
+
+def test_a_join_costs_the_same_whatever_the_size_of_the_group() -> None:
+    """Each summed up the metadata of all members, so that a group of N cost N times N. What a round costs once is not looked at."""
+    assert costs_of_joins(200) == costs_of_joins(20)
