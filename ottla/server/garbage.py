@@ -4,32 +4,45 @@ CPython's collector stops the loop while it walks over objects, in a full collec
 What a full collection has found in use is frozen here (`gc.freeze`), so that the next one walks only over what is younger, and every object
 is walked over by one of them at most. Reference counts free frozen objects as they do others; what is missed is a cycle of references that
 has become garbage after it was frozen. A connection that closes breaks its own, and so does a wait that is over; for others everything is
-walked over once more when there are twice as many objects as after the last such walk.
+walked over once more when there are twice as many objects as after the last such walk, and little is asked of the broker just now; when
+there are eight times as many, in any case.
+
+How many objects are frozen is not asked (`gc.get_freeze_count`): CPython counts them one by one. The number of allocated blocks grows with
+them and takes a look at each 16 KiB only.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from time import thread_time
 
 OLDEST_GENERATION = 2
-GROWTH_MIN = 200_000
-"""Fewer objects more are not worth a walk over everything: some 20 MiB."""
+GROWTH_MIN = 300_000
+"""Fewer blocks more are not worth a walk over everything: some 20 MiB."""
 LOOK_SECONDS = 10
+QUIET_SECONDS = 1.0
+"""A walk may hold up the loop where it has worked no longer than this since the last look."""
+OVERDUE_FACTOR = 8
 
 
 class Garbage:
     """The policy of one process, from `begin` to `end`."""
 
-    def __init__(self, growth_min: int = GROWTH_MIN) -> None:
+    def __init__(self, growth_min: int = GROWTH_MIN, worked_seconds: Callable[[], float] = thread_time) -> None:
+        """`worked_seconds`: the processor time of the loop's thread."""
         self._growth_min = growth_min
+        self._worked_seconds = worked_seconds
+        self._worked_before = 0.0
         self._in_use = 0
 
     def begin(self) -> None:
         """Freezes what the start has made, and from now on what full collections leave."""
         gc.callbacks.append(self._on_collection)
         gc.freeze()
-        self._in_use = gc.get_freeze_count()
+        self._in_use = sys.getallocatedblocks()
+        self._worked_before = self._worked_seconds()
 
     def end(self) -> None:
         """Leaves collections as they were before."""
@@ -37,11 +50,17 @@ class Garbage:
         gc.unfreeze()
 
     def look(self) -> None:
-        """Walks over everything if the number of objects has doubled since that was done last; called now and then."""
-        if gc.get_freeze_count() >= self._in_use + max(self._in_use, self._growth_min):
+        """Walks over everything if it is time for that; called every `LOOK_SECONDS`."""
+        worked = self._worked_seconds()
+        is_quiet = worked - self._worked_before <= QUIET_SECONDS
+        blocks, in_use = sys.getallocatedblocks(), self._in_use
+        is_due = blocks >= in_use + max(in_use, self._growth_min)
+        if is_due and (is_quiet or blocks >= OVERDUE_FACTOR * in_use):
             gc.unfreeze()
             gc.collect()
-            self._in_use = gc.get_freeze_count()
+            self._in_use = sys.getallocatedblocks()
+            worked = self._worked_seconds()
+        self._worked_before = worked
 
     def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
         if phase == "stop" and info["generation"] == OLDEST_GENERATION:
