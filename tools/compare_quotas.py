@@ -77,11 +77,13 @@ class Meter:
         return self._last >= self.end
 
     def pace(self, amount: float) -> None:
-        """Waits until so much more may be tried."""
+        """Waits until so much more may be tried. Until it is measured, what was missed is made up for: it would be room in the windows."""
         now = time.monotonic()
-        rate = self._quota * (EAGERNESS if now >= self._begin else 1.0)
-        self._due = max(self._due, now) + amount / rate
-        time.sleep(self._due - now)
+        if now < self._begin:
+            self._due += amount / self._quota
+        else:
+            self._due = max(self._due, now) + amount / (self._quota * EAGERNESS)
+        time.sleep(max(self._due - now, 0.0))
 
     def note(self, amount: float) -> None:
         now = time.monotonic()
@@ -119,10 +121,12 @@ def held_producer(broker: Broker, topic: str, seconds: float) -> Measured:
 
 
 def held_consumer(broker: Broker, topic: str, seconds: float) -> Measured:
+    """One that fetches as soon as it has few records left: by default a client that has enough pauses for a second."""
     meter = Meter(FETCH_RATE, seconds)
     client = Consumer({
         "bootstrap.servers": broker.address, "client.id": "held-consumer", "group.id": "held", "enable.auto.commit": False,
-        "fetch.message.max.bytes": 4 * len(RECORD), "queued.min.messages": 20, "log_level": 2,
+        "fetch.message.max.bytes": 4 * len(RECORD), "queued.min.messages": 20, "fetch.queue.backoff.ms": 1,
+        "log_level": 2,
     })  # fmt: skip
     client.assign([TopicPartition(topic, 0, 0)])
     for _ in range(EVENTS_MAX):
@@ -174,10 +178,7 @@ def measure(broker: Broker, seconds: float) -> Found:
     alone = steady(broker, "free", seconds)
     results: list[Measured] = []
     loads: list[Callable[[Broker, str, float], Measured]] = [held_producer, held_consumer, held_administrator]
-    threads = [
-        threading.Thread(target=lambda load=load: results.append(load(broker, f"of-{load.__name__}", seconds)))
-        for load in loads
-    ]
+    threads = [threading.Thread(target=lambda load=load: results.append(load(broker, f"of-{load.__name__}", seconds))) for load in loads]
     for thread in threads:
         thread.start()
     among = steady(broker, "free", WARM_UP_S + seconds)

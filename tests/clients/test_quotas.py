@@ -1,8 +1,8 @@
 """Quotas against stock clients: a producer, a consumer and an administrator are held to their rates, others are not.
 
-A client that sends whenever it may uses up its windows in bursts, with a long pause behind each. The rate is taken from the end of one such
-pause to the end of a later one, so that it does not depend on where in a burst the measurement begins. A busy machine may only make clients
-slower.
+A producer that sends whenever it may uses up its windows in bursts, with a long pause behind each. Its rate is taken from the end of one
+such pause to the end of a later one, so that it does not depend on where in a burst the measurement begins. A busy machine may only make
+clients slower.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PAUSE_SECONDS = 0.9
 PAUSES = 3
 ATTEMPTS = 3
 SECONDS_MAX = 120
-WINDOWS = ("quota.window.num=2", "controller.quota.window.num=2", "max.connections.per.ip=1000")
+WINDOWS_SECONDS = 2
+WINDOWS = (f"quota.window.num={WINDOWS_SECONDS}", "controller.quota.window.num=2", "max.connections.per.ip=1000")
 
 
 @pytest.fixture(scope="module")
@@ -116,27 +117,28 @@ def test_a_producer_that_ignores_throttling_is_held_to_its_rate_and_another_is_n
     slow.flush(0)
 
 
-def test_a_consumer_is_held_to_its_rate(broker: BrokerProcess) -> None:
+@pytest.mark.parametrize("bytes_max", [10_000, 4_000_000], ids=["small-answers", "large-answers"])
+def test_a_consumer_is_held_to_its_rate(broker: BrokerProcess, bytes_max: int) -> None:
+    """It may use what its windows hold and then its rate, whatever the size of the answers that it asks for."""
+    topic, count = f"full-{bytes_max}", 150
     producer = Producer({"bootstrap.servers": broker.address, "client.id": "filler", "batch.num.messages": 1})
-    for _ in range(400):
-        producer.produce("full", RECORD)
+    for _ in range(count):
+        producer.produce(topic, RECORD)
     assert producer.flush(SECONDS_MAX) == 0
-    rate = Rate()
     consumer = KafkaConsumer(
-        bootstrap_servers=broker.address, client_id="slow", auto_offset_reset="earliest", max_partition_fetch_bytes=10_000,
-        fetch_max_bytes=10_000, enable_auto_commit=False, max_poll_records=1,
+        bootstrap_servers=broker.address, client_id="slow", auto_offset_reset="earliest", max_partition_fetch_bytes=bytes_max,
+        fetch_max_bytes=bytes_max, enable_auto_commit=False,
     )  # fmt: skip
-    consumer.assign([TopicPartition("full", 0)])
-
-    def step() -> None:
-        for records in consumer.poll(timeout_ms=1000).values():
-            for record in records:
-                rate.note(len(record.value))
-                if record.offset == 399:
-                    consumer.seek_to_beginning()
-
+    consumer.assign([TopicPartition(topic, 0)])
+    began, size = time.monotonic(), 0
     try:
-        assert 0.6 * FETCH_RATE < measure(step, rate, FETCH_RATE) < 1.1 * FETCH_RATE
+        while size < 4 * FETCH_RATE:
+            assert time.monotonic() - began < SECONDS_MAX, "the client gets less than its quota"
+            for records in consumer.poll(timeout_ms=1000).values():
+                size += sum(len(record.value) for record in records)
+                if records[-1].offset == count - 1:
+                    consumer.seek_to_beginning()
+        assert time.monotonic() - began > 0.9 * (size / FETCH_RATE - WINDOWS_SECONDS)
     finally:
         consumer.close()
 

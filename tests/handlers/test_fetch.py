@@ -377,17 +377,34 @@ def throttled(answer: object) -> int:
     return answer.throttle_time_ms
 
 
+def exceeded(world: World) -> ClientQuotas:
+    """Gives the client a quota that it has used up for long."""
+    quotas = limited(world, 1)
+    quotas.charge_fetch("User:ANONYMOUS", "test", 5000, is_sent=True)
+    return quotas
+
+
 def test_a_consumer_over_its_quota_gets_an_empty_answer_and_its_records_later() -> None:
     world = World()
     append(world, 0, BIG)
-    limited(world, 150)
+    limited(world, 100)
     first = handle(world.broker, request(12), body({0: 0}))
     assert isinstance(first, FetchResponse) and first.throttle_time_ms == 0 and len(results(first)) == 1
-    assert 3000 < throttled(handle(world.broker, request(12), body({0: 0}))) < 11_000
+    throttle_ms = throttled(handle(world.broker, request(12), body({0: 0})))
+    assert 0 < throttle_ms < 2000
     assert world.partitions[0].traffic.bytes_out < 2000, "what is not sent is not counted"
-    world.clock.advance(11_000)
+    world.clock.advance(throttle_ms)
     (later,) = results(handle(world.broker, request(12), body({0: 0})))
     assert values(later) == [BIG]
+
+
+def test_a_batch_that_is_larger_than_all_windows_is_sent_and_owed() -> None:
+    world = World()
+    append(world, 0, BIG)
+    limited(world, 1)
+    (result,) = results(handle(world.broker, request(12), body({0: 0})))
+    assert values(result) == [BIG]
+    assert 900_000 < throttled(handle(world.broker, request(12), body({0: 0}))) < 1_200_000
 
 
 def test_a_fetch_is_no_larger_than_the_windows() -> None:
@@ -404,7 +421,7 @@ def test_a_session_goes_on_after_an_empty_answer() -> None:
     append(world, 0, BIG)
     first = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
     assert isinstance(first, FetchResponse)
-    quotas = limited(world, 1)
+    quotas = exceeded(world)
     assert throttled(handle(world.broker, request(12), body({}, session=(first.session_id, 1)))) > 0
     quotas.update({})
     second = handle(world.broker, request(12), body({}, session=(first.session_id, 2)))
@@ -416,7 +433,7 @@ def test_a_session_goes_on_after_an_empty_answer() -> None:
 def test_a_throttled_fetch_opens_no_session() -> None:
     world = World()
     append(world, 0, BIG)
-    limited(world, 1)
+    exceeded(world)
     answer = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
     assert isinstance(answer, FetchResponse)
     assert throttled(answer) > 0 and answer.session_id == 0
@@ -425,7 +442,7 @@ def test_a_throttled_fetch_opens_no_session() -> None:
 
 def test_a_fetch_that_waited_is_throttled_when_it_is_answered() -> None:
     world = World()
-    limited(world, 1)
+    exceeded(world)
     pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500))
     assert isinstance(pending, Pending)
     append(world, 0, BIG)
@@ -436,8 +453,7 @@ def test_a_fetch_that_waited_is_throttled_when_it_is_answered() -> None:
 def test_other_clients_and_empty_answers_are_not_throttled() -> None:
     world = World()
     append(world, 0, BIG)
-    quotas = limited(world, 1)
-    quotas.charge_fetch("User:ANONYMOUS", "test", 5000, is_sent=True)
+    quotas = exceeded(world)
     answer = handle(world.broker, request(12), body({1: 0}))
     assert isinstance(answer, FetchResponse) and answer.throttle_time_ms == 0
     quotas.update({(("client-id", "another"),): {"consumer_byte_rate": 1}})

@@ -59,17 +59,14 @@ class ClientQuotas:
         return self._charge(PRODUCE, principal, client_id, size)
 
     def charge_fetch(self, principal: str, client_id: str | None, size: int, *, is_sent: bool = False) -> int:
-        """Charges `size` bytes of records; where the client is throttled only if they are sent all the same."""
-        found = self._meter(FETCH, principal, client_id)
-        if found is None:
+        """Charges `size` bytes of records; where the client is throttled only if they are sent all the same (`is_sent`)."""
+        meter = self._meter(FETCH, principal, client_id)
+        if meter is None:
             return 0
-        meter, now_ms = found, self._now_ms()
-        meter.rate.record(size, now_ms)
-        throttle_ms = meter.rate.throttle_ms(meter.limit, now_ms)
+        now_ms = self._now_ms()
+        throttle_ms = meter.use(size, now_ms) if is_sent else meter.admit(size, now_ms)
         if throttle_ms:
             meter.note_throttle(throttle_ms, now_ms)
-            if not is_sent:
-                meter.rate.record(-size, now_ms)
         return throttle_ms
 
     def charge_time(self, principal: str, client_id: str | None, nanoseconds: int) -> int:
@@ -82,19 +79,15 @@ class ClientQuotas:
         if meter is None:
             return 0
         now_ms = self._now_ms()
-        meter.rate.record(amount, now_ms)
-        throttle_ms = min(meter.rate.throttle_ms(meter.limit, now_ms), throttle_ms_max)
+        throttle_ms = min(meter.use(amount, now_ms), throttle_ms_max)
         if throttle_ms:
             meter.note_throttle(throttle_ms, now_ms)
         return throttle_ms
 
     def fetch_bytes_max(self, principal: str, client_id: str | None) -> int:
-        """The most bytes that one fetch may read: with more the client would be throttled however long it has waited."""
-        limit = self._find(FETCH, principal, client_id)
-        if limit is None:
-            return BYTES_MAX
-        windows = self._windows
-        return int(min(limit.rate * max(windows.count - 1, 1) * windows.size_ms / 1000, BYTES_MAX))
+        """The most bytes that one fetch should read: with more the client would have to wait for bytes that it may have now."""
+        meter = self._meter(FETCH, principal, client_id)
+        return BYTES_MAX if meter is None else max(int(min(meter.most(self._now_ms()), BYTES_MAX)), 1)
 
     def mutations(self, principal: str, client_id: str | None, *, is_strict: bool) -> Mutations:
         """What the client may change of the cluster by one request. `is_strict`: its version knows THROTTLING_QUOTA_EXCEEDED."""
@@ -132,12 +125,13 @@ class ClientQuotas:
             if len(self._meters) >= METERS_MAX:
                 del self._meters[next(iter(self._meters))]
             windows = self._mutation_windows if kind == MUTATION else self._windows
-            meter = self._meters[share] = Meter(windows, now_ms, has_bucket=kind == MUTATION)
+            meter = self._meters[share] = Meter(windows, now_ms, has_bucket=kind != REQUEST, keeps_debts=kind == MUTATION)
         elif now_ms - meter.used_ms >= USED_MS:
             del self._meters[share]
             self._meters[share] = meter
             meter.used_ms = now_ms
-        meter.limit = limit.rate
+        if meter.limit != limit.rate:
+            meter.set_limit(limit.rate)
         return meter
 
     def _forget_idle(self, now_ms: int) -> None:

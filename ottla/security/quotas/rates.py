@@ -6,6 +6,10 @@ windows. It is throttled for as long as it takes until the average is the limit 
 
 `TokenBucket` measures changes of the cluster (KIP-599): tokens come in at the limit's rate until the bucket is full, a change takes some,
 and may take more than there are; the client is throttled until the bucket is at zero again.
+
+Windows bound what is used within their span, but they forget: requests of several seconds' worth each pass them at more than the limit in
+the long run. A bucket holds the limit in the long run, and lets an idle client use as much again while its bucket fills. So bytes are
+measured by both (`meter.py`).
 """
 
 from __future__ import annotations
@@ -63,17 +67,20 @@ class WindowedRate:
         """The time that the total is divided by: as if all windows but the newest were over, however short the measurement has been."""
         windows = self._windows
         if not self._samples:
-            return max((windows.count - 1) * windows.size_ms, 1)
+            return max(windows.count - 1, 1) * windows.size_ms
         elapsed_ms = now_ms - int(self._samples[0][0])
         missing = windows.count - 1 - elapsed_ms // windows.size_ms
         return max(elapsed_ms + max(missing, 0) * windows.size_ms, 1)
 
-    def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long to wait until the rate is the limit; 0 if it is not exceeded."""
-        rate = self.measure(now_ms)
-        if rate <= limit:
-            return 0
-        return min(round((rate - limit) / limit * self._window_ms(now_ms)), THROTTLE_MS_MAX)
+    def room(self, limit: float, now_ms: int) -> float:
+        """The amount that may be added until the rate is the limit; negative if it is exceeded."""
+        total = self.total(now_ms)
+        return limit * self._window_ms(now_ms) / 1000 - total
+
+    def throttle_ms(self, limit: float, now_ms: int, further: float = 0.0) -> int:
+        """How long to wait until the rate, with a further amount added, is the limit; 0 if it is not exceeded."""
+        missing = further - self.room(limit, now_ms)
+        return min(round(1000 * missing / limit), THROTTLE_MS_MAX) if missing > 0 else 0
 
 
 class TokenBucket:
@@ -96,6 +103,9 @@ class TokenBucket:
         self._refilled_ms = now_ms
         return self._tokens
 
+    def fill(self) -> None:
+        self._refilled_ms = -1
+
     def is_in_debt(self, limit: float, now_ms: int) -> bool:
         """Whether more tokens have been taken than there were."""
         return self.available(limit, now_ms) < -ROUNDING
@@ -105,6 +115,6 @@ class TokenBucket:
         self.available(limit, now_ms)
         self._tokens -= count
 
-    def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long to wait until no token is missing."""
-        return min(round(max(-self.available(limit, now_ms), 0) / limit * 1000), THROTTLE_MS_MAX)
+    def throttle_ms(self, limit: float, now_ms: int, wanted: float = 0.0) -> int:
+        """How long to wait until there are as many tokens as wanted."""
+        return min(round(max(wanted - self.available(limit, now_ms), 0) / limit * 1000), THROTTLE_MS_MAX)
