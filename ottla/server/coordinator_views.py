@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.base.cluster_metadata import CONFIG_GROUP, ClusterMetadata
-from ottla.base.config import GROUP_SETTINGS, BrokerConfig, Source
+from ottla.base.config import GROUP_SETTINGS, BrokerConfig
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings
 from ottla.sharing.share_partition import GroupTerms
 from ottla.sharing.state_settings import ShareStateSettings
 from ottla.transactions.settings import TransactionCoordinatorSettings
 
-REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 LATE_METADATA_WAIT_MS = 200
-"""Twice what kafka-python waits before it asks for the metadata of new topics. No delay where `REBALANCE_DELAY` is set, also if to 0."""
+"""Twice what kafka-python waits before it asks for the metadata of new topics. In force where `group.initial.rebalance.delay.ms` is 0, also
+if that is set: it often is in the files of containers, and the client is none the better for it."""
 
 SHARE_GATHERING_MS = 200
 """Members of a share group that are started together share what there is to read. The first would lock all of it otherwise. Apache Kafka
@@ -25,7 +25,7 @@ def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
         session_timeout_min_ms=config.group_min_session_timeout_ms,
         session_timeout_max_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        late_metadata_wait_ms=LATE_METADATA_WAIT_MS if config.source(REBALANCE_DELAY) is Source.DEFAULT else 0,
+        late_metadata_wait_ms=LATE_METADATA_WAIT_MS,
         members_max=config.group_max_size,
         offset_metadata_bytes_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,

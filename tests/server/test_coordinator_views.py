@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.base.cluster_metadata import CONFIG_GROUP, ClusterMetadata
 from ottla.base.config import load
 from ottla.server.coordinator_views import group_settings, own_group_settings, share_terms
@@ -27,11 +29,10 @@ def test_a_group_may_have_settings_of_its_own() -> None:
     assert group_settings(config).consumer_assignment_interval_ms == 1_000
 
 
-def test_late_metadata_is_waited_for_unless_the_delay_is_set() -> None:
-    assert group_settings(load()[0]).late_metadata_wait_ms == 200
-    for text in ("0", "50"):
-        settings = group_settings(load(assignments=(f"group.initial.rebalance.delay.ms={text}",))[0])
-        assert (settings.initial_rebalance_delay_ms, settings.late_metadata_wait_ms) == (int(text), 0)
+@pytest.mark.parametrize("assignments", [(), ("group.initial.rebalance.delay.ms=0",)])
+def test_late_metadata_is_waited_for_also_where_no_delay_is_asked_for(assignments: tuple[str, ...]) -> None:
+    settings = group_settings(load(assignments=assignments)[0])
+    assert (settings.initial_rebalance_delay_ms, settings.late_metadata_wait_ms) == (0, 200)
 
 
 def test_settings_of_share_groups() -> None:

@@ -238,10 +238,13 @@ def test_a_replacement_that_the_log_refuses_gives_the_place_back() -> None:
 
 # Clients that ask for metadata late
 
+(KAFKA_PYTHON,) = ASK_METADATA_LATE
 
-@pytest.mark.parametrize(("software", "wait_ms"), [("librdkafka", 0), (next(iter(ASK_METADATA_LATE)), 200)])
-def test_the_first_round_waits_for_clients_that_ask_for_metadata_late(software: str, wait_ms: int) -> None:
-    coordinator = Coordinator(late_metadata_wait_ms=200)
+
+@pytest.mark.parametrize(("software", "delay_ms", "wait_ms"), [("librdkafka", 0, 0), (KAFKA_PYTHON, 0, 200), (KAFKA_PYTHON, 50, 50)])
+def test_the_first_round_waits_for_clients_that_ask_for_metadata_late(software: str, delay_ms: int, wait_ms: int) -> None:
+    """Unless a delay for all clients is set."""
+    coordinator = Coordinator(initial_rebalance_delay_ms=delay_ms, late_metadata_wait_ms=200)
     coordinator.join("a", caller=Caller("client", "/host", software=software))
     assert bool(coordinator.answers) is not bool(wait_ms)
     coordinator.advance(wait_ms)
