@@ -56,10 +56,10 @@ class TlsChannel:
         self._plain_bytes = 0
         self._is_secured = self._is_closed = self._is_decrypting = self._is_turn_pending = False
         self._is_reading = True
-        self.on_secured: Callable[[bytes | None], object] = lambda _certificate: None
+        self.on_secured: Callable[[bytes | None], object] = _ignore
         """Called once when the handshake is complete, with the peer's certificate, before anything is received."""
-        self.on_failed: Callable[[str], object] = self._log_failure
-        """Called instead with the reason when it fails; the channel closes then."""
+        self.on_failed: Callable[[str], object] | None = None
+        """Called instead with the reason when it fails; the channel closes then. None: a line in the log."""
         self.peer_host, self.peer_port = inner.peer_host, inner.peer_port
         self.queued_bytes = self.bytes_sent = 0
 
@@ -120,8 +120,10 @@ class TlsChannel:
         self._queue.clear()
         self._tls = None  # tens of KiB that would wait for the collector of cycles
         self.queued_bytes = self._plain_bytes = 0
-        if self._receiver is not None:
-            self._receiver.closed()
+        receiver, self._receiver = self._receiver, None
+        self.on_secured, self.on_failed = _ignore, None  # no cycle of references stays: its user refers to this channel
+        if receiver is not None:
+            receiver.closed()
 
     # The handshake
 
@@ -129,9 +131,6 @@ class TlsChannel:
         """The client's side speaks first; called once, after `open`."""
         self._inner.pause_reading()
         self._run(self._shake, self._shaken)
-
-    def _log_failure(self, reason: str) -> None:
-        log.warning("closing %s:%d: no TLS: %s", self.peer_host, self.peer_port, reason)
 
     def _shake(self) -> str:
         """In a thread."""
@@ -157,11 +156,17 @@ class TlsChannel:
             self._encrypt()
             self._decrypt()
         elif result != WANTS_MORE:
-            self.on_failed(result)
-            self.close()
+            self._fail(result)
             return
         if self._is_reading or not self._is_secured:
             self._inner.resume_reading()
+
+    def _fail(self, reason: str) -> None:
+        if self.on_failed is not None:
+            self.on_failed(reason)
+        else:
+            log.warning("closing %s:%d: no TLS: %s", self.peer_host, self.peer_port, reason)
+        self.close()
 
     # Bytes
 
@@ -251,3 +256,7 @@ class TlsChannel:
         self._note_sizes()
         if not self._is_closed and self.queued_bytes == 0 and self._receiver is not None:
             self._receiver.drained()
+
+
+def _ignore(_certificate: bytes | None) -> None:
+    """`on_secured` where no one waits for it."""

@@ -11,7 +11,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from ottla.base.ports import AddressError
@@ -20,6 +20,7 @@ from ottla.security.distinguished_name import CertificateError, valid_until
 from ottla.security.key_stores import KeyStoreError, pem_of
 
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+HANDSHAKE_STEPS_MAX = 10
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -39,6 +40,29 @@ def broker_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLC
     context.check_hostname = options.checks_host
     _trust(context, options)
     return context
+
+
+def check_own_handshake(listener: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """Raises `AddressError` if a broker with these settings could not connect to one with the same: its certificate is not signed by an
+    authority that it trusts, or they have no version or cipher in common. Names of hosts are not looked at."""
+    checks_host, client.check_hostname = client.check_hostname, False
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    try:
+        for _ in range(HANDSHAKE_STEPS_MAX):
+            for end in list(ends):
+                with suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+                    ends.remove(end)
+            if not ends:
+                return
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", None) or _reason(error)
+        text = f"listener {listener}: other brokers could not connect with ssl.keystore.* and ssl.truststore.*: {reason}"
+        raise AddressError(text) from None
+    finally:
+        client.check_hostname = checks_host
+    raise AssertionError("a handshake in memory neither succeeds nor fails")
 
 
 def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SSLContext:

@@ -1,8 +1,9 @@
 """The TLS of all listeners, and of connections to other brokers: contexts made from the settings, and made anew when those change or
 SIGHUP asks for it.
 
-What cannot be renewed stays as it is, with one line in the log: a listener never goes on half secured. Connections that are open keep what
-they have.
+Files are read and keys are unlocked in a thread, but for the start. What cannot be renewed stays as it is, with one line in the log: a
+listener never goes on half secured. Connections that are open keep what they have. An alteration of a client is examined before it is
+stored (`requests/tls_changes.py`), and what was read then comes into force with it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,28 @@ from __future__ import annotations
 import logging
 import ssl
 from asyncio import AbstractEventLoop
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.adapters.network import Connected, Failed, Secure, SocketChannel
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.tls_channel import TlsChannel, TlsLoop
 from ottla.adapters.tls_connecting import HANDSHAKE_SECONDS_MAX, TlsConnecting
-from ottla.adapters.tls_context import broker_context, server_context
+from ottla.adapters.tls_context import broker_context, check_own_handshake, server_context
 from ottla.base.config import BrokerConfig
 from ottla.base.ports import AddressError
+from ottla.base.settings.security import TlsOptions
 
 log = logging.getLogger("ottla.tls")
+
+
+class Contexts(NamedTuple):
+    """What was made of a listener's options."""
+
+    options: TlsOptions
+    for_clients: ssl.SSLContext
+    to_brokers: ssl.SSLContext | None
+    """None for a listener by which brokers do not speak to each other."""
 
 
 class TlsListeners:
@@ -30,43 +43,84 @@ class TlsListeners:
         self._config = config
         self._threads = LoopThreads(loop)
         self._shared = TlsLoop(self._threads.run, loop.call_soon)
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._contexts: dict[str, Contexts] = {}
+        self._kept: Mapping[str, Contexts] = {}
+        self._renewals = 0
         self._between_brokers = "" if config.is_single_broker else config.inter_broker_listener
-        self._to_brokers: ssl.SSLContext | None = None
         config.on_change(lambda names: self.renew() if any("ssl." in name for name in names) else None)
 
     def secure_of(self, listener: str) -> Secure:
         """Raises `AddressError` with one line."""
-        self._make(listener)
+        self._contexts[listener] = self._make(listener, self._config.of_listeners.tls(listener))
 
         def secure(channel: SocketChannel) -> TlsChannel:
-            return TlsChannel(channel, self._contexts[listener], self._shared)
+            return TlsChannel(channel, self._contexts[listener].for_clients, self._shared)
 
         return secure
 
     def connect(self, plain: SocketChannel, host: str, connected: Connected, failed: Failed) -> None:
         """Completes a handshake with another broker, then calls one of the two."""
-        assert self._to_brokers is not None, "the listener for brokers was bound"
-        channel = TlsChannel(plain, self._to_brokers, self._shared, to_host=host)
+        context = self._contexts[self._between_brokers].to_brokers
+        assert context is not None, "the listener for brokers was bound"
+        channel = TlsChannel(plain, context, self._shared, to_host=host)
         connecting = TlsConnecting(channel, connected, failed)
         timer = self._loop.call_later(HANDSHAKE_SECONDS_MAX, connecting.give_up)
         connecting.begin(timer.cancel)
 
-    def _make(self, listener: str) -> None:
-        options = self._config.of_listeners.tls(listener)
-        context = server_context(options)
-        if listener == self._between_brokers:
-            self._to_brokers = broker_context(options)
-        self._contexts[listener] = context
+    def _make(self, listener: str, options: TlsOptions) -> Contexts:
+        to_brokers = broker_context(options) if listener == self._between_brokers else None
+        return Contexts(options, server_context(options), to_brokers)
+
+    # Changes
+
+    def examine(self, wanted: Mapping[str, TlsOptions]) -> tuple[str | None, Mapping[str, Contexts]]:
+        """In a thread: why listeners could not go on with these options, None if they can, and what was made of them. Other brokers must be
+        able to connect, too: the certificate has to be signed by an authority that this one trusts."""
+        made = {}
+        try:
+            for listener, options in wanted.items():
+                contexts = made[listener] = self._make(listener, options)
+                if contexts.to_brokers is not None:
+                    check_own_handshake(options.listener, contexts.for_clients, contexts.to_brokers)
+        except AddressError as error:
+            return str(error), {}
+        return None, made
+
+    def has(self, wanted: Mapping[str, TlsOptions]) -> bool:
+        """Whether the listeners have these options already."""
+        return all(self._config.of_listeners.tls(listener) == options for listener, options in wanted.items())
+
+    def keep(self, examined: Mapping[str, Contexts]) -> None:
+        """What was just examined is used in place of reading it again, until the next call."""
+        self._kept = examined
 
     def renew(self) -> None:
         """Reads keys and certificates again, for connections that come from now on."""
-        for listener in self._contexts:
+        self._renewals += 1
+        renewal = self._renewals
+        wanted = {listener: self._config.of_listeners.tls(listener) for listener in self._contexts}
+        made: dict[str, Contexts | str] = {name: kept for name, kept in self._kept.items() if wanted.get(name) == kept.options}
+        self._install(made)
+        rest = {listener: options for listener, options in wanted.items() if listener not in made}
+        if rest:
+            self._threads.run(lambda: self._made_again(rest), lambda found: self._install(found) if renewal == self._renewals else None)
+
+    def _made_again(self, wanted: Mapping[str, TlsOptions]) -> dict[str, Contexts | str]:
+        """In a thread: the contexts by their listeners, or why there are none."""
+        made: dict[str, Contexts | str] = {}
+        for listener, options in wanted.items():
             try:
-                self._make(listener)
+                made[listener] = self._make(listener, options)
             except AddressError as error:
-                log.error("TLS stays as it was: %s", error)
+                made[listener] = str(error)
+        return made
+
+    def _install(self, made: Mapping[str, Contexts | str]) -> None:
+        for listener, contexts in made.items():
+            if isinstance(contexts, str):
+                log.error("TLS stays as it was: %s", contexts)
             else:
+                self._contexts[listener] = contexts
                 log.info("TLS of listener %s is renewed", listener)
 
     def close(self) -> None:

@@ -21,12 +21,13 @@ from ottla.base.log_config import LogConfig
 from ottla.base.settings.access import AccessSettings, why_contradictory
 from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
+from ottla.base.settings.dynamic_values import check_values, parse_for_client, usable_values
 from ottla.base.settings.gathering import ConfigError, Given, Notice, gather
 from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
-from ottla.base.settings.security import SecuritySettings, split_listener_name
+from ottla.base.settings.security import SecuritySettings
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
@@ -185,14 +186,14 @@ class BrokerConfig(_AllSettings):
         """
         notices: list[Notice] = []
         before = {**self._cluster_dynamic, **self._broker_dynamic}
-        self._cluster_dynamic = _usable(cluster, notices)
-        self._broker_dynamic = _usable(broker, notices)
+        self._cluster_dynamic = usable_values(BROKER_SETTINGS, cluster, notices)
+        self._broker_dynamic = usable_values(BROKER_SETTINGS, broker, notices)
         now = {**self._cluster_dynamic, **self._broker_dynamic}
         changed = [name for name in {**before, **now} if name not in BROKER_SETTINGS and before.get(name) != now.get(name)]
         for name, setting in BROKER_SETTINGS.items():
             if setting.update is Update.READ_ONLY:
                 continue
-            value = self._dynamic_value(setting)
+            value = self._dynamic_value(setting, self._broker_dynamic)
             if value != self.__dict__[setting.attribute]:
                 self.__dict__[setting.attribute] = value
                 changed.append(name)
@@ -201,6 +202,13 @@ class BrokerConfig(_AllSettings):
             for listener in self._listeners:
                 listener(names)
         return notices
+
+    def listeners_with(self, broker: Mapping[str, str]) -> ListenerValues:
+        """The settings of listeners as they would be with these dynamic values of this broker."""
+        usable = usable_values(BROKER_SETTINGS, broker, [])
+        return ListenerValues(
+            self._given, lambda: (usable, self._cluster_dynamic), lambda name: self._dynamic_value(BROKER_SETTINGS[name], usable)
+        )
 
     def take_over(self, newer: BrokerConfig) -> frozenset[str]:
         """Takes over from a configuration that was read again what may change while the broker runs; the names that changed value."""
@@ -301,7 +309,7 @@ class BrokerConfig(_AllSettings):
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
             if text is None:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
-            _parse_for_client(TOPIC_SETTINGS[name], text)
+            parse_for_client(TOPIC_SETTINGS[name], text)
         if str(overrides.get("remote.storage.enable", "")).strip().lower() == "true":
             raise ApiError(ErrorCode.INVALID_CONFIG, "remote.storage.enable: this broker has no tiered storage")
         given = {name: text for name, text in overrides.items() if text is not None}
@@ -339,7 +347,7 @@ class BrokerConfig(_AllSettings):
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
             if text is None:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for group configs: {name}")
-            value = _parse_for_client(GROUP_SETTINGS[name], text)
+            value = parse_for_client(GROUP_SETTINGS[name], text)
             if not GROUP_SETTINGS[name].broker_names:
                 continue
             low, high = self._group_bounds(GROUP_SETTINGS[name].broker_names[0][0])
@@ -355,16 +363,7 @@ class BrokerConfig(_AllSettings):
 
     def check_broker(self, overrides: Mapping[str, str | None], *, is_cluster_default: bool) -> None:
         """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if these cannot be set while the broker runs."""
-        for name, text in overrides.items():
-            setting = BROKER_SETTINGS.get(name)
-            if setting is not None and setting.update is Update.READ_ONLY:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
-            if setting is not None and is_cluster_default and setting.update is Update.PER_BROKER:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update this config at the default cluster level: {name}")
-            if text is None:
-                raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for broker configs: {name}")
-            if setting is not None:
-                _parse_for_client(setting, text)
+        check_values(BROKER_SETTINGS, overrides, is_cluster_default=is_cluster_default)
 
     def _group_bounds(self, broker_name: str) -> tuple[int, int]:
         _, kind, rest = broker_name.split(".", 2)
@@ -387,8 +386,8 @@ class BrokerConfig(_AllSettings):
         except SettingError as error:
             raise ConfigError(f"{error} ({given.where})") from None
 
-    def _dynamic_value(self, setting: Setting[Any]) -> Any:
-        for values in (self._broker_dynamic, self._cluster_dynamic):
+    def _dynamic_value(self, setting: Setting[Any], of_broker: Mapping[str, str]) -> Any:
+        for values in (of_broker, self._cluster_dynamic):
             if setting.name in values:
                 return setting.parse(values[setting.name])
         return self._static_value(setting)
@@ -474,26 +473,3 @@ def problems(given: Mapping[str, Given]) -> list[str]:
     except ConfigError as error:
         found.append(str(error))
     return found
-
-
-def _usable(values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
-    usable = {}
-    for name, text in values.items():
-        of_listener = split_listener_name(name)
-        setting = BROKER_SETTINGS.get(name if of_listener is None else of_listener.setting)
-        if setting is None or setting.update is Update.READ_ONLY:
-            continue
-        try:
-            setting.parse(text)
-        except SettingError as error:
-            notices.append(Notice(True, f"a stored dynamic value has no effect: {error}"))
-            continue
-        usable[name] = text
-    return usable
-
-
-def _parse_for_client(setting: Setting[Any], text: str) -> Any:
-    try:
-        return setting.parse(text)
-    except SettingError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None

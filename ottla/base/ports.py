@@ -213,8 +213,8 @@ class SecuredChannel(Channel, Protocol):
 
     on_secured: Callable[[bytes | None], object]
     """Called once when the handshake is complete, with the peer's certificate (DER), before anything is received."""
-    on_failed: Callable[[str], object]
-    """Called instead with the reason when it fails; the channel closes then."""
+    on_failed: Callable[[str], object] | None
+    """Called instead with the reason when it fails; the channel closes then. None: a line in the log."""
 
 
 class Listener(Protocol):

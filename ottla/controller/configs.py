@@ -67,13 +67,7 @@ def announced(path: str) -> Operation:
 def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) -> dict[str, str]:
     """The new whole configuration of the resource; raises `ApiError`."""
     _check_resource_name(state, request)
-    names = [entry.name for entry in request.entries]
-    if len(dict.fromkeys(names)) != len(names):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    old = state.configs(request.resource_type, request.name)
-    configs = {} if request.is_replacing else dict(old)
-    for entry in request.entries:
-        _alter_one(config, request, entry, old, configs)
+    configs = altered_values(config, request, state.configs(request.resource_type, request.name))
     if request.resource_type == CONFIG_TOPIC:
         config.check_topic(configs)
         if state.topic(request.name) is None:
@@ -85,6 +79,17 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
         _refuse_read_only(request)
         config.check_broker(touched, is_cluster_default=request.name == ALL_BROKERS)
     check_size(znodes.config_bytes(configs), "The configuration")
+    return configs
+
+
+def altered_values(config: BrokerConfig, request: ConfigRequest, old: Mapping[str, str]) -> dict[str, str]:
+    """What the request makes of the old values of its resource; raises `ApiError`. Whether they are valid is not looked at."""
+    names = [entry.name for entry in request.entries]
+    if len(dict.fromkeys(names)) != len(names):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    configs = {} if request.is_replacing else dict(old)
+    for entry in request.entries:
+        _alter_one(config, request, entry, old, configs)
     return configs
 
 

@@ -10,22 +10,34 @@ Not done: broker loggers and client metrics: INVALID_REQUEST.
 
 from __future__ import annotations
 
+from ottla.base.errors import ApiError
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
 from ottla.requests.config_changes import alter
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def wanted_change(resource: AlterConfigsResource) -> ConfigRequest:
+    """Also for `requests/tls_changes.py`, as is `refused`."""
+    entries = [ConfigEntry(name=config.name, operation=ConfigOperation.SET, value=config.value) for config in resource.configs]
+    return ConfigRequest(resource_type=resource.resource_type, name=resource.resource_name, entries=entries, is_replacing=True)
+
+
+def refused(resource: AlterConfigsResource, refusal: ApiError) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=refusal.code,
+        error_message=refusal.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterConfigsRequest) -> Pending:
-    wanted = [
-        ConfigRequest(
-            resource_type=resource.resource_type,
-            name=resource.resource_name,
-            entries=[ConfigEntry(name=config.name, operation=ConfigOperation.SET, value=config.value) for config in resource.configs],
-            is_replacing=True,
-        )
-        for resource in body.resources
-    ]
     pending = Pending()
 
     def altered(results: list[ConfigResult]) -> None:
@@ -37,5 +49,5 @@ def handle(broker: Broker, request: RequestContext, body: AlterConfigsRequest) -
         ]
         pending.complete(AlterConfigsResponse(responses=responses))
 
-    alter(broker, request, wanted, body.validate_only, altered)
+    alter(broker, request, list(map(wanted_change, body.resources)), body.validate_only, altered)
     return pending

@@ -53,14 +53,18 @@ def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfig
         responses += [*logger_answers, *(_answered(resource, ErrorCode.INVALID_REQUEST, "Unknown operation.") for resource in unknown)]
         pending.complete(IncrementalAlterConfigsResponse(responses=responses))
 
-    alter(broker, request, list(map(_wanted, known)), body.validate_only, altered)
+    alter(broker, request, list(map(wanted_change, known)), body.validate_only, altered)
     return pending
 
 
-def _wanted(resource: AlterConfigsResource) -> ConfigRequest:
-    entries = [
-        ConfigEntry(name=config.name, operation=OPERATIONS[config.config_operation], value=config.value) for config in resource.configs
-    ]
+def wanted_change(resource: AlterConfigsResource) -> ConfigRequest:
+    """Also for `requests/tls_changes.py`, as is `refused`. Raises `ApiError` for an operation that is unknown."""
+    entries = []
+    for config in resource.configs:
+        operation = OPERATIONS.get(config.config_operation)
+        if operation is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Unknown operation.")
+        entries.append(ConfigEntry(name=config.name, operation=operation, value=config.value))
     return ConfigRequest(resource_type=resource.resource_type, name=resource.resource_name, entries=entries)
 
 
@@ -72,10 +76,14 @@ def _alter_loggers(
         if resource.resource_name != str(broker.broker_id):
             message = f"Unexpected broker id, expected {broker.broker_id} but received {resource.resource_name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
-        alter_loggers(_wanted(resource).entries, validate_only=validate_only)
+        alter_loggers(wanted_change(resource).entries, validate_only=validate_only)
     except ApiError as refusal:
-        return _answered(resource, refusal.code, refusal.message)
+        return refused(resource, refusal)
     return _answered(resource, ErrorCode.NONE, None)
+
+
+def refused(resource: AlterConfigsResource, refusal: ApiError) -> AlterConfigsResourceResponse:
+    return _answered(resource, refusal.code, refusal.message)
 
 
 def _answered(resource: AlterConfigsResource, code: ErrorCode, message: str | None) -> AlterConfigsResourceResponse:

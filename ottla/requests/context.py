@@ -83,7 +83,7 @@ class ConnectionInfo:
     __slots__ = (
         "_closing", "_session_timer", "authenticated_again_ms", "authentication",
         "client_software_name", "client_software_version", "has_extensions", "host", "identity",
-        "is_authenticated", "is_inter_broker", "listener", "peer", "peer_exchange", "principal",
+        "is_authenticated", "is_forwarded", "is_inter_broker", "listener", "peer", "peer_exchange", "principal",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +96,8 @@ class ConnectionInfo:
         self.authentication = authentication
         """None on a listener that does not authenticate its clients."""
         self.is_authenticated = authentication is None
+        self.is_forwarded = False
+        """Whether the client is another broker's, which has sent its request on."""
         self.is_inter_broker = False
         """Whether the other end has proved to be a broker of this cluster."""
         self.peer: Peer | None = None

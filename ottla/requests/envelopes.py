@@ -61,12 +61,14 @@ def client_of(envelope: EnvelopeRequest, sender: ConnectionInfo) -> ConnectionIn
     if end != len(data):
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, "bytes behind the principal of an Envelope")
     host = host_of(bytes(envelope.client_host_address))
-    return ConnectionInfo(
+    client = ConnectionInfo(
         identity=f"{host} by way of {sender.identity}",
         host=host,
         listener=sender.listener,
         principal=join_principal(principal.type, principal.name),
     )
+    client.is_forwarded = True
+    return client
 
 
 def host_of(address: bytes) -> str:

@@ -103,6 +103,10 @@ class BrokerServer:
             lock_directories(self.directories)
             self._open_store()
             self.node = self._make_node()
+            if self.tls is not None:
+                from ottla.requests.tls_changes import TlsChanges
+
+                self.node.dispatcher.tls_changes = TlsChanges(self.config, self.threads, self.tls)
             self.node.start(self._become_ready, self._refuse)
         except (StorageError, AddressError) as error:
             self.release()

@@ -32,6 +32,7 @@ from ottla.wire.primitives import read_skipped_tags
 
 if TYPE_CHECKING:
     from ottla.requests.forwarding import Forwarder
+    from ottla.requests.tls_changes import TlsChanges
     from ottla.server.quotas.throttling import Throttling
 
 read_header = Struct(">hhih").unpack_from
@@ -70,6 +71,8 @@ class Dispatcher:
         self._waited = 0
         self._is_notable = False  # one of them was in the batch that is being executed
         self._throttling: Throttling | None = None
+        self.tls_changes: TlsChanges | None = None
+        """None where no listener has TLS."""
 
     def limit(self, throttling: Throttling | None) -> None:
         """Charges requests to the quotas of their clients from now on; None while no client has one."""
@@ -230,6 +233,8 @@ class Dispatcher:
             handle = for_extended_connections(key, handle)
         if api.is_forwarded and self._forwarder is not None:
             handle = self._forwarder.forwarding(api, version, handle)
+        if self.tls_changes is not None and hasattr(module, "wanted_change"):
+            handle = self.tls_changes.guarding(module, handle)
         if not api.min_version <= version <= api.max_version:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")

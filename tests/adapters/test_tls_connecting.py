@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.adapters.network import SocketNetwork
+from ottla.adapters.tls_channel import TlsChannel
 from ottla.adapters.tls_listeners import TlsListeners
 from ottla.base.config import BrokerConfig
 from ottla.base.ports import Channel
@@ -131,25 +133,54 @@ def test_another_brokers_certificate_is_checked(
         channel.close()
 
 
-def test_a_certificate_that_is_set_while_the_broker_runs(make: Make, authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
-    """As kafka-configs sets it; what cannot be used leaves the one before in force."""
+def test_a_certificate_that_is_set_while_the_broker_runs(
+    make: Make, authority: Authority, caplog: pytest.LogCaptureFixture, loop: asyncio.AbstractEventLoop
+) -> None:
+    """As a stored setting of another broker's doing; what cannot be used leaves the one before in force."""
+    caplog.set_level(logging.INFO, "ottla.tls")
     near, far = (make(settings(authority.issue(name), authority.ca)) for name in ("near", "far"))
     elsewhere = str(authority.issue("elsewhere", names="DNS:elsewhere.example"))
 
     def connects(keystore: str | None) -> bool:
+        known = len(caplog.messages)
         far.config.set_dynamic({}, {} if keystore is None else {"listener.name.ssl.ssl.keystore.location": keystore})
-        channel = near.connect(far)
-        if isinstance(channel, str):
-            assert "localhost" in channel
-            return False
-        channel.close()
-        return True
+        run_until(loop, lambda: any(message.startswith("TLS ") for message in caplog.messages[known:]))
+        return reaches(near, far)
 
-    assert connects(None)
+    assert reaches(near, far)
     assert not connects(elsewhere)
     assert not connects("/no/such/file")
     assert "TLS stays as it was: listener SSL: cannot read ssl.keystore.location=/no/such/file" in caplog.text
     assert connects(None)
+
+
+def reaches(near: Broker, far: Broker) -> bool:
+    """Whether the far broker shows a certificate for localhost."""
+    channel = near.connect(far)
+    if isinstance(channel, str):
+        assert "localhost" in channel
+        return False
+    channel.close()
+    return True
+
+
+def test_what_was_examined_is_in_force_at_once(make: Make, authority: Authority) -> None:
+    near, far = (make(settings(authority.issue(name), authority.ca)) for name in ("near", "far"))
+    values = {"listener.name.ssl.ssl.keystore.location": str(authority.issue("elsewhere", names="DNS:elsewhere.example"))}
+    reason, examined = far.tls.examine({"SSL": far.config.listeners_with(values).tls("SSL")})
+    assert reason is None
+    far.tls.keep(examined)
+    far.config.set_dynamic({}, values)
+    assert not reaches(near, far)
+
+
+def test_other_brokers_must_be_able_to_connect_with_what_is_examined(
+    make: Make, authority: Authority, tmp_path: Path, need_program: Callable[[str], str]
+) -> None:
+    far = make(settings(authority.issue("far"), authority.ca))
+    another = Authority(tmp_path, need_program, "another").issue("far")
+    reason, _ = far.tls.examine({"SSL": far.config.listeners_with({"ssl.keystore.location": str(another)}).tls("SSL")})
+    assert reason is not None and "other brokers could not connect" in reason and "unable to get local issuer certificate" in reason
 
 
 def test_what_does_not_speak_tls_is_no_connection(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
@@ -175,23 +206,32 @@ def test_what_does_not_speak_tls_is_no_connection(make: Make, authority: Authori
     loop.run_until_complete(end())
 
 
-def test_a_closed_channel_keeps_no_memory_of_openssl(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
-    """Nor waits for the collector of cycles, which knows nothing of its size."""
+def test_a_closed_connection_is_freed_without_the_collector(make: Make, authority: Authority, loop: asyncio.AbstractEventLoop) -> None:
+    """The channel, OpenSSL's part of it, and what uses it: cycles of references would wait for the collector, which does not know how
+    much memory OpenSSL has."""
     near = make(settings(authority.issue("near"), authority.ca))
     far = make(settings(authority.issue("far"), authority.ca))
     gc.collect()
     gc.disable()
     try:
-        channel = near.connect(far)
+        channel = near.connect(far, receiver=Held())
         assert not isinstance(channel, str)
         run_until(loop, lambda: far.certificates)
-        assert tls_objects() == 2
+        far.channels[0].on_secured = far.channels[0].on_failed = lambda _about, own=far.channels[0]: own  # type: ignore[attr-defined, misc]
+        assert (objects_of(ssl.SSLObject), objects_of(TlsChannel), objects_of(Held)) == (2, 2, 1)
         channel.close()
+        del channel
         run_until(loop, lambda: far.receiver.events == ["closed"])
-        assert tls_objects() == 0
+        far.channels.clear()
+        run_until(loop, lambda: objects_of(TlsChannel) == 0)
+        assert (objects_of(ssl.SSLObject), objects_of(Held)) == (0, 0)
     finally:
         gc.enable()
 
 
-def tls_objects() -> int:
-    return sum(isinstance(one, ssl.SSLObject) for one in gc.get_objects())
+class Held(Receiver):
+    """A receiver of which there is no other."""
+
+
+def objects_of(kind: type) -> int:
+    return sum(isinstance(one, kind) for one in gc.get_objects())

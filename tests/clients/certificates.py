@@ -18,14 +18,14 @@ class Authority:
         self._run("req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-days", "2",
                   "-subj", f"/CN=test {name}", "-keyout", str(self._key), "-out", str(self.ca))  # fmt: skip
 
-    def issue(self, name: str, subject: str = "", names: str = "DNS:localhost,IP:127.0.0.1") -> Path:
-        """The path of a PEM file with both."""
+    def issue(self, name: str, subject: str = "", names: str = "DNS:localhost,IP:127.0.0.1", days: int = 2) -> Path:
+        """The path of a PEM file with both; `days` that are past make a certificate that has expired."""
         key, request, certificate, extensions = (self._directory / f"{name}.{kind}" for kind in ("key", "csr", "crt", "ext"))
         extensions.write_text(f"subjectAltName={names}\n")
         self._run("req", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-subj", subject or f"/CN={name}",
                   "-keyout", str(key), "-out", str(request))  # fmt: skip
         self._run("x509", "-req", "-in", str(request), "-CA", str(self.ca), "-CAkey", str(self._key), "-extfile", str(extensions),
-                  "-days", "2", "-out", str(certificate))  # fmt: skip
+                  "-days", str(days), "-out", str(certificate))  # fmt: skip
         both = self._directory / f"{name}.pem"
         both.write_text(key.read_text() + certificate.read_text())
         return both

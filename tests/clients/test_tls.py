@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
 from kafka import KafkaConsumer, KafkaProducer
 
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.security import Security
+from ottla.security.distinguished_name import subject_of
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.certificates import Authority
 from tests.clients.conftest import SETTINGS
@@ -40,8 +43,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
     """One broker with listeners for TLS, for TLS with clients' certificates, and for TLS with SASL."""
     settings = (
         *SETTINGS,
-        "listeners=SSL://127.0.0.1:0,MUTUAL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
-        "listener.security.protocol.map=SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL",
+        "listeners=SSL://127.0.0.1:0,MUTUAL://127.0.0.1:0,SASL_SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map=SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT",
         f"ssl.keystore.location={authority.issue('broker')}",
         "listener.name.mutual.ssl.client.auth=required",
         f"listener.name.mutual.ssl.truststore.location={authority.ca}",
@@ -174,3 +177,85 @@ def test_a_certificate_is_renewed_without_a_restart(broker: BrokerProcess, autho
     os.kill(broker.pid, signal.SIGHUP)
     eventually(lambda: serial() != before)
     assert send(librdkafka(broker.address, authority), fresh("tls")) is None
+
+
+# Alterations while the broker runs. Each leaves the listener MUTUAL as it was.
+
+
+def alter(broker: BrokerProcess, changes: dict[str, str | None], **options: Any) -> str:
+    """What IncrementalAlterConfigs answers: nothing, or the error's name and its message. None deletes a setting."""
+    by_name = AlterConfigOpType.DELETE, AlterConfigOpType.SET
+    entries = [
+        ConfigEntry(f"listener.name.mutual.{name}", value, incremental_operation=by_name[value is not None])
+        for name, value in changes.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": address(broker, "PLAINTEXT")})
+    (answer,) = admin.incremental_alter_configs([ConfigResource("broker", "0", incremental_configs=entries)], **options).values()
+    try:
+        answer.result(60)
+    except KafkaException as refusal:
+        return f"{refusal.args[0].name()}: {refusal.args[0].str()}"
+    return ""
+
+
+def stored(broker: BrokerProcess) -> dict[str, str]:
+    """The dynamic settings of the broker."""
+    admin = AdminClient({"bootstrap.servers": address(broker, "PLAINTEXT")})
+    (answer,) = admin.describe_configs([ConfigResource("broker", "0")]).values()
+    return {name: entry.value for name, entry in answer.result(60).items() if entry.source == ConfigSource.DYNAMIC_BROKER_CONFIG.value}
+
+
+def shown_name(broker: BrokerProcess, authority: Authority) -> str:
+    """The name in the certificate that the listener MUTUAL shows."""
+    host, _, port = address(broker, "MUTUAL").rpartition(":")
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    context.load_cert_chain(authority.issue("looker"))
+    with context.wrap_socket(socket.create_connection((host, int(port)), timeout=60), server_hostname="localhost") as tls:
+        return subject_of(tls.getpeercert(binary_form=True) or b"")
+
+
+@pytest.fixture(scope="module")
+def unusable(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str | None]]:
+    """Alterations with which the listener could not go on."""
+    directory, at = tmp_path_factory.mktemp("unusable"), "-----BEGIN CERTIFICATE"
+    good, other = authority.issue("good").read_text(), authority.issue("other").read_text()
+    mixed, locked = directory / "mixed.pem", directory / "locked.pem"
+    mixed.write_text(good[: good.index(at)] + other[other.index(at) :])
+    command = ["openssl", "pkcs8", "-topk8", "-in", authority.issue("good"), "-out", locked, "-passout", "pass:topsecret"]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    locked.write_text(locked.read_text() + good[good.index(at) :])
+    return {
+        "INVALID_REQUEST: listener MUTUAL: cannot read ssl.keystore.location=": {"ssl.keystore.location": str(directory / "absent")},
+        "Is a directory": {"ssl.keystore.location": str(directory)},
+        "the private key does not fit the certificate": {"ssl.keystore.location": str(mixed)},
+        "has expired on": {"ssl.keystore.location": str(authority.issue("expired", days=-1))},
+        "the password of the private key is wrong": {"ssl.keystore.location": str(locked), "ssl.key.password": "guessed"},
+        "cannot read ssl.truststore.location=": {"ssl.truststore.location": str(directory / "absent")},
+        "INVALID_CONFIG: ": {"ssl.client.auth": "perhaps"},
+    }
+
+
+def test_an_alteration_that_could_not_be_used_is_refused(
+    broker: BrokerProcess, authority: Authority, unusable: dict[str, dict[str, str | None]]
+) -> None:
+    before = stored(broker), shown_name(broker, authority)
+    for reason, changes in unusable.items():
+        for validate_only in (True, False):
+            refusal = alter(broker, changes, validate_only=validate_only)
+            assert reason in refusal and "guessed" not in refusal, (reason, refusal)
+    assert (stored(broker), shown_name(broker, authority)) == before
+    assert "guessed" not in broker.log_text()
+
+
+def test_an_alteration_is_in_force_with_its_answer_and_the_file_is_read_again(broker: BrokerProcess, authority: Authority) -> None:
+    keystore = {"ssl.keystore.location": str(authority.issue("altered"))}
+    assert alter(broker, keystore, validate_only=True) == ""
+    assert shown_name(broker, authority) != "CN=altered" and not stored(broker)
+    assert alter(broker, keystore) == ""
+    assert shown_name(broker, authority) == "CN=altered" and list(stored(broker)) == ["listener.name.mutual.ssl.keystore.location"]
+    authority.issue("altered", "/CN=renewed")
+    assert shown_name(broker, authority) == "CN=altered"
+    assert alter(broker, keystore) == "", "the same value: the file is read again"
+    assert shown_name(broker, authority) == "CN=renewed"
+    assert alter(broker, {"ssl.keystore.location": None}) == ""
+    assert shown_name(broker, authority) == "CN=broker" and not stored(broker)

@@ -1,0 +1,66 @@
+"""Values of a broker's settings that are set while it runs: which may be set, and which of those that are stored have an effect.
+
+A setting of one listener (`listener.name.NAME.SETTING`) is judged as the setting that it stands for, and is one broker's own, but for the
+limits of its connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.settings.gathering import Notice
+from ottla.base.settings.listener_values import SETTINGS_OF_LISTENERS
+from ottla.base.settings.security import LISTENER_LIMITS, split_listener_name
+from ottla.base.settings.setting import Setting, SettingError, Update
+
+Table = Mapping[str, Setting[Any]]
+
+
+def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
+    """Those of the stored values that can be used; each other one becomes a notice."""
+    usable = {}
+    for name, text in values.items():
+        of_listener = split_listener_name(name)
+        setting = table.get(name if of_listener is None else of_listener.setting)
+        if setting is None or setting.update is Update.READ_ONLY:
+            continue
+        try:
+            setting.parse(text)
+        except SettingError as error:
+            notices.append(Notice(True, f"a stored dynamic value has no effect: {error}"))
+            continue
+        usable[name] = text
+    return usable
+
+
+def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_default: bool) -> None:
+    """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if these cannot be set while the broker runs."""
+    for name, text in values.items():
+        setting, is_per_broker = _setting(table, name)
+        if setting is not None and setting.update is Update.READ_ONLY:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
+        if is_cluster_default and is_per_broker:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update this config at the default cluster level: {name}")
+        if text is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for broker configs: {name}")
+        if setting is not None:
+            parse_for_client(setting, text)
+
+
+def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
+    """The setting by its name, None if it is not served; and whether each broker has its own."""
+    of_listener = split_listener_name(name)
+    if of_listener is not None:
+        return SETTINGS_OF_LISTENERS[of_listener.setting], of_listener.setting not in LISTENER_LIMITS
+    setting = table.get(name)
+    return setting, setting is not None and setting.update is Update.PER_BROKER
+
+
+def parse_for_client(setting: Setting[Any], text: str) -> Any:
+    """The value; raises `ApiError` INVALID_CONFIG."""
+    try:
+        return setting.parse(text)
+    except SettingError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
