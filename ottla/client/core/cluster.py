@@ -269,9 +269,12 @@ class ClusterCore:
     def retrying(
         self, attempt: Callable[[], Procedure[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
     ) -> Procedure[T]:
-        """Runs `attempt` until it succeeds, is refused for good, or the time is up; a lost connection is tried once more at most."""
+        """Runs `attempt` until it succeeds, is refused for good, or the time is up; a lost connection is tried once more at most.
+
+        Beside that, each connection that is there at the beginning may turn out to have broken while it was idle.
+        """
         backoff = Backoff(self.now() + (self.timeout_s if timeout_s is None else timeout_s))
-        lost = 0
+        lost, lost_max = 0, 1 + len(self._links)
         while True:
             try:
                 return (yield from attempt())
@@ -282,7 +285,7 @@ class ClusterCore:
                 raise
             except ConnectError:
                 lost += 1
-                if lost > 1:
+                if lost > lost_max:
                     raise
                 self.metadata.coordinators.clear()
             yield Pause(backoff.next_s())

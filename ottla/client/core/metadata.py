@@ -30,7 +30,9 @@ class ClientMetadata:
         """Takes over brokers, and the topics that the answer names."""
         self.cluster_id = answer.cluster_id if answer.cluster_id is not None else self.cluster_id
         self.controller_id = answer.controller_id
-        self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        before, self.brokers = self.brokers, {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        if not before.keys() <= self.brokers.keys():
+            self._forget_gone_brokers()
         self.racks = {broker.node_id: broker.rack for broker in answer.brokers}
         for topic in answer.topics:
             if topic.name is None:
@@ -41,6 +43,11 @@ class ClientMetadata:
             self.topics[topic.name] = topic
             for partition in topic.partitions:
                 self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
+
+    def _forget_gone_brokers(self) -> None:
+        """What they led or coordinated, others do by now, or soon: the next question asks for it."""
+        self.coordinators = {key: broker_id for key, broker_id in self.coordinators.items() if broker_id in self.brokers}
+        self.forget([partition for partition, leader in self._leaders.items() if leader >= 0 and leader not in self.brokers])
 
     def leader_of(self, partition: TopicPartition) -> int:
         """The broker that leads a partition, `NO_LEADER` while there is none, `UNKNOWN_LEADER` when the cache does not know."""

@@ -1,0 +1,82 @@
+"""What a client does when brokers go: connections that broke while they were idle, leaders and coordinators that are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.cluster import GROUP
+from ottla.client.core.operations import committed, list_offsets
+from ottla.client.core.procedure import Ask
+from ottla.client.errors import ConnectError
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from tests.client.core.drive import ByHand
+
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+
+
+class Brokers:
+    """Brokers that know offsets and coordinate groups; those in `cut` lose the connection with the next request."""
+
+    def __init__(self) -> None:
+        self.cut: list[str] = []
+        self.coordinator = 3
+
+    def __call__(self, ask: Ask) -> Any:
+        link: Any = ask.link
+        if link.address.host in self.cut:
+            self.cut.remove(link.address.host)
+            link.is_open = False
+            raise ConnectError(f"{link.address} closed the connection")
+        body: Any = ask.body
+        if isinstance(body, ListOffsetsRequest):
+            found = [ListOffsetsPartitionResponse(partition_index=one.partition_index, offset=7) for one in body.topics[0].partitions]
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
+        if isinstance(body, FindCoordinatorRequest):
+            where = Coordinator(key="g", node_id=self.coordinator, host=f"b{self.coordinator}", port=9092)
+            return FindCoordinatorResponse(coordinators=[where])
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=[])])
+
+
+def ask_offsets(world: ByHand) -> list[int]:
+    found = world.run(list_offsets(world.core, dict.fromkeys(PARTITIONS, -1)))
+    return [found[partition].offset for partition in PARTITIONS]
+
+
+def test_the_connections_to_all_brokers_may_have_broken_while_they_were_idle() -> None:
+    brokers = Brokers()
+    world = ByHand(brokers, leaders={"t": [1, 2, 3]})
+    assert ask_offsets(world) == [7, 7, 7]
+    brokers.cut = ["b1", "b2", "b3"]
+    assert ask_offsets(world) == [7, 7, 7] and brokers.cut == []
+
+
+def test_a_broker_that_always_hangs_up_is_not_asked_for_ever() -> None:
+    brokers = Brokers()
+    world = ByHand(brokers, leaders={"t": [1, 2, 3]})
+    brokers.cut = ["b2"] * 100
+    with pytest.raises(ConnectError, match="b2:9092 closed the connection"):
+        ask_offsets(world)
+    assert 90 < len(brokers.cut) < 100
+
+
+def test_what_a_broker_led_and_coordinated_is_asked_for_again_when_it_is_gone() -> None:
+    brokers = Brokers()
+    world = ByHand(brokers, leaders={"t": [1, 2, 3]})
+    assert ask_offsets(world) == [7, 7, 7]
+    assert world.run(committed(world.core, "g")) == {}
+    world.leaders, brokers.coordinator = {"t": [1, 2, 2]}, 2
+    world.run(world.core.refresh([]))
+    assert world.core.metadata.coordinators.get((GROUP, "g")) is None
+    assert ask_offsets(world) == [7, 7, 7]
+    assert world.run(committed(world.core, "g")) == {}
+    assert world.core.metadata.coordinators[GROUP, "g"] == 2
