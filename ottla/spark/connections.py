@@ -1,12 +1,14 @@
 """Clients of the cluster in Spark's processes, one for each way to connect, kept as long as the process; and errors as one line.
 
 Spark's Python processes serve many batches and tasks one after another, each on one thread, so a client is opened once and used again. A
-client whose cluster could not be reached is dropped: the next use begins anew.
+client whose cluster could not be reached is dropped: the next use begins anew. Questions that change nothing (`ask`) are asked again while
+connections break, until the time for a series of tries is over.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -26,6 +28,11 @@ from ottla.spark.options import Connection
 from ottla.spark.worker_process import freeze_imports, is_worker_process
 
 T = TypeVar("T")
+
+FIRST_TRIES = 5
+"""So often a cluster that this process has not reached yet is tried, within half a second."""
+PAUSE_S_MIN = 0.02
+PAUSE_S_MAX = 0.5
 
 _clients: dict[tuple[int, Connection, str], Client] = {}
 """By process too: a forked child must not use its parent's connections."""
@@ -72,16 +79,24 @@ def explained(connection: Connection, option: str) -> Iterator[None]:
 
 
 def ask(connection: Connection, option: str, question: Callable[[Client], T]) -> T:
-    """Returns the answer to a question that may be asked twice: a connection that broke while it was idle costs only a second try."""
-    was_open = (os.getpid(), connection, "") in _clients
+    """Returns the answer to a question that may be asked more than once; while connections break, it is, for `timeout_s` at most.
+
+    A cluster that this process has not reached yet gets a few quick tries: waiting does not help who mistyped an address.
+    """
+    deadline, pause_s = time.monotonic() + connection.timeout_s, PAUSE_S_MIN
+    first_tries = FIRST_TRIES
     with explained(connection, option):
-        try:
-            return question(client_of(connection))
-        except ConnectError:
-            if not was_open:
-                raise
-        forget(connection)
-        return question(client_of(connection))
+        while True:
+            try:
+                client = client_of(connection)
+                first_tries = 0
+                return question(client)
+            except ConnectError:
+                first_tries -= 1
+                if first_tries == 0 or time.monotonic() + pause_s > deadline:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(PAUSE_S_MAX, 2 * pause_s)
 
 
 @contextmanager

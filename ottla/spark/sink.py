@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ottla.client import ErrorCode, KafkaError
 from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
-from ottla.spark.connections import client_of, explained, reported
+from ottla.spark.connections import ask, reported
 from ottla.spark.errors import BrokerError, OptionError, OutputError
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
@@ -233,8 +233,11 @@ def _learn_topics(rows: Any, options: SinkOptions, counts: dict[str, int]) -> No
         topics = [topic for topic in rows.column("topic").unique().to_pylist() if topic is not None]
     for topic in topics:
         if topic not in counts:
-            with explained(options.connection, "topic"):
-                counts[topic] = len(client_of(options.connection).describe_topic(topic).partitions)
+            counts[topic] = _count_partitions(options, topic)
+
+
+def _count_partitions(options: SinkOptions, topic: str) -> int:
+    return ask(options.connection, "topic", lambda client: len(client.describe_topic(topic).partitions))
 
 
 @contextmanager

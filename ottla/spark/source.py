@@ -33,7 +33,7 @@ from ottla.client import Client, OffsetOutOfRangeError, RequestTimeoutError, Top
 from ottla.spark import topics
 from ottla.spark.batch_range import leave_range, same_topics
 from ottla.spark.commit_metadata import parse_metadata
-from ottla.spark.connections import ask, client_of, explained, reported
+from ottla.spark.connections import ask, explained, reported
 from ottla.spark.decision import is_replaced
 from ottla.spark.errors import DataLossError, OptionError, PipelineError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
@@ -300,27 +300,30 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: Column
     if columns is not None:
         schema = chosen_fields(schema, columns)
     partition, start, end, topic_id = assigned.value
-    with reported(), explained(options.connection, options.subscription.option):
-        client = client_of(options.connection)
+    connection, option = options.connection, options.subscription.option
+    with reported(), explained(connection, option):
         while start < end:
+            client = ask(connection, option, lambda client: client)
             try:
                 for fetched in client.read(partition, start, end, isolation=options.isolation, partition_max_bytes=options.fetch_bytes):
                     start = fetched.next_offset
                     yield from decode_batches(fetched, end, schema=schema)
             except (OffsetOutOfRangeError, RequestTimeoutError) as error:
-                check_topic(client, options, partition.topic, topic_id)
+                check_topic(options, partition.topic, topic_id)
                 if isinstance(error, RequestTimeoutError):
                     raise
-                bounds = topics.read_bounds(client, [partition], options.isolation)[partition]
+                bounds = ask(connection, option, lambda client: topics.read_bounds(client, [partition], options.isolation))[partition]
                 start = min(end, skip_lost(options, partition, start, bounds.start))
                 if start > bounds.end:
                     raise DataLossError(f"{partition} ends at offset {bounds.end}, but {start} is to be read: the log was cut") from None
-        check_topic(client, options, partition.topic, topic_id)
+        check_topic(options, partition.topic, topic_id)
 
 
-def check_topic(client: Client, options: SourceOptions, topic: str, topic_id: str) -> None:
+def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
     """`DataLossError` if a topic is no longer the one that was planned; asked for once a range is read, so that it holds for all of it."""
-    now = topics.read_ids(client, [topic]).get(topic, "") if topic_id else ""
+    if not topic_id:
+        return
+    now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")
     if is_replaced(topic_id, now):
         raise replaced(options, topic, topic_id, now)
 

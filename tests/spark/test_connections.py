@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.client import Client, ConnectError, TopicPartition
-from ottla.spark.connections import ask, client_of, explained, forget, reported
+from ottla.spark import connections
+from ottla.spark.connections import FIRST_TRIES, ask, client_of, explained, forget, reported
 from ottla.spark.errors import OptionError, PipelineError
 from ottla.spark.options import Connection
 from ottla.testing.broker import Broker
@@ -35,22 +36,48 @@ def test_a_client_is_kept_until_it_is_forgotten(connection: Connection) -> None:
 def test_a_question_is_asked_again_on_a_new_connection(broker: Broker, connection: Connection) -> None:
     question = MetadataRequest(topics=[])  # as it is: `refresh` would by itself ask again
     assert ask(connection, "subscribe", lambda client: client.cluster.ask_any(question).brokers)
-    before = client_of(connection)
     assert broker.drop_connections() > 0
     assert ask(connection, "subscribe", lambda client: client.cluster.ask_any(question).brokers)
-    assert client_of(connection) is not before
 
 
-def test_a_new_connection_is_not_tried_twice(connection: Connection) -> None:
+def test_a_question_is_asked_again_while_connections_break(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "PAUSE_S_MAX", 0.02)
     tries = []
+
+    def fail(client: Client) -> int:
+        tries.append(client)
+        if len(tries) < 2 * FIRST_TRIES:
+            raise ConnectError("the connection broke")
+        return len(tries)
+
+    assert ask(connection, "subscribe", fail) == 2 * FIRST_TRIES
+
+
+def test_a_question_is_given_up_when_its_time_is_over(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, tries = client_of(connection), []
+    short = Connection(bootstrap=connection.bootstrap, timeout_s=0.2)
+    monkeypatch.setattr(connections, "client_of", lambda _connection: client)
 
     def fail(client: Client) -> None:
         tries.append(client)
-        raise ConnectError("no route")
+        raise ConnectError("the connection broke")
 
-    with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=.*: no route"):
-        ask(connection, "subscribe", fail)
-    assert len(tries) == 1
+    with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=.*: the connection broke"):
+        ask(short, "subscribe", fail)
+    assert len(tries) > 1
+
+
+def test_a_cluster_that_was_never_reached_gets_a_few_quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def refuse(bootstrap: str, *_: object, **__: object) -> Client:
+        tries.append(bootstrap)
+        raise ConnectError("connection refused")
+
+    monkeypatch.setattr(connections, "connect", refuse)
+    with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=nowhere:1: connection refused"):
+        ask(Connection(bootstrap="nowhere:1"), "subscribe", lambda client: client.cluster_id)
+    assert tries == ["nowhere:1"] * FIRST_TRIES
 
 
 @pytest.mark.parametrize(

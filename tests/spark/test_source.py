@@ -477,6 +477,32 @@ def test_a_connection_that_broke_while_idle_is_made_again(broker: Broker, topic:
     forget(reader.options.connection)
 
 
+CUT = ("Metadata", "ListOffsets", "FindCoordinator", "OffsetFetch", "Fetch")
+
+
+@pytest.mark.parametrize("api", CUT)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_planning_survives_connections_that_are_cut(broker: Broker, topic: str, fill: Fill, api: str, is_known: bool) -> None:
+    """Each kind of request that a plan needs meets four broken connections, in a process that has just begun or that knows the cluster."""
+    fill(0, 5)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_server, "group": f"cut-{topic}", "startingOffsets": "earliest"}
+    options = parse_source({**given, "subscribe": topic, "maxBytesPerTrigger": "1000"})
+    if is_known:
+        client_of(options.connection).list_offsets({TopicPartition(topic, 0): 0})
+    broker.fail_next(api, None, times=4)
+    try:
+        reader = OttlaStreamReader(options)
+        start = reader.initialOffset()
+        reader.latestOffset(start, ReadMaxBytes(1000))
+        end = reader.latestOffset(start, ReadMaxBytes(1000))
+        assert [row[2] for row in values(reader, list(reader.partitions(start, end)))] == list(range(5))
+        batch = OttlaBatchReader(parse_source({**given, "subscribe": topic}), None)
+        assert [row[2] for row in values(batch, batch.partitions())] == list(range(5))
+    finally:
+        broker.end_faults()
+        forget(options.connection)
+
+
 def test_a_read_survives_lost_connections(broker: Broker, topic: str, fill: Fill) -> None:
     fill(0, 2000)
     given = {"kafka.bootstrap.servers": broker.bootstrap_server, "kafka.max.partition.fetch.bytes": "1000"}
