@@ -5,8 +5,8 @@ start. A driver that cannot read the checkpoint as files (an object store) takes
 there what Spark asks it to plan (`leave_range`). A batch without data is not planned, so the entry is marked once its batch is committed
 (`mark_used`): found by the batch after it, it means that nothing moved. That way takes one source a group.
 
-A query without an `ottla` source of this group counts its batches instead: batch n moves the group's offset of a partition of the sink's
-topic from n to n + 1.
+A query without an `ottla` source counts its batches instead: batch n moves the group's offset of a partition of the sink's topic from n to
+n + 1. One whose `ottla` sources are all of other groups is refused.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _NO_OFFSET = "-"
 def find_batch_range(checkpoint: str | None, batch_id: int, *, group: str, sink_topic: str | None = None) -> BatchRange:
     """The range of a batch over all partitions of the query's `ottla` sources with this group.
 
-    `checkpoint` is the sink's option `checkpointLocation`; `sink_topic` is where a query without such a source counts its batches.
-    `OffsetConflictError` when the range cannot be found out.
+    `checkpoint` is the sink's option `checkpointLocation`; `sink_topic` is where a query without any `ottla` source counts its
+    batches. `OffsetConflictError` when the range cannot be found out, or source and sink have different groups.
     """
     directory = local_path(checkpoint)
     log = None if directory is None else _read_log(directory / "offsets", batch_id, group)
     if log is None:
         return _from_rendezvous(checkpoint, batch_id, group)
-    if not log.offsets:
-        return _counted(batch_id, group, sink_topic)
     assert directory is not None
+    if not log.offsets:
+        _check_groups(directory / "offsets", batch_id, group)
+        return _counted(batch_id, group, sink_topic)
     if batch_id > 0:
         before = _read_log(directory / "offsets", batch_id - 1, group)
         return BatchRange(None if before is None else same_topics(before, log.topic_ids), log.offsets, log.topic_ids)
@@ -104,6 +105,18 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
         found.offsets.update(known.offsets)
         found.topic_ids.update(known.topic_ids)
     return found
+
+
+def _check_groups(offsets: Path, batch_id: int, group: str) -> None:
+    """`OffsetConflictError` if the query reads topics, none of them under the sink's group: only the checkpoint would have its position."""
+    lines = (offsets / str(batch_id)).read_text().splitlines()[2:]
+    others = sorted({found.group for line in lines if line != _NO_OFFSET and (found := read_offsets(line)) is not None})
+    if others:
+        named = ", ".join(repr(other) for other in others) if any(others) else "no group"
+        raise OffsetConflictError(
+            f"group: the sink has group {group!r}, the query's sources of format ottla have {named}; set the option to the same group in "
+            "the sink and in (one of) the sources, since its offsets are committed with the output"
+        )
 
 
 def _counted(batch_id: int, group: str, sink_topic: str | None) -> BatchRange:

@@ -60,6 +60,13 @@ def test_topic_ids_go_by_the_rendezvous_file(tmp_path: Path) -> None:
     assert find_batch_range(None, 6, group="g") == BatchRange({A: 9}, {A: 9}, {"in": "x"})
 
 
+@pytest.mark.parametrize(("source_group", "named"), [("other", "'other'"), ("", "no group")])
+def test_a_sink_whose_group_no_source_has_is_refused(tmp_path: Path, source_group: str, named: str) -> None:
+    _log(tmp_path, 0, _line({A: 5}, source_group))
+    with pytest.raises(OffsetConflictError, match=f"group: the sink has group 'g', the query's sources of format ottla have {named}; "):
+        find_batch_range(str(tmp_path), 0, group="g", sink_topic="out")
+
+
 def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: Path) -> None:
     _log(tmp_path, 0, _line({A: 5}), "17", "-", _line({TopicPartition("x", 0): 1}, "another"))
     _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({TopicPartition("x", 0): 1}, "another"))
