@@ -111,10 +111,12 @@ class ConfigPut:
 
 @immutable
 class QuotaPut:
-    """The quotas of one entity; none of them removes the entity."""
+    """The quotas of one entity; none of them removes the entity. `has_node`: whether its node stays in the store, as it does for a user
+    with credentials or clients."""
 
     entity: QuotaEntity
     quotas: Mapping[str, float]
+    has_node: bool = True
 
 
 @immutable

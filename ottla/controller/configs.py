@@ -8,15 +8,15 @@ written; a list grows from the value in force, as it does in Kafka. Values that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, ConfigPut, QuotaEntity, QuotaPut
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, ConfigPut, QuotaEntity
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Operation, Set
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
 from ottla.controller.plans import Plan, Unit, check_size, planned
+from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
 
@@ -150,35 +150,34 @@ def _list_in_force(config: BrokerConfig, resource_type: int, setting: Setting[ob
 
 
 def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Sequence[QuotaRequest], *, validate_only: bool) -> Plan:
+    nodes = QuotaNodes(state)
     units: list[Unit] = []
     results = []
-    made: dict[QuotaEntity, None] = {}
     for request in requests:
         try:
-            quotas = _altered_quotas(state, request)
-            _check_room(state, request.entity, made)
+            quotas = _altered_quotas(nodes, request)
+            _check_room(nodes, request.entity, quotas)
         except ApiError as refusal:
             results.append(QuotaResult(entity=request.entity, error=refusal.code, message=refusal.message))
             continue
         results.append(QuotaResult(entity=request.entity))
-        made_before = len(made)
-        operations = _quota_writes(state, request.entity, quotas, made)
-        if not config.is_single_broker:
+        operations, changes = nodes.write_quotas(request.entity, quotas)
+        if operations and not config.is_single_broker:
             operations.append(announced(znodes.quota_path(request.entity)))
-        parents = [QuotaPut(entity, {}) for entity in islice(made, made_before, None) if entity != request.entity]
-        units.append(Unit(operations, [*parents, QuotaPut(request.entity, quotas)]))
+        if operations:
+            units.append(Unit(operations, changes))
     if validate_only:
         return Plan(answer=results)
     return planned(state, units, answer=results)
 
 
-def _altered_quotas(state: ClusterState, request: QuotaRequest) -> dict[str, float]:
+def _altered_quotas(nodes: QuotaNodes, request: QuotaRequest) -> dict[str, float]:
     kinds = [kind for kind, _ in request.entity]
     if not kinds or any(kind not in ENTITY_TYPES for kind in kinds) or ("ip" in kinds and len(kinds) > 1):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"No quotas can be set for an entity of {', '.join(kinds) or 'no type'}.")
     if any(name == "" for _, name in request.entity):
         raise ApiError(ErrorCode.INVALID_REQUEST, "An entity's name must not be empty.")
-    quotas = dict(state.quotas.get(request.entity, {}))
+    quotas = dict(nodes.quotas(request.entity))
     known = QUOTAS_OF_IP if "ip" in kinds else QUOTAS
     for name, value in request.values.items():
         if value is None:
@@ -191,9 +190,9 @@ def _altered_quotas(state: ClusterState, request: QuotaRequest) -> dict[str, flo
     return quotas
 
 
-def _check_room(state: ClusterState, entity: QuotaEntity, made: Mapping[QuotaEntity, None]) -> None:
-    """Names of clients and users are made up at will, and their nodes stay."""
-    if entity not in state.quota_nodes and len(state.quota_nodes) + len(made) >= QUOTA_ENTITIES_MAX:
+def _check_room(nodes: QuotaNodes, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
+    """Names of clients and users are made up at will."""
+    if quotas and not nodes.has(entity) and nodes.count >= QUOTA_ENTITIES_MAX:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {QUOTA_ENTITIES_MAX:,} users, clients and addresses with quotas already.")
 
 
@@ -206,20 +205,3 @@ def _check_quota(name: str, value: float, largest: int | None) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Proposed value for {name} is too large for {kind}.")
     if largest is not None and not value.is_integer():
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be a fractional value.")
-
-
-def _quota_writes(state: ClusterState, entity: QuotaEntity, quotas: Mapping[str, float], made: dict[QuotaEntity, None]) -> list[Operation]:
-    """The node of the entity; a user's node brings the folder for its clients with it."""
-    name = znodes.user_of(entity)
-    path, data = znodes.quota_path(entity), znodes.user_bytes(quotas, state.scram.get(name, {}) if name is not None else {})
-    if entity in state.quota_nodes or entity in made:
-        return [Set(path, data)]
-    operations: list[Operation] = []
-    user = tuple(pair for pair in entity if pair[0] == "user")
-    if user and user != entity and user not in state.quota_nodes and user not in made:
-        operations += _quota_writes(state, user, {}, made)
-    operations.append(Create(path, data))
-    if user == entity:
-        operations.append(Create(f"{path}/clients"))
-    made[entity] = None
-    return operations

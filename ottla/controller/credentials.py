@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.base.cluster_metadata import QuotaPut, ScramPut
+from ottla.base.cluster_metadata import ScramPut
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Create, Operation, Set
 from ottla.controller import znodes
 from ottla.controller.api import ScramRequest, ScramResult
 from ottla.controller.configs import announced
 from ottla.controller.plans import Plan, Unit, planned
+from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
 
 
@@ -24,6 +24,7 @@ def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequ
     by_user: dict[str, list[ScramRequest]] = {}
     for request in requests:
         by_user.setdefault(request.user, []).append(request)
+    nodes = QuotaNodes(state)
     units, results = [], []
     for user, wanted in by_user.items():
         credentials = dict(state.scram.get(user, {}))
@@ -37,16 +38,13 @@ def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequ
                 del credentials[request.mechanism]
             else:
                 credentials[request.mechanism] = request.credential
-        units.append(_written(state, config, user, credentials))
+        units.append(_written(nodes, config, user, credentials))
         results.append(ScramResult(user=user))
     return planned(state, units, answer=results)
 
 
-def _written(state: ClusterState, config: BrokerConfig, user: str, credentials: dict[str, str]) -> Unit:
-    entity = (("user", user),)
-    quotas = state.quotas.get(entity, {})
-    path, data = znodes.quota_path(entity), znodes.user_bytes(quotas, credentials)
-    operations: list[Operation] = [Set(path, data)] if entity in state.quota_nodes else [Create(path, data), Create(f"{path}/clients")]
+def _written(nodes: QuotaNodes, config: BrokerConfig, user: str, credentials: dict[str, str]) -> Unit:
+    operations, changes = nodes.write_credentials(user, credentials)
     if not config.is_single_broker:
-        operations.append(announced(path))
-    return Unit(operations, [QuotaPut(entity, quotas), ScramPut(user, credentials)])
+        operations.append(announced(znodes.quota_path((("user", user),))))
+    return Unit(operations, [*changes, ScramPut(user, credentials)])

@@ -58,6 +58,8 @@ class ClusterState(ClusterMetadata):
         self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.quota_nodes: dict[QuotaEntity, None] = {}
+        self.clients_of: dict[QuotaEntity, int] = {}
+        """How many of these nodes are of clients of a user."""
         self.leaving: dict[int, int] = {}  # brokers that are about to stop, with their epochs
         self.failed: dict[int, frozenset[tuple[bytes, int]]] = {}  # replicas of live brokers whose logs have failed
         self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
@@ -200,15 +202,28 @@ class ClusterState(ClusterMetadata):
             self._configs.pop((change.resource_type, change.name), None)
 
     def _put_quotas(self, change: QuotaPut) -> None:
-        self.quota_nodes[change.entity] = None
+        self._note_quota_node(change.entity, change.has_node)
         if change.quotas:
             self.quotas[change.entity] = dict(change.quotas)
         else:
             self.quotas.pop(change.entity, None)
 
+    def _note_quota_node(self, entity: QuotaEntity, has_node: bool) -> None:
+        if has_node == (entity in self.quota_nodes):
+            return
+        if has_node:
+            self.quota_nodes[entity] = None
+        else:
+            del self.quota_nodes[entity]
+        user = tuple(pair for pair in entity if pair[0] == "user")
+        if user and user != entity:
+            self.clients_of[user] = self.clients_of.get(user, 0) + (1 if has_node else -1)
+            if not self.clients_of[user]:
+                del self.clients_of[user]
+
     def _put_scram(self, change: ScramPut) -> None:
-        self.quota_nodes[("user", change.user),] = None
         if change.credentials:
+            self._note_quota_node((("user", change.user),), True)
             self.scram[change.user] = dict(change.credentials)
         else:
             self.scram.pop(change.user, None)

@@ -6,8 +6,17 @@ import pytest
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
 from ottla.base.errors import ErrorCode
-from ottla.controller import configs
-from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
+from ottla.controller import configs, znodes
+from ottla.controller.api import (
+    ConfigEntry,
+    ConfigOperation,
+    ConfigRequest,
+    ConfigResult,
+    QuotaRequest,
+    QuotaResult,
+    ScramRequest,
+    ScramResult,
+)
 from tests.controller.cluster import Cluster
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND, ConfigOperation.SUBTRACT
@@ -164,6 +173,65 @@ def test_a_removed_quota_is_gone(cluster: Cluster) -> None:
     alter_quota(cluster, USER, producer_byte_rate=None)
     assert cluster.metadata.quotas == {}
     assert alter_quota(cluster, USER, producer_byte_rate=11.0) is ErrorCode.NONE
+
+
+def quota_paths(cluster: Cluster) -> list[str]:
+    """The nodes of entities in the store."""
+    folders = (znodes.USERS, znodes.CLIENTS, znodes.IPS)
+    return sorted(path for path in cluster.store.model.lasting_nodes() if path.startswith(tuple(f"{folder}/" for folder in folders)))
+
+
+def test_the_node_of_a_removed_quota_is_removed(cluster: Cluster) -> None:
+    """Empty ones stayed for ever, and counted against the number of entities that there may be."""
+    eve: QuotaEntity = (("client-id", "c"), ("user", "eve"))
+    entities: list[QuotaEntity] = [(("ip", "1.1.1.1"),), (("client-id", "c"),), USER, (("user", None),), eve]
+    for entity in entities:
+        name = "connection_creation_rate" if entity[0][0] == "ip" else "producer_byte_rate"
+        assert alter_quota(cluster, entity, **{name: 10.0}) is ErrorCode.NONE
+        assert quota_paths(cluster)
+        assert alter_quota(cluster, entity, **{name: None}) is ErrorCode.NONE
+        assert not quota_paths(cluster) and not cluster.loop.state.quota_nodes and not cluster.loop.state.clients_of
+        assert alter_quota(cluster, entity, **{name: None}) is ErrorCode.NONE, "there is nothing to remove"
+        assert not quota_paths(cluster)
+
+
+def test_the_node_of_a_user_stays_while_it_has_clients(cluster: Cluster) -> None:
+    other: QuotaEntity = (("client-id", "c"), ("user", "bob"))
+    for entity in (USER, USER_AND_CLIENT, other):
+        alter_quota(cluster, entity, producer_byte_rate=10.0)
+    alter_quota(cluster, USER, producer_byte_rate=None)
+    alter_quota(cluster, other, producer_byte_rate=None)
+    assert cluster.metadata.quotas == Cluster(cluster.store.reopened()).metadata.quotas == {USER_AND_CLIENT: {"producer_byte_rate": 10.0}}
+    alter_quota(cluster, USER_AND_CLIENT, producer_byte_rate=None)
+    assert not quota_paths(cluster)
+
+
+def test_the_node_of_a_user_stays_while_it_has_credentials(cluster: Cluster) -> None:
+    def alter_credential(credential: str | None) -> ErrorCode:
+        answers: list[list[ScramResult]] = []
+        cluster.loop.alter_scram([ScramRequest(user="bob", mechanism="SCRAM-SHA-256", credential=credential)], answers.append)
+        return answers[0][0].error
+
+    assert alter_credential("stored") is ErrorCode.NONE
+    alter_quota(cluster, USER, producer_byte_rate=10.0)
+    alter_quota(cluster, USER, producer_byte_rate=None)
+    assert Cluster(cluster.store.reopened()).loop.state.scram == {"bob": {"SCRAM-SHA-256": "stored"}}
+    assert alter_credential(None) is ErrorCode.NONE
+    assert not quota_paths(cluster) and not cluster.loop.state.scram and not cluster.loop.state.quota_nodes
+
+
+def test_an_entity_that_is_named_twice_in_a_request_has_what_the_last_says(cluster: Cluster) -> None:
+    def ask(*values: float | None) -> list[ErrorCode]:
+        answers: list[list[QuotaResult]] = []
+        requests = [QuotaRequest(entity=USER_AND_CLIENT, values={"producer_byte_rate": value}) for value in values]
+        cluster.loop.alter_quotas(requests, False, answers.append)
+        return [result.error for result in answers[0]]
+
+    assert ask(1.0, None) == [ErrorCode.NONE] * 2 and not quota_paths(cluster)
+    assert ask(1.0, None, 2.0) == [ErrorCode.NONE] * 3
+    assert cluster.metadata.quotas == {USER_AND_CLIENT: {"producer_byte_rate": 2.0}}
+    assert ask(None, 3.0) == [ErrorCode.NONE] * 2
+    assert cluster.metadata.quotas == Cluster(cluster.store.reopened()).metadata.quotas == {USER_AND_CLIENT: {"producer_byte_rate": 3.0}}
 
 
 def test_shares_may_be_fractions(cluster: Cluster) -> None:
