@@ -34,7 +34,7 @@ from ottla.wire.schema import Struct
 if TYPE_CHECKING:
     from ottla.server.quotas.throttling import Throttling
 
-PIECE_MS = 10
+PIECE_MS = 5
 FIRST_PIECE_NS = 5_000_000
 LARGE_AT_ONCE_MAX = 2
 SMALL_AT_ONCE_MAX = 32
