@@ -1,5 +1,5 @@
-"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share | --staged | --cluster | --groups | --shares] [--faults]`, or SEED=FIRST
-SEEDS=NUMBER as make gives them. `--seeds 5-20` is short for the first and the last seed."""
+"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [KIND] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them. `--seeds 5-20` is
+short for the first and the last seed. Kinds: `--share`, `--staged`, `--cluster`, `--groups`, `--members`, `--shares`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
-from tests.sim import cluster_faults, faults, group_faults, share_cluster_faults, share_faults, staged_world
+from tests.sim import cluster_faults, faults, group_faults, membership_faults, share_cluster_faults, share_faults, staged_world
 from tests.sim.cluster_world import ClusterWorld
 from tests.sim.group_world import GroupWorld
+from tests.sim.membership_world import MembershipWorld
 from tests.sim.share_cluster import ShareClusterWorld
 from tests.sim.share_world import ShareWorld
 from tests.sim.world import World
 
 FAULT_SEEDS = 300
 PROGRESS_SEEDS = 250
-CLUSTERS: dict[type[ClusterWorld], str] = {ClusterWorld: "--cluster", GroupWorld: "--groups", ShareClusterWorld: "--shares"}
+CLUSTERS: dict[type[ClusterWorld], str] = {
+    ClusterWorld: "--cluster",
+    GroupWorld: "--groups",
+    MembershipWorld: "--members",
+    ShareClusterWorld: "--shares",
+}
 """The worlds of clusters, with their options."""
 
 
@@ -104,6 +110,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--staged", action="store_true", help="transactions whose records are staged first")
     parser.add_argument("--cluster", action="store_true", help="clusters of three to five brokers")
     parser.add_argument("--groups", action="store_true", help="consumer groups in clusters")
+    parser.add_argument("--members", action="store_true", help="static members, changes of the protocol, operators who set offsets")
     parser.add_argument("--shares", action="store_true", help="share groups in clusters")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
@@ -128,6 +135,8 @@ def planted_of(asked: argparse.Namespace) -> tuple[Iterable[str], Callable[[str,
         return staged_world.FAULTS, staged_world.catch
     if asked.groups:
         return group_faults.FAULTS, group_faults.catch
+    if asked.members:
+        return membership_faults.FAULTS, membership_faults.catch
     if asked.shares:
         return share_cluster_faults.FAULTS, share_cluster_faults.catch
     return (cluster_faults.FAULTS, cluster_faults.catch) if asked.cluster else (faults.FAULTS, faults.catch)

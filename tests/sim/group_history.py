@@ -13,24 +13,39 @@ from ottla.base.types import TopicPartition
 
 Where = tuple[str, TopicPartition]
 """Group and partition."""
+UNJUDGED = -1
+"""The era of a term that began while it was unknown whether an operator had set the offset."""
 
 
 class Term(NamedTuple):
-    """One member's time with one partition: what it found committed, and what had been acknowledged before it asked."""
+    """One member's time with one partition: what it found committed, and what had been acknowledged before it asked; how often operators
+    had set the offset before."""
 
     where: Where
     member: str
     generation: int
     start: int
     floor: int
+    era: int = 0
 
 
 class Attempt(NamedTuple):
-    """One commit of a term: up to where, and what had been acknowledged before it was sent."""
+    """One commit of a term: up to where, and what had been acknowledged before it was sent; in which era that was, and whether another
+    process had taken the (static) member's place by then."""
 
     term: Term
     end: int
     floor: int
+    era: int = 0
+    is_former: bool = False
+
+
+class Seat(NamedTuple):
+    """A static member under one member id: when it asked for the id, and when it first got partitions."""
+
+    member: str
+    asked_ms: int
+    confirmed_ms: int
 
 
 class GroupHistory:
@@ -41,6 +56,12 @@ class GroupHistory:
         self.owners: dict[tuple[str, int, TopicPartition], str] = {}
         self.processed: dict[Where, set[str]] = {}
         self.commits = self.terms = 0
+        self.eras: dict[Where, int] = {}
+        self.altered: dict[Where, set[int]] = {}
+        """What operators have set, or 0 where they have deleted."""
+        self.seats: dict[tuple[str, str], dict[str, Seat]] = {}
+        self._given: dict[tuple[str, int, str], list[TopicPartition]] = {}
+        self._unsettled: dict[Where, None] = {}
         self._possible: dict[Where, dict[int, int]] = {}
 
     def own(self, group_id: str, generation: int, member: str, places: list[TopicPartition]) -> None:
@@ -55,30 +76,74 @@ class GroupHistory:
 
     def begin(self, where: Where, member: str, generation: int, start: int, floor: int) -> Term:
         """Notes what a member found committed."""
-        known = start <= 0 or self._possible.get(where, {}).get(start, 0) > 0
+        known = start <= 0 or where in self._unsettled or self._possible.get(where, {}).get(start, 0) > 0
         assert known, f"from nowhere: {member} found {start} committed for {where}, which no member has committed (I35)"
         self.terms += 1
-        return Term(where, member, generation, max(start, 0), floor)
+        era = UNJUDGED if where in self._unsettled else self.eras.get(where, 0)
+        return Term(where, member, generation, max(start, 0), floor, era)
 
-    def attempt(self, term: Term, end: int) -> Attempt:
+    def attempt(self, term: Term, end: int, is_former: bool = False) -> Attempt:
         """Notes a commit that is sent; it may take effect until it is refused."""
         assert end >= term.start, f"{term} commits {end}"
         ends = self._possible.setdefault(term.where, {})
         ends[end] = ends.get(end, 0) + 1
-        return Attempt(term, end, self.floor(term.where))
+        return Attempt(term, end, self.floor(term.where), self.eras.get(term.where, 0), is_former)
 
     def refuse(self, attempt: Attempt) -> None:
         """Notes that this attempt has had no effect and will have none."""
-        self._possible[attempt.term.where][attempt.end] -= 1
+        if attempt.era == self.eras.get(attempt.term.where, 0):
+            self._possible[attempt.term.where][attempt.end] -= 1
 
     def acknowledge(self, attempt: Attempt) -> None:
         """Notes that this attempt was answered with success."""
-        term, end, floor = attempt
+        term, end, floor, era, is_former = attempt
+        if term.era == UNJUDGED:
+            return
+        assert not is_former, f"former: {term.member} commits for {term.where} after another process has taken its place (I34)"
+        assert term.era == era, f"altered in use: {term.member} commits {end} of {term.where}, found before an operator set it (I35)"
         who = f"went back: {term.member} commits {end} of {term.where} in generation {term.generation}"
         assert end >= floor, f"{who}, {floor} had been acknowledged before (I35)"
         assert term.start >= term.floor, f"{who}: it found {term.start}, {term.floor} had been acknowledged before it asked (I35)"
         self.commits += 1
         self.acknowledged[term.where] = max(floor, self.floor(term.where), end)
+
+    # Static members and operators
+
+    def sit(self, instance: tuple[str, str], member: str, asked_ms: int, now_ms: int) -> None:
+        """Notes that a static member has got its partitions under this member id, for which it asked at `asked_ms`."""
+        self.seats.setdefault(instance, {}).setdefault(member, Seat(member, asked_ms, now_ms))
+
+    def is_former(self, group_id: str, instance_id: str | None, member: str) -> bool:
+        """Whether a process that asked later for a member id has the static member's place."""
+        seats = {} if instance_id is None else self.seats.get((group_id, instance_id), {})
+        own = seats.get(member)
+        return own is not None and any(seat.asked_ms > own.confirmed_ms for seat in seats.values())
+
+    def alter(self, where: Where, end: int) -> None:
+        """Notes that an operator tries to set the committed offset (0: or to delete it), which must take a group without members."""
+        self.altered.setdefault(where, set()).add(end)
+        self._unsettled[where] = None
+
+    def leave(self, where: Where) -> None:
+        """Notes that it was refused."""
+        self._unsettled.pop(where, None)
+
+    def begin_era(self, where: Where, end: int) -> None:
+        """Notes that it was set: no member that found something before commits any more."""
+        self.eras[where] = self.eras.get(where, 0) + 1
+        self.acknowledged[where] = end
+        self._possible[where] = {end: 1}
+        self._unsettled.pop(where, None)
+
+    def forget_owners(self, group_id: str) -> None:
+        """The group was deleted, and its generations begin anew."""
+        self.owners = {key: owner for key, owner in self.owners.items() if key[0] != group_id}
+        self._given = {key: given for key, given in self._given.items() if key[0] != group_id}
+
+    def keep(self, seat: tuple[str, int, str], given: list[TopicPartition]) -> None:
+        """Notes what a static member of a classic group has in a generation: the same, whichever of its processes asks."""
+        before = self._given.setdefault(seat, given)
+        assert given == before, f"not kept: {seat} had {before} and gets {given} (I34)"
 
     def judge(self, where: Where, committed: int, visible: list[tuple[int, str]]) -> None:
         """Judges what is committed when all is over; `visible` are the records of the partition with their offsets."""

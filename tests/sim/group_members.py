@@ -82,6 +82,10 @@ class Rejoin(Exception):
     """The member is none any more, or its group is spread anew."""
 
 
+class Fenced(Exception):
+    """Another process has taken the place of this static member."""
+
+
 class Member(GroupClient, ABC):
     """What members of both protocols do once they have partitions."""
 
@@ -91,13 +95,15 @@ class Member(GroupClient, ABC):
         self.chance = world.chance
         self.name = name
         self.member_id = ""
+        self.instance_id: str | None = None
+        """Of a static member (KIP-345)."""
         self.generation = -1
         self.owned: list[TopicPartition] = []
         self.is_settled = False
         """Whether the coordinator has nothing to change, as far as the member knows."""
         self._transactional_id = transactional_id
         self._identity = (-1, -1)
-        self._last_beat_ms = 0
+        self._last_beat_ms = self._asked_ms = 0
         self._terms: dict[TopicPartition, Term] = {}
         self._positions: dict[TopicPartition, int] = {}
 
@@ -110,6 +116,9 @@ class Member(GroupClient, ABC):
                     yield from self._work()
             except Rejoin:
                 self._drop_all()
+            except Fenced:
+                self._drop_all()
+                return
             yield self.chance.randint(1, 60)
 
     @abstractmethod
@@ -132,6 +141,12 @@ class Member(GroupClient, ABC):
     @property
     def _now_ms(self) -> int:
         return self.world.clock.monotonic_ms()
+
+    def _own(self, given: list[TopicPartition]) -> None:
+        """Notes what the coordinator gives to this member in this generation."""
+        if self.instance_id is not None:
+            self.world.offsets.sit((self.group_id, self.instance_id), self.member_id, self._asked_ms, self._now_ms)
+        self.world.own(self, given)
 
     # Work
 
@@ -165,7 +180,8 @@ class Member(GroupClient, ABC):
         term, end = self._terms[place], self._positions[place]
         if end <= term.start:
             return
-        attempt = self.world.offsets.attempt(term, end)
+        seat = (self.group_id, self.instance_id, self.member_id)
+        attempt = self.world.offsets.attempt(term, end, self.world.offsets.is_former(*seat))
         if self._transactional_id:
             yield from self._commit_in_transaction(attempt)
         else:
@@ -175,7 +191,13 @@ class Member(GroupClient, ABC):
         place, generation, member_id = attempt.term.where[1], self.generation, self.member_id
         partition = OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=attempt.end)
         topic = OffsetCommitRequestTopic(name=place.topic, partitions=[partition])
-        body = OffsetCommitRequest(group_id=self.group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=[topic])
+        body = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=self.instance_id,
+            topics=[topic],
+        )
         code = yield from self._ask(offset_commit, 9, lambda: body, lambda answer: answer.topics[0].partitions[0].error_code)
         if code == ErrorCode.NONE:
             self.world.offsets.acknowledge(attempt)
@@ -257,6 +279,7 @@ class Member(GroupClient, ABC):
             producer_epoch=self._identity[1],
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
         )
         for _ in range(ASKED_TIMES):
@@ -290,18 +313,23 @@ class ClassicMember(Member):
     _proved: int | None = None
 
     def leave(self) -> Call | None:
-        body = LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id)])
+        leaver = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
+        body = LeaveGroupRequest(group_id=self.group_id, members=[leaver])
         return self._to_coordinator(leave_group, 3, body) if self.member_id else None
 
     def _heed(self, code: int | None) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND):
             self.member_id = ""
             raise Rejoin
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            raise Fenced
         if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
             raise Rejoin
 
     def _join(self) -> Steps:
         joined: list[Any] = []
+        if not self.member_id:
+            self._asked_ms = self._now_ms
 
         def join_code(answer: Any) -> int:
             joined.append(answer)
@@ -326,13 +354,17 @@ class ClassicMember(Member):
             return int(answer.error_code)
 
         body = SyncGroupRequest(
-            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id, assignments=list(assignments)
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            assignments=list(assignments),
         )
         code = yield from self._ask(sync_group, 3, lambda: body, code_of, JOIN_PATIENCE_MS)
         self._heed(code)
         if code != ErrorCode.NONE:
             raise Rejoin
-        self.world.offsets.own(self.group_id, self.generation, self.member_id, given)
+        self._own(given)
         self.owned, self.is_settled = given, True
         self._proved, self._last_beat_ms = self._coordinator, self._now_ms
 
@@ -343,6 +375,7 @@ class ClassicMember(Member):
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
@@ -360,7 +393,9 @@ class ClassicMember(Member):
         return found
 
     def _beat(self) -> Steps:
-        body = HeartbeatRequest(group_id=self.group_id, generation_id=self.generation, member_id=self.member_id)
+        body = HeartbeatRequest(
+            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id, group_instance_id=self.instance_id
+        )
         code = yield from self._ask(heartbeat, 4, lambda: body, lambda answer: answer.error_code)
         if code == ErrorCode.NONE:
             self._proved = self._coordinator
@@ -387,15 +422,25 @@ class ConsumerMember(Member):
         body = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=-1)
         return self._to_coordinator(consumer_group_heartbeat, 1, body) if self.generation > 0 else None
 
+    def pause(self) -> Call | None:
+        """The request with which a static member goes whose next process comes soon."""
+        body = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, instance_id=self.instance_id, member_epoch=-2
+        )
+        return self._to_coordinator(consumer_group_heartbeat, 1, body) if self.generation > 0 else None
+
     def _heed(self, code: int | None) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
             self.generation = 0
             raise Rejoin
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            raise Fenced
         if code in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION):
             self._last_beat_ms = 0  # the next heartbeat says which is the present one
 
     def _join(self) -> Steps:
         while self.generation <= 0 and not self.world.is_closing:
+            self._asked_ms = self._now_ms
             yield from self._beat()
             yield self.chance.randint(1, 60)
 
@@ -416,7 +461,7 @@ class ConsumerMember(Member):
             self.is_settled = is_same
         else:
             given = [TopicPartition(TOPIC, index) for topic in answer.assignment.topic_partitions for index in sorted(topic.partitions)]
-            self.world.offsets.own(self.group_id, self.generation, self.member_id, given)
+            self._own(given)
             self.is_settled = is_same and given == self.owned
             yield from self._move_to(given)
 
@@ -436,6 +481,7 @@ class ConsumerMember(Member):
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=self.generation,
+            instance_id=self.instance_id,
             rebalance_timeout_ms=REBALANCE_MS,
             subscribed_topic_names=[TOPIC],
             server_assignor="uniform",

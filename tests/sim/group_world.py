@@ -75,6 +75,7 @@ class GroupWorld(ClusterWorld):
 
     topics = {TOPIC: PARTITIONS, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1}
     settings = SETTINGS
+    kinds = KINDS
 
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
         super().__init__(seed, chaos_ms, broker_count=broker_count)
@@ -86,7 +87,7 @@ class GroupWorld(ClusterWorld):
         """Members leave now."""
         self.refusals: dict[int, int] = {}
         """How often a coordinator refused with each code."""
-        self._kinds = {name: KINDS[name] for name in self.chance.sample(sorted(KINDS), 2)}
+        self._kinds = {name: self.kinds[name] for name in self.chance.sample(sorted(self.kinds), 2)}
         self._members: dict[str, tuple[Member, Process]] = {}
         self._made = 0
 
@@ -129,6 +130,10 @@ class GroupWorld(ClusterWorld):
             self.later(1, 300, lambda: self._join(member.group_id))
         else:
             self._join(member.group_id)
+
+    def own(self, member: Member, given: list[TopicPartition]) -> None:
+        """Notes what a coordinator gives to a member."""
+        self.offsets.own(member.group_id, member.generation, member.member_id, given)
 
     def _remove(self, name: str, *, is_leaving: bool) -> None:
         member, process = self._members.pop(name)
@@ -232,8 +237,14 @@ class GroupWorld(ClusterWorld):
             for group_id, committed in fresh.shard.offsets.committed.items():
                 for key, found in committed.items():
                     before = ends.get((group_id, key), 0)
-                    assert found.offset >= before, f"went back: {group_id} of {key} from {before} to {found.offset} at {offset} (I35)"
+                    is_set = found.offset in self.offsets.altered.get((group_id, TopicPartition(*key)), ())
+                    went_back = f"went back: {group_id} of {key} from {before} to {found.offset} at {offset} (I35)"
+                    assert found.offset >= before or is_set, went_back
                     ends[group_id, key] = found.offset
+            for group_id, key in [place for place in ends if place[1] not in fresh.shard.offsets.committed.get(place[0], {})]:
+                may_go = 0 in self.offsets.altered.get((group_id, TopicPartition(*key)), ())
+                assert may_go, f"went away: {group_id} of {key}, which no operator has deleted (I35)"
+                del ends[group_id, key]
             offset = piece.end
 
     def _committed_at(self, group_id: str, place: TopicPartition) -> int:

@@ -1,0 +1,114 @@
+"""Rules of static members, of conversions and of operators broken on purpose, each alone, to show that the verdicts notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups import admin
+from ottla.groups.classic import sync
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.member import ClassicMember
+from ottla.groups.consumer import migration
+from ottla.groups.offsets import commit
+from tests.sim.cluster_faults import together
+from tests.sim.membership_world import MembershipWorld
+from tests.sim.seed_search import catch_seed
+
+
+def former_process_not_fenced() -> Any:
+    """A static member is known by its instance id alone, whichever process sends the request (I34)."""
+
+    def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ClassicMember:
+        found = group.members.get(member_id if instance_id is None else group.static_members.get(instance_id, ""))
+        if found is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return found
+
+    check_beat = sync._check_beat
+
+    def check_beat_of_instance(shard: Any, command: Any) -> Any:
+        group = shard.groups.get(command.group_id)
+        known = group.static_members if type(group) is ClassicGroup else {}
+        return check_beat(shard, replace(command, member_id=known.get(command.instance_id, command.member_id)))
+
+    return together(
+        [mock.patch.object(ClassicGroup, "check_member", check_member), mock.patch.object(sync, "_check_beat", check_beat_of_instance)]
+    )
+
+
+def restart_loses_assignment() -> Any:
+    """The next process of a static member gets its place, but nothing of what the former one had."""
+    rename = ClassicGroup.rename
+
+    def rename_and_forget(group: ClassicGroup, member: ClassicMember, member_id: str) -> None:
+        rename(group, member, member_id)
+        member.assignment = b""
+
+    return mock.patch.object(ClassicGroup, "rename", rename_and_forget)
+
+
+def downgrade_against_policy() -> Any:
+    """A group goes back to the classic protocol although `group.consumer.migration.policy` forbids it."""
+    return mock.patch.object(migration, "is_downgrade_allowed", lambda _shard: True)
+
+
+def upgrade_forgets_assignments() -> Any:
+    """A group that is upgraded does not know what its classic members have."""
+    return mock.patch.object(migration, "read_assignment", lambda *_: {})
+
+
+def offsets_set_in_use() -> Any:
+    """Clients outside a group commit for it while it has members."""
+    check_classic, check_consumer = commit.check_classic_commit, commit._check_consumer_commit
+
+    def classic(group: Any, member_id: str, instance_id: Any, generation: int, **options: Any) -> None:
+        if generation >= 0:
+            check_classic(group, member_id, instance_id, generation, **options)
+
+    def consumer(group: Any, member_id: str, epoch: int, **options: Any) -> None:
+        if epoch >= 0:
+            check_consumer(group, member_id, epoch, **options)
+
+    return mock.patch.multiple(commit, check_classic_commit=classic, _check_consumer_commit=consumer)
+
+
+def deletion_keeps_offsets() -> Any:
+    """A group is deleted, and its committed offsets are not."""
+    deletion = admin._deletion
+
+    def of_group_alone(shard: Any, group_id: str) -> Any:
+        logged = deletion(shard, group_id)
+        return logged[len(list(shard.offsets.keys_of(group_id))) :]
+
+    return mock.patch.object(admin, "_deletion", of_group_alone)
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    fault.__name__: fault
+    for fault in (
+        former_process_not_fenced,
+        restart_loses_assignment,
+        downgrade_against_policy,
+        upgrade_forgets_assignments,
+        offsets_set_in_use,
+        deletion_keeps_offsets,
+    )
+}
+VERDICTS = {
+    "former_process_not_fenced": r"former: .* after another process has taken its place \(I34\)",
+    "restart_loses_assignment": r"not kept: .* \(I34\)",
+    "downgrade_against_policy": r"converted: downgrade of .*, the policy is (upgrade|disabled)",
+    "upgrade_forgets_assignments": r"taken away: .* \(I34\)",
+    "offsets_set_in_use": r"altered in use: .* \(I35\)",
+    "deletion_keeps_offsets": r"from nowhere: .* \(I35\)|went away|went back",
+}
+"""What is said of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""
+
+
+def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
+    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    return catch_seed(FAULTS[name](), lambda seed: MembershipWorld(seed).run(), seeds, first, VERDICTS[name])

@@ -1,0 +1,86 @@
+"""Static members, changes of the protocol and operators in simulated clusters: what is right has no fault, what is broken is found."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from tests.sim.__main__ import main, run_cluster_seeds
+from tests.sim.group_history import GroupHistory
+from tests.sim.membership_faults import FAULTS, VERDICTS, catch
+from tests.sim.membership_world import MembershipWorld
+
+SEEDS = 4
+SEEDS_TO_CATCH = 20
+FIRST_SEEDS = {
+    "former_process_not_fenced": 4,
+    "restart_loses_assignment": 3,
+    "downgrade_against_policy": 4,
+    "upgrade_forgets_assignments": 7,
+    "deletion_keeps_offsets": 8,
+}
+"""Where to begin with each fault: it saves time, and nothing depends on it."""
+WHERE = ("g", TopicPartition("t", 0))
+
+
+def test_what_is_right_has_no_fault() -> None:
+    assert run_cluster_seeds(1, SEEDS, MembershipWorld) == 0
+
+
+def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--members", "--seeds", "201-201"]) == 0
+    assert "1 clusters from 201" in capsys.readouterr().out
+
+
+def test_a_run_is_worth_something() -> None:
+    """Groups are converted both ways, members replaced, offsets set and refused to be set."""
+    world = MembershipWorld(26)
+    world.run()
+    assert all(world.conversions.values()) and world.replaced > 1 and world.altered and world.refused
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    """By the verdict that names it."""
+    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
+    print(f"{name} was caught by seed {seed}: {why}")
+    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
+    assert re.search(VERDICTS[name], why)
+
+
+def test_a_former_process_that_commits() -> None:
+    """One that asked for its id after another process had got its partitions has the place, not the other way round."""
+    groups = GroupHistory()
+    groups.sit(("g", "i"), "old", 0, 10)
+    groups.sit(("g", "i"), "new", 20, 30)
+    assert groups.is_former("g", "i", "old") and not groups.is_former("g", "i", "new") and not groups.is_former("g", None, "old")
+    term = groups.begin(WHERE, "old", 1, 0, 0)
+    with pytest.raises(AssertionError, match="former: old commits"):
+        groups.acknowledge(groups.attempt(term, 3, is_former=True))
+
+
+def test_a_commit_of_before_an_operator_set_the_offset() -> None:
+    """What began while that was under way may be of before or after."""
+    groups = GroupHistory()
+    before = groups.begin(WHERE, "m", 1, 0, 0)
+    groups.acknowledge(groups.attempt(before, 7))
+    groups.alter(WHERE, 3)
+    between = groups.begin(WHERE, "m", 1, 3, groups.floor(WHERE))
+    groups.begin_era(WHERE, 3)
+    after = groups.begin(WHERE, "n", 2, 3, groups.floor(WHERE))
+    groups.acknowledge(groups.attempt(after, 5))
+    groups.acknowledge(groups.attempt(between, 4))
+    groups.judge(WHERE, 5, [])
+    with pytest.raises(AssertionError, match="altered in use: m commits 8"):
+        groups.acknowledge(groups.attempt(before, 8))
+
+
+def test_an_assignment_that_changes_within_a_generation() -> None:
+    groups = GroupHistory()
+    groups.keep(("g", 1, "i"), [WHERE[1]])
+    groups.forget_owners("g")
+    groups.keep(("g", 1, "i"), [])
+    with pytest.raises(AssertionError, match="not kept: "):
+        groups.keep(("g", 1, "i"), [WHERE[1]])
