@@ -85,7 +85,8 @@ class BrokerMessenger(Protocol):
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
         """`done` is called once: when the broker has executed the message, or with its refusal, or when it cannot be reached. Messages to
-        one broker arrive in order."""
+        one broker arrive in order. One that waits may be joined to an earlier one that waits too: it is done at once, the earlier one when
+        the broker has executed both."""
 
 
 class ReplicaListener(Protocol):

@@ -4,19 +4,23 @@ Each broker has a queue, and one message of it under way; so messages arrive in 
 come, the message is sent again, until a broker that has carried it out or refuses it says so. It is given up when it cannot matter any
 more: this broker is no longer the controller of its epoch, or that broker is not registered under its epoch. Settings do not travel: every
 broker reads them in the metadata store.
+
+What waits behind the message under way is joined (`control_queue.py`): one message of each kind, with the newest state alone of each
+partition. So a broker that is slow, or paused, costs no more memory than the cluster has state, however long that lasts, and it catches up
+with a few messages.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.control_messages import ControlMessage, UpdateConfigs
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.ports import CONTROL_LANE, Peers, TimerHandle, Timers
+from ottla.cluster.control_queue import ControlQueue, Done, Letter
 
 if TYPE_CHECKING:
     from ottla.cluster.control_wire import ControlRequest
@@ -28,7 +32,6 @@ RETRY_MAX_MS = 1_000
 REVIEW_MS = 500
 """So often a message under way is compared with what the controller knows."""
 
-Done = Callable[[ErrorCode], object]
 IsWanted = Callable[[int, ControlMessage], bool]
 
 
@@ -39,7 +42,6 @@ class PeerMessenger:
         self._peers = peers
         self._timers = timers
         self._is_wanted = is_wanted
-        self._sequence = 0
         self._outboxes: dict[int, Outbox] = {}
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Done) -> None:
@@ -49,27 +51,19 @@ class PeerMessenger:
         outbox = self._outboxes.get(broker.broker_id)
         if outbox is None:
             outbox = self._outboxes[broker.broker_id] = Outbox(self._peers, self._timers, self._is_wanted, broker.broker_id)
-        self._sequence += 1
-        outbox.add(Letter(message, self._sequence, done))
-
-
-class Letter(NamedTuple):
-    """One message in a queue."""
-
-    message: ControlMessage
-    sequence: int
-    done: Done
+        outbox.add(Letter(message, done))
 
 
 class Outbox:
-    """The queue of one broker."""
+    """The message under way to one broker, and those that wait. Messages are numbered in the order of sending."""
 
     def __init__(self, peers: Peers, timers: Timers, is_wanted: IsWanted, broker_id: int) -> None:
         self._peers = peers
         self._timers = timers
         self._is_wanted = is_wanted
         self._broker_id = broker_id
-        self._waiting: deque[Letter] = deque()
+        self._waiting = ControlQueue()
+        self._sequence = 0
         self._current: Letter | None = None
         self._parts: Iterator[ControlRequest] = iter(())
         self._attempt = 0
@@ -77,14 +71,14 @@ class Outbox:
         self._review: TimerHandle | None = None
 
     def add(self, letter: Letter) -> None:
-        self._waiting.append(letter)
+        self._waiting.give_up(lambda message: self._is_wanted(self._broker_id, message))
+        self._waiting.add(letter)
         if self._current is None:
-            self._begin(self._waiting.popleft())
+            self._next()
 
     def _next(self) -> None:
         """Begins the next message that still matters."""
-        while self._waiting and self._current is None:
-            letter = self._waiting.popleft()
+        while self._current is None and (letter := self._waiting.take()) is not None:
             if self._is_wanted(self._broker_id, letter.message):
                 self._begin(letter)
             else:
@@ -92,6 +86,7 @@ class Outbox:
 
     def _begin(self, letter: Letter) -> None:
         self._current = letter
+        self._sequence += 1
         self._retry_ms = RETRY_FIRST_MS
         if self._review is None:
             self._review = self._timers.call_later(REVIEW_MS, self._look)
@@ -102,7 +97,7 @@ class Outbox:
         from ottla.cluster.control_wire import control_requests
 
         assert self._current is not None, "there is a message to send"
-        self._parts = control_requests(self._current.message, self._current.sequence)
+        self._parts = control_requests(self._current.message, self._sequence)
         self._send(next(self._parts))
 
     def _send(self, part: ControlRequest) -> None:

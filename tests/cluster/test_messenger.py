@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.cluster_metadata import BrokerMetadata, TopicMetadata
 from ottla.base.control_messages import ControlMessage, UpdateConfigs, UpdateMetadata
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import CONTROL_LANE
@@ -51,6 +51,18 @@ def test_one_message_is_under_way_and_the_others_follow_in_order() -> None:
     assert [one.request.controller_epoch for one in asked] == [1, 9, 2, 3]
     numbers = [one.request.sequence for one in asked if one.broker_id == 2]
     assert numbers == sorted(set(numbers)) and sender.results == [(1, 0), (9, 0), (2, 0), (3, 0)]
+
+
+def test_a_broker_that_is_paused_catches_up_with_the_newest_state() -> None:
+    sender = Sender()
+    for number in range(1_000):
+        topics = [TopicMetadata(name=f"t{number % 7}", topic_id=bytes([number % 7]) * 16, partitions=(), version=number)]
+        sender.send(number, UpdateMetadata(controller_id=1, controller_epoch=1, broker_epoch=5, topics=topics, brokers=[]))
+    assert len(sender.peers.asked) == 1 and len(sender.messenger._outboxes[2]._waiting) == 1
+    assert [number for number, _ in sender.results] == list(range(2, 1_000)), "the first of those that wait is done when it is answered"
+    first, second = sender.answer(), sender.answer()
+    assert len(first.request.topic_states) == 1 and len(second.request.topic_states) == 7 and not sender.peers.asked
+    assert first.request.sequence < second.request.sequence and sender.results[-2:] == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
 
 
 def test_a_message_is_sent_again_after_rising_pauses_until_it_is_answered() -> None:

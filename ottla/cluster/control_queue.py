@@ -1,0 +1,166 @@
+"""The controller's messages that wait for one broker, joined so that they never take more memory than the cluster has state.
+
+A broker that is slow, or paused, takes no message for a while; the states that the controller sends meanwhile are obsolete before they
+leave. So one message of each kind waits at most (of one controller epoch and one life of the broker), and it has the newest state alone of
+each replica and of each topic.
+
+- A replica stands in the roles or among the stopped ones, by what was sent last. `is_new` stays: the log that it is about is still to be
+  made. Stopped replicas go before the roles, since a topic that was created anew has its replicas under the name of the old ones.
+- A complete message takes the place of what waits; what follows it becomes a part of it.
+- Otherwise kinds go in the order in which the first of each came: a new broker gets the metadata before its replicas, others after.
+
+A message that is joined to one that waits is done at once: the outcome of that one is still to come.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.base.cluster_metadata import BrokerMetadata, TopicMetadata
+from ottla.base.control_messages import ControlMessage, LeaderAndIsr, ReplicaRole, StoppedReplica, StopReplica, UpdateMetadata
+from ottla.base.errors import ErrorCode
+
+Done = Callable[[ErrorCode], object]
+Key = tuple[bytes, int]
+"""A replica: the id of its topic, and its partition."""
+
+REMOVED_MAX = 1_000
+"""So many names and ids of removed topics go with a complete message, which needs none of them to remove the topics."""
+
+
+class Letter(NamedTuple):
+    """One message to a broker, and what is called with its outcome."""
+
+    message: ControlMessage
+    done: Done
+
+
+class ControlQueue:
+    """The messages that wait for one broker."""
+
+    def __init__(self) -> None:
+        self._joined: list[_Joined] = []
+
+    def __len__(self) -> int:
+        """How many messages wait."""
+        return sum(len(joined.done) for joined in self._joined)
+
+    def add(self, letter: Letter) -> None:
+        """Appends a message, or joins it to what waits."""
+        if not self._joined or not self._joined[-1].is_of(letter.message):
+            self._joined.append(_Joined(letter.message))
+        if not self._joined[-1].add(letter):
+            letter.done(ErrorCode.NONE)
+
+    def take(self) -> Letter | None:
+        """The next message, which waits no longer; None if there is none."""
+        if not self._joined:
+            return None
+        letter = self._joined[0].take()
+        if not self._joined[0].done:
+            del self._joined[0]
+        return letter
+
+    def give_up(self, is_wanted: Callable[[ControlMessage], bool]) -> None:
+        """Drops messages that do not matter any more; they are done with NETWORK_EXCEPTION."""
+        unwanted = [joined for joined in self._joined if not is_wanted(joined.first)]
+        if unwanted:
+            self._joined = [joined for joined in self._joined if joined not in unwanted]
+            for done in [done for joined in unwanted for done in joined.done.values()]:
+                done(ErrorCode.NETWORK_EXCEPTION)
+
+
+class _Joined:
+    """What waits of one controller epoch for one life of a broker. `done` has the kinds that wait, in their order."""
+
+    def __init__(self, first: ControlMessage) -> None:
+        self.first = first
+        self.done: dict[type[ControlMessage], Done] = {}
+        self._roles: dict[Key, ReplicaRole] = {}
+        self._are_roles_complete = False
+        self._stopped: dict[Key, StoppedReplica] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._removed: dict[tuple[str, bytes], None] = {}
+        self._brokers: tuple[BrokerMetadata, ...] = ()
+        self._is_metadata_complete = False
+
+    def is_of(self, message: ControlMessage) -> bool:
+        return _sender(self.first) == _sender(message)
+
+    def add(self, letter: Letter) -> bool:
+        """Whether the message is the first of its kind."""
+        message, kind = letter.message, type(letter.message)
+        if isinstance(message, LeaderAndIsr):
+            self._add_roles(message)
+        elif isinstance(message, StopReplica):
+            self._add_stopped(message)
+        else:
+            assert isinstance(message, UpdateMetadata), f"{kind.__name__} does not travel"
+            self._add_metadata(message)
+        is_first = kind not in self.done
+        self.done.setdefault(kind, letter.done)
+        if is_first and kind is StopReplica and LeaderAndIsr in self.done:
+            self.done = {StopReplica: self.done.pop(StopReplica), **self.done}
+        return is_first
+
+    def take(self) -> Letter:
+        kind = next(iter(self.done))
+        controller_id, controller_epoch, broker_epoch = _sender(self.first)
+        message: ControlMessage
+        if kind is LeaderAndIsr:
+            message = LeaderAndIsr(
+                controller_id=controller_id, controller_epoch=controller_epoch, broker_epoch=broker_epoch,
+                states=list(self._roles.values()), is_complete=self._are_roles_complete,
+            )  # fmt: skip
+            self._roles, self._are_roles_complete = {}, False
+        elif kind is StopReplica:
+            message = StopReplica(
+                controller_id=controller_id, controller_epoch=controller_epoch, broker_epoch=broker_epoch,
+                stopped=list(self._stopped.values()),
+            )  # fmt: skip
+            self._stopped = {}
+        else:
+            message = UpdateMetadata(
+                controller_id=controller_id, controller_epoch=controller_epoch, broker_epoch=broker_epoch,
+                topics=list(self._topics.values()), brokers=self._brokers, removed=list(self._removed),
+                is_complete=self._is_metadata_complete,
+            )  # fmt: skip
+            self._topics, self._removed, self._is_metadata_complete = {}, {}, False
+        return Letter(message, self.done.pop(kind))
+
+    def _add_roles(self, message: LeaderAndIsr) -> None:
+        before = self._roles
+        if message.is_complete:
+            self._roles, self._are_roles_complete = {}, True
+        for role in message.states:
+            key = role.topic_id, role.partition.index
+            waiting = before.get(key)
+            is_still_new = waiting is not None and waiting.is_new and not role.is_new
+            self._roles[key] = dataclasses.replace(role, is_new=True) if is_still_new else role
+            self._stopped.pop(key, None)
+
+    def _add_stopped(self, message: StopReplica) -> None:
+        for replica in message.stopped:
+            key = replica.topic_id, replica.partition
+            self._stopped[key] = replica
+            self._roles.pop(key, None)
+
+    def _add_metadata(self, message: UpdateMetadata) -> None:
+        self._brokers = tuple(message.brokers)
+        if message.is_complete:
+            self._topics, self._is_metadata_complete = {}, True
+        for name, topic_id in message.removed:
+            self._removed.pop((name, topic_id), None)
+            self._removed[name, topic_id] = None
+            waiting = self._topics.get(name)
+            if waiting is not None and waiting.topic_id == topic_id:
+                del self._topics[name]
+        while self._is_metadata_complete and len(self._removed) > REMOVED_MAX:
+            del self._removed[next(iter(self._removed))]
+        self._topics.update((topic.name, topic) for topic in message.topics)
+
+
+def _sender(message: ControlMessage) -> tuple[int, int, int]:
+    return message.controller_id, message.controller_epoch, message.broker_epoch
