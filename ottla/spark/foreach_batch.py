@@ -17,7 +17,7 @@ from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
 from ottla.spark.errors import OptionError
 from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.relay import commit_batch
-from ottla.spark.sink import check_columns, encode_task, target_of
+from ottla.spark.sink import check_columns, encode_task, hinted, target_of
 from ottla.spark.spool import Spool, TaskOutput, discard
 
 BatchFunction = Callable[[Any, int], Any]
@@ -47,13 +47,10 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
     spool = Spool.create(options.checkpoint)
     try:
         outputs = [output for number, frame in enumerate(frames) for output in _encode(frame, options, spool, number)]
-        commit_batch(
-            target_of(options),
-            outputs,
-            batch_id=batch_id,
-            query_id=find_query_id(options.checkpoint) or "",
-            batch_range=find_batch_range(options.checkpoint, batch_id, group=options.group or "", sink_topic=options.topic),
-        )
+        batch_range = find_batch_range(options.checkpoint, batch_id, group=options.group or "", sink_topic=options.topic)
+        query_id = find_query_id(options.checkpoint) or ""
+        with hinted():
+            commit_batch(target_of(options), outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
         mark_used(options.group or "", batch_id)
         discard(outputs)
     finally:

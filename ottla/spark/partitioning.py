@@ -100,7 +100,8 @@ def _partitions(rows: Any, topics: list[str], counts: list[int], of_rows: Any | 
     wrong = np.flatnonzero((partitions < 0) | (partitions >= row_counts))
     if len(wrong):
         index = 0 if of_rows is None else int(of_rows[wrong[0]])
-        raise OutputError(f"there is no partition {partitions[wrong[0]]} of topic {topics[index]!r}, which has {counts[index]}")
+        wanted, topic, count = partitions[wrong[0]], topics[index], counts[index]
+        raise OutputError(f"column 'partition': there is no partition {wanted} of topic {topic!r}, which has {count}")
     if chosen.null_count:
         partitions = np.where(chosen.is_null().to_numpy(zero_copy_only=False), _partitions_by_key(rows, row_counts), partitions)
     return partitions

@@ -109,7 +109,7 @@ def test_a_topic_that_only_cut_off_rows_name_is_not_asked_for() -> None:
         ({"topic": ["orders", "nowhere"]}, "there is no topic 'nowhere' to write to"),
         ({"topic": [1, 2]}, "column 'topic' is of type int64; it has to be a string or binary"),
         ({}, "the rows have no column 'topic', and the option 'topic' is not set"),
-        ({"topic": ["orders", "refunds"], "partition": [7, 3]}, "there is no partition 3 of topic 'refunds', which has 3"),
+        ({"topic": ["orders", "refunds"], "partition": [7, 3]}, "column 'partition': there is no partition 3 of topic 'refunds'"),
         ({"topic": ["orders", "refunds"], "partition": [-1, None]}, "there is no partition -1 of topic 'orders', which has 8"),
         ({"topic": ["orders", "refunds"], "partition": ["1", "2"]}, "column 'partition' is of type string; it has to be an integer"),
         ({"topic": ["orders", "orders"], "key": [1.5, 2.5]}, "column 'key' is of type double; it has to be a string or binary"),
