@@ -55,6 +55,13 @@ def has_certificate(properties: Properties) -> bool:
     return any(properties.get(name) for name in (*OWN_FILES, *OWN_TEXTS))
 
 
+def stores_of(properties: Properties) -> tuple[str, str, str]:
+    """PEM texts of the authorities, of the client's certificates and of its key; empty where there is none. Raises ValueError."""
+    _refuse_what_is_not_served(properties)
+    chain = _pem(properties, OWN_TEXTS, OWN_FILES)[1]
+    return _pem(properties, TRUST_TEXTS, TRUST_FILES)[1], chain, _pem(properties, KEY_TEXTS, KEY_FILES)[1] or chain
+
+
 def _refuse_what_is_not_served(properties: Properties) -> None:
     for name in NOT_SERVED:
         if properties.get(name):

@@ -66,7 +66,11 @@ def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: Setti
     return _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_of_python(name, settings))
 
 
-_OF_PYTHON = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password", "ssl_ca_location": "ssl_cafile"}
+_OF_PYTHON = {
+    "sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password", "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile", "ssl_key_location": "ssl_keyfile", "ssl_key_password": "ssl_password",
+}  # fmt: skip
+_ALGORITHM = "ssl_endpoint_identification_algorithm"
 _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
     (KAFKA_PYTHON, "Producer"): lambda module: module.KafkaProducer,
     (KAFKA_PYTHON, "Consumer"): lambda module: module.KafkaConsumer,
@@ -79,10 +83,13 @@ _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
 def _of_python(library: str, settings: Settings) -> dict[str, Any]:
     """The settings under the names of the libraries in Python; aiokafka takes certificates as a context."""
     named = _underscored(settings)
-    if library == AIOKAFKA and "ssl_ca_location" in named:
-        import ssl
+    if library == AIOKAFKA and named.get("security_protocol", "").endswith("SSL") and "ssl_context" not in named:
+        from ottla.client.tls import tls_context
 
-        named["ssl_context"] = ssl.create_default_context(cafile=named.pop("ssl_ca_location"))
+        options = {key: named.pop(key) for key in [*named] if key.startswith("ssl_")}
+        named["ssl_context"] = tls_context({key.replace("_", "."): value for key, value in options.items()})
+    if _ALGORITHM in named:
+        named["ssl_check_hostname"] = named.pop(_ALGORITHM) == "https"
     return {_OF_PYTHON.get(key, key): value for key, value in named.items()}
 
 

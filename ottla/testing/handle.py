@@ -11,15 +11,16 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ottla.testing import foreign_clients
-from ottla.testing.logins import Logins, properties_text
+from ottla.testing.logins import properties_text
 
 if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode
     from ottla.base.types import TopicPartition
     from ottla.client.blocking.cluster import Cluster
+    from ottla.client.security import Security
     from ottla.testing.faults import FaultProxy
 
 Text = bytes | str | None
@@ -28,6 +29,19 @@ POLL_SECONDS = 0.1
 SETTLE_SECONDS = 0.005
 SHOWN_RECORDS_MAX = 5
 SHOWN_BYTES_MAX = 60
+
+
+class Login(Protocol):
+    """How clients connect as one of the broker's users: `Logins` of a broker that the tests have started, or `ForeignLogins`."""
+
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def has_tls(self) -> bool: ...
+    def properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]: ...
+    def java_properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]: ...
+    def security(self) -> Security: ...
+    def store(self, cluster: Cluster) -> None: ...
 
 
 class TopicRecord(NamedTuple):
@@ -60,7 +74,7 @@ class BrokerHandle:
 
     _all: ClassVar[weakref.WeakSet[BrokerHandle]] = weakref.WeakSet()
 
-    def __init__(self, bootstrap: str = "", *, logins: Logins | None = None) -> None:
+    def __init__(self, bootstrap: str = "", *, logins: Login | None = None) -> None:
         self._all.add(self)
         self.direct_server = bootstrap
         self.logins = logins
@@ -103,7 +117,7 @@ class BrokerHandle:
 
     @property
     def _has_tls(self) -> bool:
-        return self.logins is not None and bool(self.logins.authority)
+        return self.logins is not None and self.logins.has_tls
 
     @property
     def protocol(self) -> str:
@@ -278,11 +292,9 @@ class BrokerHandle:
     def _login(self, user: str | None) -> dict[str, str]:
         return {} if self.logins is None and user is None else self._known_logins().properties(user)
 
-    def _known_logins(self) -> Logins:
+    def _known_logins(self) -> Login:
         if self.logins is None:
-            raise ValueError(
-                "the broker has no users; give it some: Broker(users={...}), or the fixture kafka_broker_users"
-            )
+            raise ValueError("the broker has no users; give it some: Broker(users={...}), or the fixture kafka_broker_users")
         return self.logins
 
     def _store_logins(self) -> None:

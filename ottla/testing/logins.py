@@ -42,6 +42,10 @@ class Logins:
         """The security protocol of the broker's listener."""
         return ("SASL_" if self.passwords else "") + ("SSL" if self.authority else "PLAINTEXT")
 
+    @property
+    def has_tls(self) -> bool:
+        return bool(self.authority)
+
     def properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
         """The options of librdkafka and of `ottla.client`. `ValueError` for a user or a mechanism that the broker does not have."""
         found = {"security.protocol": self.protocol}
@@ -66,10 +70,8 @@ class Logins:
             found.update({"ssl.truststore.type": "PEM", "ssl.truststore.location": found.pop("ssl.ca.location")})
         if "sasl.mechanism" not in found:
             return found
-        module = _MODULES.get(found["sasl.mechanism"], "scram.ScramLoginModule")
-        name, password = (_quoted(found.pop(f"sasl.{key}")) for key in ("username", "password"))
-        line = f"org.apache.kafka.common.security.{module} required username={name} password={password};"
-        return {**found, "sasl.jaas.config": line}
+        name, password = found.pop("sasl.username"), found.pop("sasl.password")
+        return {**found, "sasl.jaas.config": jaas_line(found["sasl.mechanism"], name, password)}
 
     def security(self) -> Security:
         """The administrator's login."""
@@ -137,6 +139,12 @@ def _escaped(text: str, *, is_key: bool = False) -> str:
         for letter in " =:#!":
             found = found.replace(letter, f"\\{letter}")
     return f"\\{found}" if found.startswith(" ") else found
+
+
+def jaas_line(mechanism: str, name: str, password: str) -> str:
+    """The line of `sasl.jaas.config` for PLAIN or SCRAM."""
+    module = _MODULES.get(mechanism, "scram.ScramLoginModule")
+    return f"org.apache.kafka.common.security.{module} required username={_quoted(name)} password={_quoted(password)};"
 
 
 def _quoted(text: str) -> str:

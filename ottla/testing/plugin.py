@@ -4,7 +4,7 @@ pytest imports this module in every run where Ottla is installed, so it imports 
 needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by brokers. Faults end
 with the test that has set them, and the report of a failed test has what its brokers logged meanwhile.
 
-`OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead.
+`OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead, `OTTLA_BOOTSTRAP_CONFIG` a file of Kafka's client options for it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.testing.handle import BrokerHandle
 
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+CONFIG_VARIABLE = "OTTLA_BOOTSTRAP_CONFIG"
 WORKER_INPUT = "ottla_directory"
 WORKER_INPUT_PID = "ottla_controller"
 NAME_CHARACTERS_MAX = 100
@@ -49,15 +50,14 @@ def kafka_broker(
     request: pytest.FixtureRequest, kafka_broker_settings: Mapping[str, object], kafka_broker_users: Mapping[str, str]
 ) -> Iterator[BrokerHandle]:
     """A running broker: `.bootstrap_server`, clients, records, faults. One for the whole run."""
-    bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
     worker_input = getattr(request.config, "workerinput", {})
     shared = worker_input.get(WORKER_INPUT)
-    if bootstrap:
-        from ottla.testing.handle import BrokerHandle
+    if _is_foreign():
+        from ottla.testing.foreign_broker import foreign_broker
 
-        handle = BrokerHandle(bootstrap)
-        yield handle
-        handle.close()
+        addresses, config = (os.environ.get(name, "") for name in (BOOTSTRAP_VARIABLE, CONFIG_VARIABLE))
+        with foreign_broker(addresses, config, kafka_broker_users) as broker:
+            yield broker
     elif shared:
         from pathlib import Path
 
@@ -72,8 +72,8 @@ def kafka_broker(
     else:
         from ottla.testing.broker import Broker
 
-        with Broker(settings=kafka_broker_settings, users=kafka_broker_users) as broker:
-            yield broker
+        with Broker(settings=kafka_broker_settings, users=kafka_broker_users) as own:
+            yield own
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> I
     """The name of a new topic of this test's own."""
     name = kafka_broker.create_topic(_unique(request))
     yield name
-    if os.environ.get(BOOTSTRAP_VARIABLE):
+    if _is_foreign():
         kafka_broker.delete_topics([name])
 
 
@@ -108,6 +108,11 @@ def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
             return running.enter_context(Cluster(brokers, **options))
 
         yield start
+
+
+def _is_foreign() -> bool:
+    """Whether the tests use a broker that somebody else runs."""
+    return bool(os.environ.get(BOOTSTRAP_VARIABLE) or os.environ.get(CONFIG_VARIABLE))
 
 
 def _unique(request: pytest.FixtureRequest) -> str:

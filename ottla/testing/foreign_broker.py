@@ -1,0 +1,132 @@
+"""A broker that somebody else runs, for the tests of a suite: its address, and how clients connect to it, from a file of client options.
+
+The file is one of Kafka's, as `--command-config` takes it: `security.protocol`, `sasl.*` and `ssl.*` count for every client that the
+fixture makes, under the names of its library; other options are left alone. What the libraries want to have in PEM files is written to
+files of this user, which are removed at the end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.base.settings.setting import SettingError
+from ottla.base.settings.sources import parse_properties
+from ottla.testing.handle import BrokerHandle
+from ottla.testing.logins import jaas_line
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.security import Security
+
+FAMILIES = ("security.", "sasl.", "ssl.")
+_LOGIN = ("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password")
+_ALGORITHM = "ssl.endpoint.identification.algorithm"
+
+
+class ForeignLogins:
+    """The options with which clients connect, in place of `Logins`: the broker's users are those that it has.
+
+    `passwords` are of further users, who log in by the mechanism of the options. ValueError where the options make no sense.
+    """
+
+    def __init__(self, options: Mapping[str, str], passwords: Mapping[str, str], directory: Path) -> None:
+        from ottla.client.security import PROTOCOLS, mechanism_of, protocol_of
+
+        self._options = {name: value for name, value in options.items() if name.startswith(FAMILIES)}
+        self._passwords = passwords
+        self._directory = directory
+        self.protocol = protocol_of(options)
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"security.protocol={self.protocol} is none of {', '.join(PROTOCOLS)}")
+        self.mechanism = mechanism_of(options)
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    def properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """The options of librdkafka and of `ottla.client`. ValueError for a user without a password, and for logins without a name."""
+        found = {"security.protocol": self.protocol, **self._tls}
+        if user is None and not self.protocol.startswith("SASL"):
+            return found
+        name, password = self._credentials(user)
+        return {**found, "sasl.mechanism": mechanism or self.mechanism, "sasl.username": name, "sasl.password": password}
+
+    def java_properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """The options as the file has them, or with the login of a user."""
+        if user is None and mechanism is None:
+            return dict(self._options)
+        found = {name: value for name, value in self._options.items() if name not in _LOGIN}
+        chosen = mechanism or self.mechanism
+        return {**found, "sasl.mechanism": chosen, "sasl.jaas.config": jaas_line(chosen, *self._credentials(user))}
+
+    def security(self) -> Security:
+        from ottla.client.security import Security
+
+        return Security(self._options)
+
+    def store(self, _cluster: Cluster) -> None:
+        """The users of a foreign broker are not changed."""
+
+    def _credentials(self, user: str | None) -> tuple[str, str]:
+        if user is None:
+            from ottla.client.security import credentials, is_by_token
+
+            if self.mechanism == "OAUTHBEARER" or is_by_token(self._options):
+                raise ValueError(f"a login by {self.mechanism} without name and password is for broker.java_config() and ottla.client")
+            return credentials(self._options)
+        if not self.protocol.startswith("SASL"):
+            raise ValueError(f"the clients of a broker with security.protocol={self.protocol} have no users")
+        if user not in self._passwords:
+            known = ", ".join(self._passwords) or "none"
+            raise ValueError(f"no password of the user {user!r} is known; the fixture kafka_broker_users has: {known}")
+        return user, self._passwords[user]
+
+    @cached_property
+    def _tls(self) -> dict[str, str]:
+        """The `ssl.*` options of librdkafka."""
+        if not self.has_tls:
+            return {}
+        from ottla.client.tls import stores_of
+
+        found = {_ALGORITHM: self._options[_ALGORITHM].strip() or "none"} if _ALGORITHM in self._options else {}
+        for name, text in zip(("ca", "certificate", "key"), stores_of(self._options), strict=True):
+            if text:
+                found[f"ssl.{name}.location"] = self._written(f"{name}.pem", text)
+        password = self._options.get("ssl.key.password")
+        return {**found, "ssl.key.password": password} if password and "ssl.key.location" in found else found
+
+    def _written(self, name: str, text: str) -> str:
+        file = self._directory / name
+        file.touch(0o600)
+        file.write_text(text, encoding="ascii", errors="replace")
+        return str(file)
+
+
+@contextmanager
+def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> Iterator[BrokerHandle]:
+    """The broker at these addresses, or at those of the file of client options. ValueError where the file cannot be used."""
+    options = read_options(path) if path else {}
+    address = bootstrap or options.get("bootstrap.servers", "")
+    if not address:
+        raise ValueError(f"{path} has no bootstrap.servers, and OTTLA_BOOTSTRAP is not set")
+    with tempfile.TemporaryDirectory(prefix="ottla-testing-") as directory:
+        is_secured = any(name.startswith(FAMILIES) for name in options)
+        handle = BrokerHandle(address, logins=ForeignLogins(options, passwords, Path(directory)) if is_secured else None)
+        try:
+            yield handle
+        finally:
+            handle.close()
+
+
+def read_options(path: str) -> dict[str, str]:
+    """A file of client options. ValueError in one line."""
+    try:
+        return parse_properties(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, SettingError) as error:
+        raise ValueError(f"OTTLA_BOOTSTRAP_CONFIG={path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
