@@ -1,4 +1,5 @@
-"""A broker for tests of other projects: `with ottla.testing.Broker() as broker: ...`, and the pytest fixtures in `plugin.py`.
+"""A broker for tests of other projects: `with ottla.testing.Broker() as broker: ...`, several of them with a ZooKeeper:
+`with ottla.testing.Cluster(3) as cluster: ...`, and the pytest fixtures in `plugin.py`.
 
 Modules are imported on use, because pytest imports this package in every run where it is installed.
 """
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker
+    from ottla.testing.cluster import Cluster
     from ottla.testing.handle import BrokerHandle
 
-__all__ = ["Broker", "BrokerHandle"]
+__all__ = ["Broker", "BrokerHandle", "Cluster"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,4 +25,8 @@ def __getattr__(name: str) -> object:
         from ottla.testing.handle import BrokerHandle
 
         return BrokerHandle
+    if name == "Cluster":
+        from ottla.testing.cluster import Cluster
+
+        return Cluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -387,4 +387,7 @@ def _owned_headers(headers: Iterable[tuple[Any, Any]]) -> tuple[tuple[str, bytes
 
 
 def _encoded(data: Text) -> bytes | None:
+    if data is not None and not isinstance(data, str | bytes | bytearray | memoryview):
+        kind = type(data).__name__
+        raise TypeError(f"keys, values and headers are str, bytes or None, not {kind}; encode it first, as with json.dumps()")
     return data.encode() if isinstance(data, str) else data

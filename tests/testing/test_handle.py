@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from ottla.client.blocking.group_admin import list_groups
+from ottla.client.errors import KafkaError
 from ottla.testing import foreign_clients
 from ottla.testing.broker import Broker
 from ottla.testing.cluster import Cluster
@@ -29,6 +31,20 @@ def test_records_of_all_partitions_come_in_order(broker: Broker) -> None:
         broker.add_record(name, str(number), partition=number % 3)
     found = broker.records(name)
     assert [(record.partition, record.offset) for record in found] == [(index, offset) for index in range(3) for offset in range(3)]
+
+
+@pytest.mark.parametrize("value", [{"id": 1}, 5, ["a"]])
+def test_a_value_that_is_no_text_is_refused(broker: Broker, topic: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"not {type(value).__name__}; encode it first"):
+        broker.add_record(topic, value)
+    with pytest.raises(TypeError, match="encode it first"):
+        broker.add_record(topic, "v", headers={"h": value})
+    assert broker.records(topic) == []
+
+
+def test_a_partition_that_is_not_there_is_refused(broker: Broker, topic: str) -> None:
+    with pytest.raises(KafkaError, match="has 1 partitions, so no partition 7"):
+        broker.add_record(topic, "v", partition=7)
 
 
 def test_an_empty_topic_has_no_records(broker: Broker, topic: str) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import ottla.testing
 from ottla.testing.broker import Broker
+from ottla.testing.cluster import Cluster
 from ottla.testing.sharing import has_ended
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,6 +145,12 @@ def test_a_run_that_does_not_use_the_plugin_imports_nothing_for_it() -> None:
     code = "import sys, pytest; before = set(sys.modules); import ottla.testing.plugin; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert set(done.stdout.split()) <= {"ottla", "ottla.testing", "ottla.testing.plugin", "uuid", "platform", "_uuid"}
+
+
+def test_the_package_has_a_cluster_as_well() -> None:
+    """For fixtures of a wider scope than `kafka_cluster`."""
+    assert ottla.testing.Cluster is Cluster
+    assert all(getattr(ottla.testing, name) for name in ottla.testing.__all__)
 
 
 def test_faults_end_with_the_test_that_set_them(tmp_path: Path) -> None:

@@ -184,14 +184,18 @@ def option_assignments(args: argparse.Namespace) -> list[str]:
 
 
 def parse_seed_topics(texts: list[str]) -> list[tuple[str, int]]:
-    """`a:3,b` -> (a, 3), (b, -1: the default number of partitions)."""
+    """`a:3,b` -> (a, 3), (b, -1: the default number of partitions). Raises `StartError` for what cannot be a topic."""
+    from ottla.controller.topic_names import why_invalid
+
     topics = []
     for entry in ",".join(texts).split(","):
         if not entry.strip():
             continue
         name, colon, count = entry.strip().partition(":")
-        if colon and not count.isdigit():
+        if colon and not (count.isdecimal() and int(count)):
             raise StartError(f"--seed-topic {entry!r} is not NAME or NAME:PARTITIONS")
+        if reason := why_invalid(name):
+            raise StartError(f"--seed-topic {entry!r}: {reason}")
         topics.append((name, int(count) if colon else -1))
     return topics
 

@@ -41,6 +41,10 @@ class Delivery(NamedTuple):
     error: KafkaError | TransportError | None
 
 
+GROWTH_S = 1.0
+"""So long after a topic has grown, some broker may still answer with the partitions that it had."""
+
+
 class Producer:
     """Sends records in batches, in order, each exactly once by default. Not for use by two threads at once.
 
@@ -107,7 +111,7 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Adds a record to its partition's batch; a batch that becomes full is sent."""
+        """Adds a record to its partition's batch; a batch that becomes full is sent. Raises `KafkaError` if there is no such partition."""
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
         if partition < 0:
@@ -116,6 +120,7 @@ class Producer:
         target = TopicPartition(topic, partition)
         batch = self._open.get(target)
         if batch is None:
+            self._check_partition(target)
             batch = self._open[target] = Batch(target, time.monotonic())
         batch.records.append(Record(0, timestamp, key, value, headers))
         batch.size += _RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
@@ -230,6 +235,19 @@ class Producer:
         self.cluster.topic(topic, auto_create=True)
         found = self._partitions[topic] = self.cluster.partitions(topic)
         return found
+
+    def _check_partition(self, target: TopicPartition) -> None:
+        """Raises `KafkaError` for a partition that the topic does not have: its batch would wait for a leader until it times out."""
+        if target.partition in (self._partitions.get(target.topic) or self._learn(target.topic)):
+            return
+        deadline = time.monotonic() + GROWTH_S
+        while True:
+            self.cluster.forget([target])
+            if target.partition in self._learn(target.topic):
+                return
+            if time.monotonic() >= deadline:
+                raise self.cluster.metadata.no_leader(target)
+            time.sleep(GROWTH_S / 10)
 
     def _identify(self) -> None:
         if self.identity is not None and not self._has_identity:

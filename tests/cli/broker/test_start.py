@@ -91,6 +91,8 @@ def test_seed_topics() -> None:
         (("start", "--set", "num.partitions=many"), "num.partitions"),
         (("start", "--set", "nonsense"), "not of the form key=value"),
         (("start", "--seed-topic", "a:b"), "not NAME or NAME:PARTITIONS"),
+        (("start", "--seed-topic", "a:0"), "not NAME or NAME:PARTITIONS"),
+        (("start", "--seed-topic", "no spaces:3"), "Topic name is invalid"),
         (("start", "--as-version", "9.9", "--ephemeral"), "ottla.advertise.level"),
     ],
 )

@@ -58,6 +58,17 @@ def _code(code: ErrorCode) -> Callable[[], int]:
     return lambda: int(code)
 
 
+def test_a_partition_that_the_topic_does_not_have_is_refused_at_once() -> None:
+    log = Log()
+    with _broker(log, 2) as broker, Cluster(broker.address) as cluster, Producer(cluster, is_idempotent=False) as producer:
+        producer.produce("t", b"there", partition=1)
+        with pytest.raises(ApiError, match="has 2 partitions, so no partition 2"):
+            producer.produce("t", b"not there", partition=2)
+        broker.topics["t"] = 3
+        producer.produce("t", b"grown", partition=2)
+    assert sorted(log.values(), key=str) == [b"grown", b"there"]
+
+
 def _hang_up() -> int:
     raise HangUp
 
