@@ -28,8 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ottla", "pyspark_ottla")
 MINOR_VERSIONS = (11, 12, 13, 14)
 INSTALL_SECONDS_GOAL = 5.0
-INSTALLED_MIB_GOAL = 30.0
-PART_SHOWN_MIB = 1.0
+INSTALLED_MB_GOAL = 30.0
+MB = 1e6
+PART_SHOWN_MB = 1.0
 """Goals, not conditions: time depends on the network, most of the size on what the dependencies ship. Printed beside what was measured."""
 
 
@@ -50,10 +51,10 @@ class Installed(NamedTuple):
     python: str
     seconds: float
     parts: dict[str, float]
-    """Mebibytes by package, with what its installer has compiled."""
+    """Megabytes (1,000,000 bytes) of files by package, with what its installer has compiled."""
 
     @property
-    def mebibytes(self) -> float:
+    def megabytes(self) -> float:
         return sum(self.parts.values())
 
 
@@ -147,13 +148,13 @@ def smoke(program: Path, directory: Path, **environment: str) -> None:
 
 
 def installed_parts(environment: Path) -> dict[str, float]:
-    """Mebibytes by folder, the largest first; without pip, setuptools and their compiled code, which an empty environment has as well."""
+    """Megabytes by folder, the largest first; without pip, setuptools and their compiled code, which an empty environment has as well."""
     (packages,) = environment.glob("lib/python*/site-packages")
     found: dict[str, float] = {}
     for one in packages.iterdir():
         if not one.name.startswith(("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")):
             name = "metadata" if one.name.endswith(".dist-info") else one.name
-            found[name] = found.get(name, 0.0) + sum(path.lstat().st_size for path in (one, *one.rglob("*"))) / 2**20
+            found[name] = found.get(name, 0.0) + sum(path.lstat().st_size for path in (one, *one.rglob("*"))) / MB
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
@@ -189,10 +190,10 @@ def make() -> None:
 def _tried(wheel: Path, python: str, name: str) -> str:
     with tempfile.TemporaryDirectory(prefix="ottla-dist-") as scratch:
         one = try_wheel(wheel, python, Path(scratch) / "environment")
-    goals = f"goals: {INSTALL_SECONDS_GOAL:.0f} s, {INSTALLED_MIB_GOAL:.0f} MiB"
-    parts = ", ".join(f"{part} {mebibytes:.1f}" for part, mebibytes in one.parts.items() if mebibytes >= PART_SHOWN_MIB)
+    goals = f"goals: {INSTALL_SECONDS_GOAL:.0f} s, {INSTALLED_MB_GOAL:.0f} MB"
+    parts = ", ".join(f"{part} {megabytes:.1f}" for part, megabytes in one.parts.items() if megabytes >= PART_SHOWN_MB)
     return (
-        f"Python {name}: installed in {one.seconds:.1f} s, {one.mebibytes:.1f} MiB with dependencies ({parts}; {goals}); smoke test passed"
+        f"Python {name}: installed in {one.seconds:.1f} s, {one.megabytes:.1f} MB with dependencies ({parts}; {goals}); smoke test passed"
     )
 
 

@@ -67,11 +67,11 @@ def test_the_size_of_an_environment_is_counted_by_package(tmp_path: Path) -> Non
     packages = tmp_path / "lib" / "python3.99" / "site-packages"
     for name, size in (("big", 3), ("small", 1), ("small-1.0.dist-info", 1), ("pip", 9), ("setuptools", 9)):
         (packages / name / "inside").mkdir(parents=True)
-        (packages / name / "inside" / "code.so").write_bytes(bytes(size * 2**20))
+        (packages / name / "inside" / "code.so").write_bytes(bytes(size * 1_000_000))
     found = dist.installed_parts(tmp_path)
     assert list(found) == ["big", "small", "metadata"]
-    assert [round(mebibytes) for mebibytes in found.values()] == [3, 1, 1]
-    assert round(dist.Installed("3.99", 1.0, found).mebibytes) == 5
+    assert [round(megabytes) for megabytes in found.values()] == [3, 1, 1]
+    assert round(dist.Installed("3.99", 1.0, found).megabytes) == 5
 
 
 def test_the_smoke_test_fails_where_another_version_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
