@@ -12,7 +12,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from ottla.base.ports import AddressError
 from ottla.base.settings.security import TlsOptions
@@ -20,6 +20,7 @@ from ottla.security.distinguished_name import CertificateError, valid_until
 from ottla.security.key_stores import KeyStoreError, pem_of
 
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+ENDS_SOON = timedelta(days=30)
 HANDSHAKE_STEPS_MAX = 10
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -40,6 +41,19 @@ def broker_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLC
     context.check_hostname = options.checks_host
     _trust(context, options)
     return context
+
+
+def certificate_end(options: TlsOptions) -> datetime:
+    """When the listener's certificate ends. Raises `AddressError` with one line."""
+    return _end_of(_chain(options), f"listener {options.listener}")
+
+
+def end_warning(until: datetime, now: datetime) -> str | None:
+    """What is to be said of a certificate that has ended or ends soon; None if nothing."""
+    left, when = until - now, f"{until:%Y-%m-%d %H:%M} UTC"
+    if left > ENDS_SOON:
+        return None
+    return f"the certificate of ssl.keystore.* {f'ends in {left.days} days, on' if left > timedelta(0) else 'has expired on'} {when}"
 
 
 def check_own_handshake(listener: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
@@ -71,8 +85,9 @@ def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SS
     context.minimum_version = min(VERSIONS[name] for name in options.protocols)
     context.maximum_version = max(VERSIONS[name] for name in options.protocols)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    chain = options.certificate_chain or _read(options.keystore, "ssl.keystore.location", where, options.keystore_password)
-    _check_ends(chain, where, now or datetime.now(UTC))
+    chain = _chain(options)
+    if (until := _end_of(chain, where)) <= (now or datetime.now(UTC)):
+        raise AddressError(f"{where}: the certificate of ssl.keystore.* has expired on {until:%Y-%m-%d %H:%M} UTC")
     try:
         if options.ciphers:
             context.set_ciphers(":".join(options.ciphers))
@@ -120,17 +135,22 @@ def _read(path: str | None, setting: str, where: str, password: str | None) -> s
         raise AddressError(f"{where}: {setting}={path}: {error}") from None
 
 
-def _check_ends(chain: str, where: str, now: datetime) -> None:
+def _chain(options: TlsOptions) -> str:
+    """Key and certificates as PEM, or the certificates alone."""
+    where = f"listener {options.listener}"
+    return options.certificate_chain or _read(options.keystore, "ssl.keystore.location", where, options.keystore_password)
+
+
+def _end_of(chain: str, where: str) -> datetime:
+    """When the first certificate ends."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     first = chain.find(begin)
     if first < 0 or end not in chain:
         raise AddressError(f"{where}: ssl.keystore.* holds no certificate")
     try:
-        until = valid_until(ssl.PEM_cert_to_DER_cert(chain[first : chain.index(end, first) + len(end)]))
+        return valid_until(ssl.PEM_cert_to_DER_cert(chain[first : chain.index(end, first) + len(end)]))
     except (CertificateError, ValueError) as error:
         raise AddressError(f"{where}: the certificate of ssl.keystore.* cannot be read: {error}") from None
-    if until <= now:
-        raise AddressError(f"{where}: the certificate of ssl.keystore.* has expired on {until:%Y-%m-%d %H:%M} UTC")
 
 
 @contextmanager

@@ -3,22 +3,24 @@ SIGHUP asks for it.
 
 Files are read and keys are unlocked in a thread, but for the start. What cannot be renewed stays as it is, with one line in the log: a
 listener never goes on half secured. Connections that are open keep what they have. An alteration of a client is examined before it is
-stored (`requests/tls_changes.py`), and what was read then comes into force with it.
+stored (`requests/tls_changes.py`), and what was read then comes into force with it. A certificate that ends soon is in the log at the
+start, after each renewal and once a day.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ottla.adapters.network import Connected, Failed, Secure, SocketChannel
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.tls_channel import TlsChannel, TlsLoop
 from ottla.adapters.tls_connecting import HANDSHAKE_SECONDS_MAX, TlsConnecting
-from ottla.adapters.tls_context import broker_context, check_own_handshake, server_context
+from ottla.adapters.tls_context import broker_context, certificate_end, check_own_handshake, end_warning, server_context
 from ottla.base.config import BrokerConfig
 from ottla.base.ports import AddressError
 from ottla.base.settings.security import TlsOptions
@@ -33,6 +35,11 @@ class Contexts(NamedTuple):
     for_clients: ssl.SSLContext
     to_brokers: ssl.SSLContext | None
     """None for a listener by which brokers do not speak to each other."""
+    until: datetime
+    """When the certificate ends."""
+
+
+LOOK_SECONDS = 24 * 60 * 60
 
 
 class TlsListeners:
@@ -46,12 +53,16 @@ class TlsListeners:
         self._contexts: dict[str, Contexts] = {}
         self._kept: Mapping[str, Contexts] = {}
         self._renewals = 0
+        self._look: TimerHandle | None = None
         self._between_brokers = "" if config.is_single_broker else config.inter_broker_listener
         config.on_change(lambda names: self.renew() if any("ssl." in name for name in names) else None)
 
     def secure_of(self, listener: str) -> Secure:
         """Raises `AddressError` with one line."""
         self._contexts[listener] = self._make(listener, self._config.of_listeners.tls(listener))
+        self._warn(listener)
+        if self._look is None:
+            self._look = self._loop.call_later(LOOK_SECONDS, self._look_at_ends)
 
         def secure(channel: SocketChannel) -> TlsChannel:
             return TlsChannel(channel, self._contexts[listener].for_clients, self._shared)
@@ -69,7 +80,7 @@ class TlsListeners:
 
     def _make(self, listener: str, options: TlsOptions) -> Contexts:
         to_brokers = broker_context(options) if listener == self._between_brokers else None
-        return Contexts(options, server_context(options), to_brokers)
+        return Contexts(options, server_context(options), to_brokers, certificate_end(options))
 
     # Changes
 
@@ -122,6 +133,25 @@ class TlsListeners:
             else:
                 self._contexts[listener] = contexts
                 log.info("TLS of listener %s is renewed", listener)
+                self._warn(listener)
+
+    # Certificates that end
+
+    def ends(self) -> dict[str, float]:
+        """When the certificates of the listeners end, in seconds since 1970."""
+        return {listener: contexts.until.timestamp() for listener, contexts in self._contexts.items()}
+
+    def _look_at_ends(self) -> None:
+        for listener in self._contexts:
+            self._warn(listener)
+        self._look = self._loop.call_later(LOOK_SECONDS, self._look_at_ends)
+
+    def _warn(self, listener: str) -> None:
+        warning = end_warning(self._contexts[listener].until, datetime.now(UTC))
+        if warning:
+            log.warning("listener %s: %s", listener, warning)
 
     def close(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
         self._threads.close()

@@ -107,6 +107,7 @@ class BrokerServer:
                 from ottla.requests.tls_changes import TlsChanges
 
                 self.node.dispatcher.tls_changes = TlsChanges(self.config, self.threads, self.tls)
+                self.node.listeners.certificate_ends = self.tls.ends
             self.node.start(self._become_ready, self._refuse)
         except (StorageError, AddressError) as error:
             self.release()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -80,6 +80,8 @@ class Listeners:
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
+        self.certificate_ends: Callable[[], Mapping[str, float]] = dict
+        """When the certificates of TLS listeners end, in seconds since 1970."""
         self.gate: ConnectionGate | None = None
         """None while no rate of connections is set."""
         self.on_arrival: Callable[[str, str, str], None] | None = None

@@ -105,6 +105,7 @@ FAMILIES: dict[str, Family] = {
             "Share of time, 0 to 1, in which no request was worked on.",
         ),
         Family("kafka_server_socket_server_metrics_connection_count", GAUGE, "Open connections of clients."),
+        Family("ottla_tls_certificate_not_after_seconds", GAUGE, "When the certificate of a TLS listener ends, in seconds since 1970."),
         # Quotas: of users and client ids that have one
         Family("kafka_server_produce_throttle_time", GAUGE, "Average throttle time of producers over their byte rate, in milliseconds."),
         Family("kafka_server_fetch_throttle_time", GAUGE, "Average throttle time of consumers over their byte rate, in milliseconds."),

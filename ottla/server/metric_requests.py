@@ -86,6 +86,8 @@ class RequestMetrics:
         counts = Counter(connection.info.listener for connection in self._listeners.connections)
         for name in self._listener_names:
             page.put("kafka_server_socket_server_metrics_connection_count", counts[name], labels_text(listener=name))
+        for name, seconds in self._listeners.certificate_ends().items():
+            page.put("ottla_tls_certificate_not_after_seconds", round(seconds), labels_text(listener=name))
 
 
 def _idle(busy_ns: int, passed_ns: int) -> float:

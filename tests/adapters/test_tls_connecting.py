@@ -7,6 +7,7 @@ import gc
 import logging
 import ssl
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,14 @@ def reaches(near: Broker, far: Broker) -> bool:
         return False
     channel.close()
     return True
+
+
+def test_a_certificate_that_ends_soon_is_in_the_log(make: Make, authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    before = datetime.now(UTC)
+    near = make(settings(authority.issue("near"), authority.ca))
+    assert "listener SSL: the certificate of ssl.keystore.* ends in 1 days, on " in caplog.text
+    (until,) = near.tls.ends().values()
+    assert timedelta(days=1) < datetime.fromtimestamp(until, UTC) - before < timedelta(days=3)
 
 
 def test_what_was_examined_is_in_force_at_once(make: Make, authority: Authority) -> None:

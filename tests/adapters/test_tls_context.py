@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from ottla.adapters.tls_context import server_context
+from ottla.adapters.tls_context import end_warning, server_context
 from ottla.base.config import BrokerConfig
 from ottla.base.ports import AddressError
 from tests.clients.certificates import Authority
@@ -80,6 +80,19 @@ def test_what_is_refused(broken: dict[str, Path], tmp_path: Path, name: str, mor
 def test_an_expired_certificate_is_refused(broken: dict[str, Path]) -> None:
     with pytest.raises(AddressError, match="has expired on"):
         context({"ssl.keystore.location": str(broken["good"])}, YEAR_2100)
+
+
+@pytest.mark.parametrize(
+    ("days", "warning"),
+    [
+        (31, None),
+        (29, "the certificate of ssl.keystore.* ends in 29 days, on 2099-12-03 00:00 UTC"),
+        (0, "the certificate of ssl.keystore.* has expired on 2100-01-01 00:00 UTC"),
+    ],
+)
+def test_a_certificate_that_ends_soon(days: int, warning: str | None) -> None:
+    until = YEAR_2100 if days == 0 else YEAR_2100 - timedelta(days=29) if days == 29 else YEAR_2100
+    assert end_warning(until, until - timedelta(days=days)) == warning
 
 
 def test_tls_without_a_keystore_is_refused() -> None:

@@ -9,6 +9,8 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -51,6 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
         "sasl.enabled.mechanisms=PLAIN",
         "ottla.sasl.plain.users=alice=secret",
         "ottla.authentication.timeout.ms=3000",
+        "ottla.metrics.listen=127.0.0.1:0",
     )
     process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings).start()
     try:
@@ -164,6 +167,15 @@ def test_versions_of_tls(broker: BrokerProcess, authority: Authority) -> None:
         context.minimum_version = context.maximum_version = version
         with connected(broker, context) as tls:
             assert tls.version() == name
+
+
+def test_the_metric_of_certificates_that_end(broker: BrokerProcess) -> None:
+    found = re.search(r"metrics and health on (http://\S+?)[\"\s]", broker.log_text())
+    assert found is not None
+    with urllib.request.urlopen(f"{found[1]}/metrics", timeout=60) as answer:
+        ends = re.findall(r'(?m)^ottla_tls_certificate_not_after_seconds{listener="(\w+)"} (\d+)$', answer.read().decode())
+    assert [name for name, _ in ends] == ["SSL", "MUTUAL", "SASL_SSL"]
+    assert all(0 < int(seconds) - time.time() < 3 * 86400 for _, seconds in ends)
 
 
 def test_a_certificate_is_renewed_without_a_restart(broker: BrokerProcess, authority: Authority, fresh: Fresh) -> None:

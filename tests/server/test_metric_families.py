@@ -14,7 +14,7 @@ from ottla.server.metric_families import DIALECTS, FAMILIES, alias
 from tests.server.metric_names import exported_names
 
 DASHBOARDS = Path(__file__).resolve().parents[2] / "dashboards"
-WORDS_OF_PROMQL = frozenset({"sum", "max", "min", "avg", "rate", "increase", "by", "without", "on", "label_values"})
+WORDS_OF_PROMQL = frozenset({"sum", "max", "min", "avg", "rate", "increase", "by", "without", "on", "label_values", "time"})
 ALERTS = (
     "UnderReplicatedPartitions", "AbnormalControllerState", "OfflinePartitions", "UnderMinIsrPartitionCount", "OfflineLogDirectoryCount",
     "TooLargeConsumerGroupLag", "LogDirectoryNearlyFull",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from datetime import UTC, datetime
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -197,7 +198,9 @@ def _check(args: argparse.Namespace) -> int:
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
     wrong = problems(given)
+    ends = [] if wrong else _judge_certificates(given, wrong)
     rows = [{"level": "warning" if notice.is_warning else "info", "message": notice.text} for notice in notices]
+    rows += [{"level": "warning", "message": text} for text in ends]
     rows += [{"level": "error", "message": text} for text in wrong]
     warnings = sum(row["level"] == "warning" for row in rows)
     is_refused = bool(wrong) or (args.strict and warnings > 0)
@@ -213,6 +216,27 @@ def _check(args: argparse.Namespace) -> int:
     state = f"usable, {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "fine"
     output.done(f"{args.file} is {state}.", {})
     return int(is_refused)
+
+
+def _judge_certificates(given: Any, wrong: list[str]) -> list[str]:
+    """The certificates that end soon; adds to `wrong` those with which the broker would not start."""
+    from ottla.base.config import BrokerConfig
+
+    config, found = BrokerConfig(given), []
+    for endpoint in config.endpoints:
+        if endpoint.is_tls:
+            from ottla.adapters.tls_context import certificate_end, end_warning, server_context
+            from ottla.base.ports import AddressError
+
+            options = config.of_listeners.tls(endpoint.name)
+            try:
+                server_context(options)
+                warning = end_warning(certificate_end(options), datetime.now(UTC))
+            except AddressError as error:
+                wrong.append(str(error))
+            else:
+                found += [f"listener {endpoint.name}: {warning}"] if warning else []
+    return found
 
 
 def _defaults_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Ottla
+from tests.clients.certificates import Authority
 
 
 def test_set_show_and_reset(ottla: Ottla, topic: str) -> None:
@@ -98,6 +100,17 @@ def test_a_file_is_checked_as_the_broker_would(offline: Ottla, tmp_path: Path) -
     assert (fine.code, fine.out) == (0, f"{file} is fine.\n")
     file.write_text("num.partitons=3\n")
     assert offline("config", "check", file).out == f"{file} is usable, 1 warning.\n"
+
+
+def test_the_certificates_of_a_file_are_looked_at(offline: Ottla, tmp_path: Path, need_program: Callable[[str], str]) -> None:
+    keystore, file = Authority(tmp_path, need_program).issue("broker"), tmp_path / "server.properties"
+    file.write_text(f"listeners=SSL://:9093\nssl.keystore.location={keystore}\n")
+    ends = offline("config", "check", file)
+    assert ends.code == 0 and "warning: listener SSL: the certificate of ssl.keystore.* ends in 1 days, on " in ends.err
+    assert ends.out == f"{file} is usable, 1 warning.\n"
+    keystore.unlink()
+    refused = offline("config", "check", file)
+    assert refused.code == 1 and f"error: listener SSL: cannot read ssl.keystore.location={keystore}: No such file" in refused.err
 
 
 @pytest.mark.parametrize(
