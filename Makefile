@@ -14,6 +14,7 @@
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
 #   make site                    the documentation's site, in build/site; make site-check looks at every page of it in Chromium
 #   make dist                    wheel and source distribution in dist/, checked, the wheel tried in an empty environment of each Python
+#   make hashes                  renews the hashes in requirements/*.txt after a version there was changed
 #   make clean                   removes what the targets above have made
 
 PYTHON ?= python3
@@ -27,7 +28,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark bench-churn sim night rewrite site site-check dist clean
+.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark bench-churn sim night rewrite site site-check dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -38,13 +39,13 @@ $(STAMP): pyproject.toml requirements/dev.txt ottla/_version.py
 	@test -x $(BIN)/python || { rm -rf .venv; $(PYTHON) -m venv .venv; } || \
 	  { rm -rf .venv; echo "make: $(PYTHON) cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }
 	@echo "make: installing requirements/dev.txt into .venv" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(SPARK): $(STAMP) requirements/spark.txt
 	@echo "make: installing requirements/spark.txt into .venv" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/spark.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/spark.txt
 	@touch $@
 
 demo: $(STAMP)
@@ -116,7 +117,7 @@ rewrite: $(STAMP)
 build/site-env/.ready: requirements/docs.txt
 	@rm -rf build/site-env && $(PYTHON) -m venv build/site-env
 	@echo "make: installing requirements/docs.txt into build/site-env" >&2
-	@build/site-env/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/docs.txt
+	@build/site-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/docs.txt
 	@touch $@
 
 site: build/site-env/.ready
@@ -131,11 +132,21 @@ site-check: site
 build/dist-env/.ready: requirements/dist.txt
 	@rm -rf build/dist-env && $(PYTHON) -m venv build/dist-env
 	@echo "make: installing requirements/dist.txt into build/dist-env" >&2
-	@build/dist-env/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/dist.txt
+	@build/dist-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/dist.txt
 	@touch $@
 
 dist: build/dist-env/.ready
 	@build/dist-env/bin/python -m tools.dist
+
+# An environment of its own: uv knows the hashes of all files of a version, those for other platforms and Pythons included.
+build/hashes-env/.ready: requirements/hashes.txt
+	@rm -rf build/hashes-env && $(PYTHON) -m venv build/hashes-env
+	@echo "make: installing requirements/hashes.txt into build/hashes-env" >&2
+	@build/hashes-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/hashes.txt
+	@touch $@
+
+hashes: build/hashes-env/.ready
+	@build/hashes-env/bin/python -m tools.requirement_hashes build/hashes-env/bin/uv
 
 clean:
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,64 @@
+"""What `make` installs: exact versions, each with the hashes of its files, and nothing that these need besides."""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.tidy.sources import ROOT
+from tools.requirement_hashes import head_and_pins
+
+FILES = sorted((ROOT / "requirements").glob("*.txt"))
+PIN = re.compile(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.+]*( --hash=sha256:[0-9a-f]{64})+")
+
+
+def pins(text: str) -> list[str]:
+    joined = re.sub(r" \\\n +", " ", text)
+    return [line for line in joined.splitlines() if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_version_is_exact_and_has_hashes(path: Path) -> None:
+    text = path.read_text()
+    found = pins(text)
+    assert found and all(PIN.fullmatch(pin) for pin in found), [pin[:80] for pin in found if not PIN.fullmatch(pin)]
+    assert "://" not in text and "--index" not in text, "where they are downloaded is the machine's matter"
+
+
+def test_a_version_without_a_hash_is_noticed() -> None:
+    good = "one==1.0 \\\n    --hash=sha256:" + "0" * 64
+    assert [bool(PIN.fullmatch(pin)) for pin in pins(f"# head\n{good}\ntwo==2\nthree>=1 \\\n    --hash=sha256:{'1' * 64}\n")] == [
+        True, False, False,
+    ]  # fmt: skip
+
+
+def test_make_installs_nothing_without_hashes() -> None:
+    commands = re.findall(r"pip install (.*)", (ROOT / "Makefile").read_text())
+    by_file = [command for command in commands if "--requirement" in command]
+    assert len(by_file) == len(FILES) and all("--require-hashes" in command for command in by_file)
+    assert [command for command in commands if command not in by_file] == [
+        "--quiet --disable-pip-version-check --no-deps --no-build-isolation --editable ."
+    ]
+
+
+def test_what_the_packages_need_is_there_too() -> None:
+    """pip installs the files as they are (`--no-deps`)."""
+    _, found = head_and_pins((ROOT / "requirements/dev.txt").read_text())
+    named = {canonicalize_name(pin.partition("==")[0]) for pin in found}
+    needed = set()
+    for name in named:
+        for text in metadata.requires(name) or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                needed.add(canonicalize_name(requirement.name))
+    assert needed <= named, needed - named
+
+
+def test_renewing_keeps_the_comment_and_the_versions() -> None:
+    text = "# Why.\none==1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\ntwo==2\n"
+    assert head_and_pins(text) == (["# Why."], ["one==1.0", "two==2"])

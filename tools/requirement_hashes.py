@@ -1,0 +1,42 @@
+"""Renews the hashes in `requirements/*.txt`: those of every file of each pinned version, for all platforms and Pythons.
+
+`make hashes` runs it after a version in one of these files was changed. The hashes are looked up by uv, which writes the names and
+versions as they stand in the file; the comment at the head of each file stays.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements"
+LEAST_PYTHON = "3.11.5"
+"""The first 3.11 that all the packages take; files for newer ones are among the hashes."""
+
+
+def head_and_pins(text: str) -> tuple[list[str], list[str]]:
+    """The comments of a file of requirements, and its `name==version` without hashes."""
+    lines = [line.rstrip(" \\") for line in text.splitlines()]
+    return [line for line in lines if line.startswith("#")], [line for line in lines if line and line[0] not in "# "]
+
+
+def renew(path: Path, uv: str) -> None:
+    """Raises `CalledProcessError` if a version is not to be had."""
+    head, pins = head_and_pins(path.read_text())
+    command = [uv, "pip", "compile", "--quiet", "--no-deps", "--universal", "--python-version", LEAST_PYTHON, "--generate-hashes"]
+    done = subprocess.run(
+        [*command, "--no-header", "--no-annotate", "-"], input="\n".join(pins), stdout=subprocess.PIPE, text=True, check=True
+    )
+    path.write_text("\n".join([*head, done.stdout]))
+
+
+def main(arguments: list[str]) -> int:
+    for path in sorted(REQUIREMENTS.glob("*.txt")):
+        print(f"hashes: {path.name}", file=sys.stderr)
+        renew(path, arguments[0])
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
