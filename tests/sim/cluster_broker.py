@@ -81,8 +81,7 @@ class ClusterBroker:
         self.clock = MachineClock(
             world.clock, offset_ms=self._chance.randint(0, 1 << 40), error_ms=self._chance.choice((0, 0, -30_000, 30_000))
         )
-        self.disk = FusedDisk(self, "/data")
-        self.disk.on_change = lambda _operation, _path: self.disk.burn()
+        self.disk = self._new_disk()
         self.random = SeededRandom(world.seed * 16 + broker_id)
         self.life = ProcessTimers(world.timers, self.touch)
         self.life.is_over = True
@@ -168,6 +167,17 @@ class ClusterBroker:
             self.world.network.dark[self.host] = None
             self.disk.crash(self.random)
             self.world.later(*restart_ms, self.start)
+
+    def lose_disk(self) -> None:
+        """The machine goes down, and comes back with an empty disk."""
+        if self.is_up:
+            self.cut_power()
+            self.disk = self._new_disk()
+
+    def _new_disk(self) -> FusedDisk:
+        disk = FusedDisk(self, "/data")
+        disk.on_change = lambda _operation, _path: disk.burn()
+        return disk
 
     def _end(self, *, is_silent: bool) -> None:
         self.world.checks.note_end(self)

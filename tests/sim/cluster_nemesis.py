@@ -108,6 +108,19 @@ class Nemesis:
             self.world.crashes += 1
             broker.cut_power(restart_ms=restart_ms)
 
+    def wipe(self, broker: ClusterBroker) -> bool:
+        """Replaces the disk of this broker by an empty one. That is a loss even if all is synced, so every in-sync set must be full, and
+        no other machine down or about to lose its power."""
+        brokers, store = self.world.brokers.values(), self.world.checks.store
+        if not all(other.is_ready and other.is_up and other.disk.fuse is None for other in brokers):
+            return False
+        if any(set(state.isr) != set(store.replicas[key]) for key, state in store.states.items()):
+            return False
+        self._lossy = broker.broker_id
+        self.world.crashes += 1
+        broker.lose_disk()
+        return True
+
     def _may_lose(self, broker: ClusterBroker) -> bool:
         """Whether the power of this machine may be cut without more loss than the cluster promises to survive."""
         world = self.world

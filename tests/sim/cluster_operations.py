@@ -1,17 +1,30 @@
-"""What operators and machines do to a whole cluster: a host that is lost, and a rolling restart. It comes on top of the nemesis' faults.
+"""What operators and machines do to a whole cluster, on top of the nemesis' faults: a host that is lost, a rolling restart, moves of
+coordinators, reassignments that are taken back, and disks that are replaced by empty ones.
 
 A host that is lost is cut off from everything at once, the metadata store included: its connections are silent, neither closed nor reset,
 and stay so for longer than its session lasts. In a rolling restart the brokers are stopped cleanly one after the other, each when the one
 before it is back.
+
+Where coordinators move, transactions are on their way meanwhile, some with markers outstanding. A reassignment is cancelled soon after it
+has begun, when its new replicas are not in sync, or just are, or the controller is another one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ottla.base.types import TopicPartition
+from ottla.handlers import alter_partition_reassignments
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.sim.clients import OFFSETS, TRANSACTIONS
 from tests.sim.cluster_broker import ClusterBroker
+from tests.sim.cluster_clients import CONTROLLER, REPLICAS
 from tests.sim.cluster_store import SESSION_MS
-from tests.sim.network import CLIENT_HOST
+from tests.sim.network import CLIENT_HOST, Call
 
 if TYPE_CHECKING:
     from tests.sim.cluster_world import ClusterWorld
@@ -22,6 +35,12 @@ LOST_AT_MS = (200, 1_500)
 LOST_FOR_MS = (SESSION_MS + 500, 2 * SESSION_MS + 500)
 ROLLING_AT_MS = (1_000, 3_000)
 LOOK_MS = (20, 60)
+MOVED_EVERY, MOVED_REST = 9, 7
+"""The seeds with this rest have worlds in which coordinators move and reassignments are cancelled."""
+MOVED_MS = (200, 1_200)
+CANCELLED_MS = (0, 80)
+WIPED_MS = (20, 200)
+"""So often it is looked whether every replica is in sync, so that a disk may be lost."""
 BACK_MS = 4_000
 """For so long the next broker waits for the one before it, which may have been struck by something else meanwhile."""
 
@@ -31,12 +50,15 @@ class Operations:
 
     def __init__(self, world: ClusterWorld) -> None:
         self.world = world
-        self.lost = self.restarted = 0
+        self.lost = self.restarted = self.moved = self.cancelled = self.wiped = 0
 
     def start(self) -> None:
         if self.world.seed % EVERY == 0:
             self.world.later(*LOST_AT_MS, self._lose_host)
             self.world.later(*ROLLING_AT_MS, lambda: self._restart(sorted(self.world.brokers)))
+        if self.world.is_operated and self.world.seed % MOVED_EVERY == MOVED_REST:
+            self.world.later(*MOVED_MS, self._move)
+            self.world.later(*WIPED_MS, self._wipe)
 
     def _lose_host(self) -> None:
         world = self.world
@@ -63,3 +85,38 @@ class Operations:
             self._restart(rest)
         else:
             self.world.later(*LOOK_MS, lambda: self._await(broker, lives, rest, end_ms))
+
+    def _move(self) -> None:
+        """Moves a partition, a coordinator's in half of the cases, and cancels half of the moves."""
+        world, chance = self.world, self.world.chance
+        if world.is_ending:
+            return
+        world.later(*MOVED_MS, self._move)
+        key = chance.choice([chance.choice((TRANSACTIONS, OFFSETS)), chance.choice(world.moved_keys)])
+        numbers = sorted(world.brokers)
+        target = chance.sample(numbers, min(REPLICAS, len(numbers)))
+        self._reassign(key, target if len(numbers) > REPLICAS else target[: chance.choice((2, 3))])
+        if chance.random() < 0.5:
+            world.later(*CANCELLED_MS, lambda: self._reassign(key, None))
+
+    def _wipe(self) -> None:
+        """A broker comes back under its id without any of its data (KIP-903)."""
+        world = self.world
+        if world.is_ending:
+            return
+        world.later(*WIPED_MS, self._wipe)
+        broker = world.brokers[world.chance.choice(sorted(world.brokers))]
+        if world.nemesis.wipe(broker):
+            world.note("wiped", broker.broker_id)
+            self.wiped += 1
+
+    def _reassign(self, key: TopicPartition, replicas: list[int] | None) -> None:
+        partition = ReassignablePartition(partition_index=key.partition, replicas=replicas)
+        body = AlterPartitionReassignmentsRequest(timeout_ms=500, topics=[ReassignableTopic(name=key.topic, partitions=[partition])])
+
+        def answered(answer: Any) -> None:
+            is_done = not answer.error_code and not answer.responses[0].partitions[0].error_code
+            self.moved += is_done and replicas is not None
+            self.cancelled += is_done and replicas is None
+
+        self.world.send(Call(alter_partition_reassignments, 0, lambda: body, CONTROLLER), answered)

@@ -57,6 +57,8 @@ class ClusterWorld(ProducerWorld):
     topics: Mapping[str, int] = TOPICS
     settings: tuple[str, ...] = ()
     """Of all brokers."""
+    is_operated = True
+    """Whether some seeds have coordinators that move, reassignments that are cancelled, and disks that are lost."""
 
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
         super().__init__(seed, chaos_ms)

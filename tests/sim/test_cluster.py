@@ -67,6 +67,13 @@ def test_hosts_are_lost_and_brokers_restarted_in_turn() -> None:
     assert world.operations.lost == 1 and world.operations.restarted > 1
 
 
+def test_coordinators_move_and_disks_are_lost() -> None:
+    """Moves of coordinators, reassignments that are cancelled, and brokers that come back with an empty disk."""
+    world = ClusterWorld(16)
+    world.run()
+    assert world.operations.moved > 1 and world.operations.cancelled and world.operations.wiped
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     """By the verdict that names it."""
