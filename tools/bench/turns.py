@@ -1,4 +1,5 @@
-"""How long a request may hold the loop: every API with large bodies, in a broker in this process, and the longest turn that each took.
+"""How long a request may hold the loop: every API with large bodies, in a broker in this process, and the longest turn that each took. A
+table of the worst bodies, then one with the worst body of every API.
 
 A turn is one call of the loop: the requests of one read of a socket, a piece of a long request, a timer. What counts is the processor time
 of the loop's thread, so that other work of the machine does not. A garbage collection within a turn counts.
@@ -15,6 +16,7 @@ import time
 from asyncio import events
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.requests.apis import TABLE
 from ottla.server.app import BrokerServer
@@ -29,6 +31,18 @@ from tools.bench.report import number
 MIB = 1 << 20
 WORST = 20
 SETTLE_SECONDS = 0.05
+
+
+class Row(NamedTuple):
+    """What one body did: the longest turn in ms, then how long its answer took in ms, and the answer's size in KiB."""
+
+    longest_ms: float
+    api: str
+    body: str
+    answer: str
+
+    def __str__(self) -> str:
+        return f"| {self.api}: {self.body} | {number(self.longest_ms)} | {self.answer} |"
 
 
 class TurnMeter:
@@ -63,7 +77,7 @@ def bodies(client: WireClient, word: str) -> Iterator[tuple[str, Body]]:
                     yield api.name, body
 
 
-def measure(port: int, word: str, meter: TurnMeter) -> Iterator[tuple[float, str]]:
+def measure(port: int, word: str, meter: TurnMeter) -> Iterator[Row]:
     with WireClient(port, timeout=300) as client:
         for api, body in bodies(client, word):
             with WireClient(port, timeout=300) as attacker:
@@ -80,7 +94,7 @@ def measure(port: int, word: str, meter: TurnMeter) -> Iterator[tuple[float, str
                 took_ms = (time.perf_counter() - began) * 1000
                 time.sleep(SETTLE_SECONDS)
                 size = "closed" if answer is None else number(len(answer) / 1024)
-                yield meter.longest_ms, f"| {api}: {body.name} | {number(meter.longest_ms)} | {number(took_ms)} | {size} |"
+                yield Row(meter.longest_ms, api, body.name, f"{number(took_ms)} | {size}")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -97,11 +111,19 @@ def main(argv: Sequence[str]) -> int:
         loop.run_until_complete(server.stop())
         garbage.end()
     rows.sort(reverse=True)
-    print("| body | longest turn, ms | answered in, ms | answer, KiB |\n| --- | --- | --- | --- |")
-    for _, text in rows[:WORST]:
-        print(text)
-    print(f"\n{len(rows)} bodies; {sum(longest > 50 for longest, _ in rows)} hold the loop for more than 50 ms")
+    print_rows(rows[:WORST])
+    print(f"\n{len(rows)} bodies; {sum(row.longest_ms > 50 for row in rows)} hold the loop for more than 50 ms\n")
+    worst: dict[str, Row] = {}
+    for row in rows:
+        worst.setdefault(row.api, row)
+    print_rows([worst[api] for api in sorted(worst)])
     return 0
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    print("| body | longest turn, ms | answered in, ms | answer, KiB |\n| --- | --- | --- | --- |")
+    for row in rows:
+        print(row)
 
 
 if __name__ == "__main__":
