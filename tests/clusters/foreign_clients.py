@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaConnectionError
 
 from tests.clients.broker_process import eventually
 
@@ -90,8 +91,11 @@ def read_by_kafka_python(address: str, topic: str, group: str, count: int) -> li
     with closing(KafkaConsumer(topic, bootstrap_servers=address, **settings)) as client:
 
         def has_all() -> bool:
-            for records in client.poll(200).values():
-                found.extend(record.value for record in records)
+            try:
+                polled = client.poll(200)
+            except KafkaConnectionError:  # raised where the broker that is asked for metadata is gone; the next call asks another one
+                return False
+            found.extend(record.value for records in polled.values() for record in records)
             return len(found) >= count
 
         eventually(has_all, SECONDS)
