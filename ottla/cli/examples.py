@@ -179,6 +179,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("ottla user add alice --password-file password.txt", "SCRAM-SHA-256; without a file the password is asked for"),
         Example("echo secret | ottla user add bob --password-file - --mechanism SCRAM-SHA-512", "from a pipe"),
     ),
+    "user create": (Example("echo secret | ottla user create carol --password-stdin", "as user add"),),
+    "user delete": (Example("ottla user delete carol --yes", "as user remove"),),
     "user remove": (Example("ottla user remove alice --yes", "with all credentials"),),
     "token list": (Example("ottla token list", "one's own, and those that one may see", needs="login"),),
     "token create": (

@@ -39,7 +39,9 @@ def _mechanism_argument(parser: argparse.ArgumentParser) -> None:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     _mechanism_argument(parser)
-    parser.add_argument("--password-file", metavar="FILE", help="its first line is the password; - is standard input (default: a prompt)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--password-file", metavar="FILE", help="its first line is the password; - is standard input (default: a prompt)")
+    source.add_argument("--password-stdin", action="store_const", const="-", dest="password_file", help="short for --password-file -")
     parser.add_argument("--iterations", type=int, default=scram_admin.ITERATIONS, metavar="N", help=f"default {scram_admin.ITERATIONS}")
 
 
@@ -93,5 +95,7 @@ def _mechanisms_of(found: list[scram_admin.Credential] | ApiError) -> list[str]:
 COMMANDS = {
     "list": Command("Users with SCRAM credentials.", _list_arguments, _list, may_watch=True),
     "add": Command("Let a user log in by SCRAM, or change the password.", _add_arguments, _add),
+    "create": Command("The same as add.", _add_arguments, _add),
     "remove": Command("Remove a user's credentials: connections that logged in by them are closed.", _remove_arguments, _remove),
+    "delete": Command("The same as remove.", _remove_arguments, _remove),
 }

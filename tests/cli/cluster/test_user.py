@@ -30,10 +30,21 @@ def test_a_user_is_added_shown_and_removed(ottla: Ottla, tmp_path: Path) -> None
         assert (refused.code, refused.err.count("\n")) == (1, 1), refused
 
 
+def test_create_and_delete_are_other_names(ottla: Ottla, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"user-{uuid.uuid4().hex[:8]}"
+    monkeypatch.setattr("sys.stdin", io.StringIO("s3cret\n"))
+    assert ottla("user", "create", name, "--password-stdin").code == 0
+    (shown,) = json.loads(ottla("user", "list", name, "-o", "json").out)["users"]
+    assert (shown["user"], shown["mechanism"]) == (name, "SCRAM-SHA-256")
+    assert ottla("user", "delete", name, "--yes").code == 0
+    assert ottla("user", "list", name).code == 1
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("add", "a"),
+        ("create", "a", "--password-stdin", "--password-file", __file__),
         ("add", "a", "--password", "x"),
         ("add", "a", "--password-file", "/dev/null"),
         ("add", "a", "--password-file", "/nowhere/secret"),
