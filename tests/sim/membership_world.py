@@ -75,7 +75,8 @@ class MembershipWorld(GroupWorld):
             self.later(*PREFERENCE_MS, self._change_preference)
 
     def _join(self, group_id: str, instance_id: str | None = None) -> None:
-        if self.is_closing or group_id in self.stopped:
+        is_late = self.is_ending and "changing" in group_id  # whose last members are chosen by what the policy allows
+        if self.is_closing or is_late or group_id in self.stopped:
             return
         self._made += 1
         name, make = f"m{self._made}", self._kinds[group_id].make
