@@ -142,17 +142,15 @@ def held_consumer(broker: Broker, topic: str, seconds: float) -> Measured:
 
 def held_administrator(broker: Broker, topic: str, seconds: float) -> Measured:
     """Topics one by one, as many as may be: a bucket of tokens has to be empty before its rate can be seen."""
+    meter = Meter(MUTATION_RATE, seconds)
     client = AdminClient({"bootstrap.servers": broker.address, "client.id": "held-admin", "log_level": 2})
     count = 0
-    meter: Meter | None = None
-    while meter is None or not meter.is_done:
+    while not meter.is_done:
         count += 1
         try:
             client.create_topics([NewTopic(f"{topic}-{count}", 1, 1)], operation_timeout=30)[f"{topic}-{count}"].result(60)
-            if meter is not None:
-                meter.note(1)
+            meter.note(1)
         except KafkaException:  # over the quota
-            meter = meter or Meter(MUTATION_RATE, seconds)
             time.sleep(0.01)
     return Measured("administrator", MUTATION_RATE, meter.rate())
 
