@@ -88,13 +88,15 @@ RESULTS: tuple[tuple[type[BaseException], StoreResult], ...] = (
 
 @immutable(kw_only=True)
 class ZooKeeperOptions:
-    """How to reach ZooKeeper. `digest` is `user:password`; `sensitive_paths` are those that others may not read when ACLs are set."""
+    """How to reach ZooKeeper. `digest` is `user:password`, `login` both for SASL; `sensitive_paths` are those that others may not read
+    when ACLs are set."""
 
     servers: tuple[tuple[str, int], ...]
     chroot: str = ""
     session_timeout_ms: int = 18_000
     is_acl_set: bool = False
     digest: str | None = None
+    login: tuple[str, str] | None = None
     tls: TlsFiles | None = None
     sensitive_paths: tuple[str, ...] = ()
 
@@ -142,17 +144,22 @@ class ZooKeeperStore:
         except OSError as error:
             raise StoreUnreachable(f"zookeeper.ssl: {error}") from None
         self._client = ZooKeeperClient(
-            options.hosts, session_timeout_ms=options.session_timeout_ms, digest=options.digest, tls=tls,
-            now_ms=clock.monotonic_ms, on_link=lambda state, link: self._post(partial(self._on_link, state, link)),
+            options.hosts, session_timeout_ms=options.session_timeout_ms, digest=options.digest, login=options.login,
+            tls=tls, now_ms=clock.monotonic_ms, on_link=lambda state, link: self._post(partial(self._on_link, state, link)),
+            on_refusal=lambda: self._post(lambda: None),
         )  # fmt: skip
 
     # Before the loop runs
 
     def connect(self, timeout_ms: int) -> None:
-        """Opens the session, and makes the chroot where it is missing. Raises `StoreUnreachable`."""
+        """Opens the session, and makes the chroot where it is missing. Raises `StoreUnreachable`, at once for a login that is refused."""
         end = time.monotonic() + timeout_ms / 1000
         self._client.start_async()
-        if not self._empty_inbox_until(self.is_connected, end):
+        self._empty_inbox_until(lambda: self.is_connected() or bool(self._client.refusal), end)
+        if self._client.refusal:
+            self.close()
+            raise StoreUnreachable(f"no session with ZooKeeper at {self._options.hosts}: {self._client.refusal}")
+        if not self.is_connected():
             self.close()
             reason = "it must be running, have a quorum of its servers, and take writes"
             raise StoreUnreachable(f"no session with ZooKeeper at {self._options.hosts} within {timeout_ms} ms: {reason}")

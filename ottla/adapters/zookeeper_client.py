@@ -8,13 +8,16 @@ one, pass answers and watches to two threads that overtake each other, and keep 
   then the requests that are.
 - A write notes when its bytes are made for the socket: what fails before was not sent.
 - Bytes that no ZooKeeper would send end the connection, not the thread.
+- A login by SASL (DIGEST-MD5) is done before the connection counts as up. One that is refused is logged once and tried again: kazoo would
+  need another package for it, and would give up for good when a server stops in the middle.
 
-Left out: SASL (Kerberos), reconfiguration of the ensemble.
+Left out: Kerberos, reconfiguration of the ensemble.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import ssl
 import struct
@@ -24,15 +27,24 @@ from enum import Enum
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, KazooException, SessionExpiredError, SessionMovedError
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionDropped,
+    ConnectionLoss,
+    KazooException,
+    SessionExpiredError,
+    SessionMovedError,
+)
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Connect, Transaction
+from kazoo.protocol.serialization import SASL, Connect, Transaction
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from ottla.base.immutable import immutable
 from ottla.base.ports import WatchEvent
+from ottla.security.digest_md5 import DigestLogin
 
 log = logging.getLogger("ottla.zookeeper")
 
@@ -42,6 +54,10 @@ ANSWER_SECONDS_MIN = 1.0
 """How long a server is waited for, at first, when a connection is opened; doubled each time in vain. One that is starting may take a
 connection and never answer on it, and must not cost the session.
 """
+
+LOGIN_STEPS_MAX = 2
+LOGIN_REFUSALS = (-115, -124)
+"""AUTHFAILED, and SESSIONCLOSEDREQUIRESASLAUTH."""
 
 KAZOO_LOGGER = "ottla.zookeeper.kazoo"
 
@@ -168,7 +184,35 @@ class _Connection(ConnectionHandler):
         answer = super()._invoke(min(timeout, patience_seconds), request, xid)
         self.patience_seconds = ANSWER_SECONDS_MIN
         self.granted_ms = answer[0].time_out
+        if self.client.login is not None and self.granted_ms > 0:
+            user, password = self.client.login
+            self._log_in(user, password, timeout)
         return answer
+
+    def _log_in(self, user: str, password: str, timeout: float) -> None:
+        """Logs in by SASL. Raises `ConnectionDropped` where that fails; it is tried again on the next connection."""
+        login = DigestLogin(user, password, os.urandom(18).hex())
+        token = b""
+        for number in range(1, LOGIN_STEPS_MAX + 1):
+            try:
+                token = login.answer(self._sasl(token, number, timeout))
+            except ValueError as error:
+                self.client.note_refusal(f"ZooKeeper's login as {user} failed: {error}")
+                raise ConnectionDropped("the login failed") from None
+            if login.is_complete:
+                self.client.note_refusal("")
+                return
+        raise AssertionError("the last step completes or raises")
+
+    def _sasl(self, token: bytes, number: int, timeout: float) -> bytes:
+        self._submit(SASL(token), timeout, number)
+        header, data, offset = self._read_header(timeout)
+        if header.err:
+            raise ValueError("name or password is wrong" if header.err in LOGIN_REFUSALS else f"error {header.err}")
+        challenge: bytes | None = SASL.deserialize(data, offset)[0]
+        if challenge is None:
+            raise ValueError("it has no SASL")
+        return challenge
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
         try:
@@ -188,13 +232,20 @@ class ZooKeeperClient(KazooClient):
         *,
         session_timeout_ms: int,
         digest: str | None,
+        login: tuple[str, str] | None,
         tls: ssl.SSLContext | None,
         now_ms: Callable[[], int],
         on_link: OnLink,
+        on_refusal: Callable[[], object] = lambda: None,
     ) -> None:
+        """`login`: user and password for SASL; `on_refusal` is called when it is refused."""
         self.lock = threading.RLock()
+        self.login = login
+        self.refusal = ""
+        """Why the last login failed, empty if it did not."""
         self.now_ms = now_ms
         self._on_link = on_link
+        self._on_refusal = on_refusal
         self._links = 0
         self._is_up = False
         logger = logging.getLogger(KAZOO_LOGGER)
@@ -212,6 +263,15 @@ class ZooKeeperClient(KazooClient):
         )  # fmt: skip
         self._connection = _Connection(self, self._conn_retry.copy(), logger=logger)
         self.add_listener(self._on_state)
+
+    def note_refusal(self, reason: str) -> None:
+        """How a login has ended; logged when that is news."""
+        if reason == self.refusal:
+            return
+        self.refusal = reason
+        if reason:
+            log.error("%s", reason)
+            self._on_refusal()
 
     def hand_over(self, request: Any, answer: Answer, link: int) -> bool:
         """Gives the request to the connection with this number; False, and nothing is done, if it is no longer up."""

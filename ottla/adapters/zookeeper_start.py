@@ -12,6 +12,7 @@ from typing import Any
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.ports import Clock, MetadataStore, Random, StoreResult, Timers
+from ottla.base.settings.zookeeper import parse_login
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cluster.cluster_id import KnownCluster, agree_on_cluster_id, read_cluster_id
 from ottla.controller import znodes
@@ -90,6 +91,7 @@ def _options(config: BrokerConfig) -> ZooKeeperOptions:
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         is_acl_set=config.zookeeper_set_acl,
         digest=config.ottla_zookeeper_digest,
+        login=parse_login(config.ottla_zookeeper_sasl) if config.ottla_zookeeper_sasl else None,
         tls=TlsFiles(**files) if config.zookeeper_ssl_client_enable else None,
         sensitive_paths=znodes.SENSITIVE_PATHS,
     )

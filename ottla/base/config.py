@@ -428,7 +428,7 @@ class BrokerConfig(_AllSettings):
         assert self.zookeeper_address.servers
         if self.broker_id < 0 and self.node_id < 0:
             raise ConfigError("broker.id: with zookeeper.connect each broker needs a number of its own")
-        if self.zookeeper_set_acl and not self.ottla_zookeeper_digest:
+        if self.zookeeper_set_acl and not (self.ottla_zookeeper_digest or self.ottla_zookeeper_sasl):
             raise ConfigError("zookeeper.set.acl: needs an identity that the nodes belong to; set ottla.zookeeper.digest=user:password")
         is_protocol_given = "security.inter.broker.protocol" in self._given
         check_between_brokers(self.endpoints, self.inter_broker_listener_name, self.security_inter_broker_protocol, is_protocol_given)

@@ -227,6 +227,7 @@ def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: s
         ("zookeeper.connect=zoo:port\nbroker.id=1", ["zookeeper.connect", "host:port"]),
         ("zookeeper.connect=zoo:2181\nbroker.id=1\ninter.broker.listener.name=B", ["inter.broker.listener.name", "B is not one"]),
         ("zookeeper.connect=zoo:2181\nbroker.id=1\nzookeeper.set.acl=true", ["zookeeper.set.acl", "ottla.zookeeper.digest"]),
+        ("zookeeper.connect=zoo:2181\nbroker.id=1\nottla.zookeeper.sasl=brokers", ["ottla.zookeeper.sasl", "user:password"]),
         ("broker.id=1\nnode.id=2", ["broker.id", "node.id"]),
         ("a=\\u00zz", ["server.properties", "escape"]),
     ],

@@ -10,6 +10,12 @@ PORT = 2181
 PEM = OneOf("PEM", any_case=True)
 
 
+def name_and_password(text: str | None) -> str:
+    """Why a text is not `user:password`, empty if it is."""
+    user, _, password = (text or "").partition(":")
+    return "" if text is None or (user and password) else "Expected user:password"
+
+
 class ZooKeeperSettings:
     """Where ZooKeeper is, and how a broker proves itself to it."""
 
@@ -23,7 +29,9 @@ class ZooKeeperSettings:
         "zookeeper.connection.timeout.ms", "How long a start waits for ZooKeeper; not set: zookeeper.session.timeout.ms."
     )
     zookeeper_set_acl = boolean(
-        "zookeeper.set.acl", False, "Whether only this identity (ottla.zookeeper.digest) may change what brokers write to ZooKeeper."
+        "zookeeper.set.acl",
+        False,
+        "Whether only the brokers' identity (ottla.zookeeper.digest or .sasl) may change what they write there.",
     )
     zookeeper_ssl_client_enable = boolean("zookeeper.ssl.client.enable", False, "Whether ZooKeeper is reached over TLS.")
     zookeeper_ssl_keystore_location = maybe_string(
@@ -42,6 +50,11 @@ class ZooKeeperSettings:
         valid=OneOf("HTTPS", "", any_case=True),
     )
     ottla_zookeeper_digest = maybe_password("ottla.zookeeper.digest", "Identity of the brokers in ZooKeeper, user:password.")
+    ottla_zookeeper_sasl = maybe_password(
+        "ottla.zookeeper.sasl",
+        "Login of the brokers at ZooKeeper by SASL (DIGEST-MD5), user:password; an identity as well.",
+        valid=name_and_password,
+    )
 
 
 class ZooKeeperAddress(NamedTuple):
@@ -49,6 +62,12 @@ class ZooKeeperAddress(NamedTuple):
 
     servers: tuple[tuple[str, int], ...]
     chroot: str
+
+
+def parse_login(text: str) -> tuple[str, str]:
+    """User and password of `user:password`; the password may have colons."""
+    user, _, password = text.partition(":")
+    return user, password
 
 
 def parse_connect(text: str) -> ZooKeeperAddress:
