@@ -24,8 +24,8 @@ from tests.docs.pages import ROOT, Block
 
 PORTS = ("9092", "9093", "9404")
 CONFTEST = "# conftest.py\n"
-SECONDS_MAX = 60
-READY_SECONDS_MAX = 20
+SECONDS_MAX = 120
+READY_SECONDS_MAX = 120
 SHIM = """\
 #!/bin/sh
 case "$1 $*" in
