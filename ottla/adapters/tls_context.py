@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from ottla.base.ports import AddressError
 from ottla.base.settings.security import TlsOptions
+from ottla.security.cipher_names import tls12_ciphers
 from ottla.security.distinguished_name import CertificateError, valid_until
 from ottla.security.key_stores import KeyStoreError, pem_of
 
@@ -89,8 +90,10 @@ def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SS
     if (until := _end_of(chain, where)) <= (now or datetime.now(UTC)):
         raise AddressError(f"{where}: the certificate of ssl.keystore.* has expired on {until:%Y-%m-%d %H:%M} UTC")
     try:
-        if options.ciphers:
-            context.set_ciphers(":".join(options.ciphers))
+        if ciphers := tls12_ciphers(options.ciphers):
+            context.set_ciphers(ciphers)
+        elif options.ciphers:  # of TLS 1.3 alone
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
         with _file(chain) as certificate, _file(options.key or chain) as key:
             context.load_cert_chain(certificate, key, options.key_password or "")
     except ssl.SSLError as error:

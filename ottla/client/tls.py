@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from ottla.security.cipher_names import tls12_ciphers
 from ottla.security.key_stores import KeyStoreError, conversion, pem_of
 
 BEGIN = b"-----BEGIN "
@@ -112,12 +113,15 @@ def _restrict(context: ssl.SSLContext, properties: Properties) -> None:
     if names:
         context.minimum_version = min(VERSIONS[name] for name in names)
         context.maximum_version = max(VERSIONS[name] for name in names)
-    ciphers = properties.get("ssl.cipher.suites", "").replace(",", ":").strip()
+    suites = [name.strip() for name in properties.get("ssl.cipher.suites", "").replace(",", ":").split(":") if name.strip()]
+    ciphers = tls12_ciphers(suites)
     if ciphers:
         try:
             context.set_ciphers(ciphers)
         except ssl.SSLError:
-            raise ValueError("ssl.cipher.suites has no cipher that OpenSSL knows; the names are OpenSSL's") from None
+            raise ValueError("ssl.cipher.suites has no cipher that OpenSSL knows; the names are IANA's or OpenSSL's") from None
+    elif suites:  # of TLS 1.3 alone
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 
 # PEM

@@ -77,6 +77,16 @@ def test_what_is_refused(broken: dict[str, Path], tmp_path: Path, name: str, mor
     assert "\n" not in str(refusal.value) and str(refusal.value).startswith("listener SSL: ")
 
 
+def test_ciphers_by_the_names_of_java(broken: dict[str, Path]) -> None:
+    def ciphers(names: str) -> set[str]:
+        made = context({"ssl.keystore.location": str(broken["good"]), "ssl.cipher.suites": names})
+        of_tls13 = made.minimum_version is ssl.TLSVersion.TLSv1_3
+        return {cipher["name"] for cipher in made.get_ciphers() if of_tls13 or not cipher["name"].startswith("TLS_")}
+
+    assert ciphers("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_AES_256_GCM_SHA384") == {"ECDHE-ECDSA-AES256-GCM-SHA384"}
+    assert "TLS_AES_256_GCM_SHA384" in ciphers("TLS_AES_256_GCM_SHA384")
+
+
 def test_an_expired_certificate_is_refused(broken: dict[str, Path]) -> None:
     with pytest.raises(AddressError, match="has expired on"):
         context({"ssl.keystore.location": str(broken["good"])}, YEAR_2100)

@@ -113,9 +113,10 @@ def test_stores_of_pkcs12(tmp_path: Path) -> None:
 
 
 def test_versions_ciphers_and_what_is_checked() -> None:
-    context = tls_context({"ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": "ECDHE-ECDSA-AES128-GCM-SHA256"})
+    context = tls_context({"ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"})
     assert context.maximum_version is ssl.TLSVersion.TLSv1_2
     assert "ECDHE-ECDSA-AES128-GCM-SHA256" in [cipher["name"] for cipher in context.get_ciphers()]
+    assert tls_context({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}).minimum_version is ssl.TLSVersion.TLSv1_3
     for algorithm in ("", " ", "none"):
         unnamed = tls_context({"ssl.endpoint.identification.algorithm": algorithm})
         assert not unnamed.check_hostname and unnamed.verify_mode is ssl.CERT_REQUIRED

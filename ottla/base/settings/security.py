@@ -124,7 +124,7 @@ class SecuritySettings:
         "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "Versions of TLS.", valid=SomeOf("TLSv1.2", "TLSv1.3"), update=PER_BROKER
     )
     ssl_cipher_suites = words(
-        "ssl.cipher.suites", (), "Ciphers of TLS 1.2 by OpenSSL's names; empty: OpenSSL's choice. Those of TLS 1.3 are OpenSSL's.",
+        "ssl.cipher.suites", (), "Ciphers of TLS 1.2 by IANA's or OpenSSL's names; empty, and those of TLS 1.3: OpenSSL's choice.",
         update=PER_BROKER,
     )  # fmt: skip
     ssl_principal_mapping_rules = string(
