@@ -7,7 +7,7 @@ REPLICA_NOT_AVAILABLE.
 
 Version notes: 2 is flexible.
 
-Not done: several copies at a time (`num.replica.alter.log.dirs.threads`); they are made one after the other.
+Not done: nothing.
 """
 
 from __future__ import annotations

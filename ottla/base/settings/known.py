@@ -47,7 +47,7 @@ metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.ma
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metric.reporters
 metrics.num.samples metrics.recording.level metrics.sample.window.ms
-num.io.threads num.network.threads num.replica.alter.log.dirs.threads
+num.io.threads num.network.threads
 password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length password.encoder.keyfactory.algorithm
 password.encoder.old.secret password.encoder.secret
 port

@@ -219,6 +219,10 @@ class ReplicationSettings:
         "replica.alter.log.dirs.io.max.bytes.per.second", LONG_MAX, "Bytes a second that are copied from one directory to another.",
         valid=at_least(1), update=WIDE,
     )  # fmt: skip
+    num_replica_alter_log_dirs_threads = maybe_integer(
+        "num.replica.alter.log.dirs.threads", "Replicas copied from one directory to another at a time, three at most; unset: as many as "
+        "there are directories.",
+    )  # fmt: skip
     replica_selector_class = maybe_string(
         "replica.selector.class", "Set to Kafka's RackAwareReplicaSelector: consumers of a rack are sent to a replica there."
     )

@@ -2,8 +2,8 @@
 
 The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread
 and appended on the loop; when little is left, the copy takes the log's place (`storage/future_log.py`). The log is not compacted meanwhile.
-As many replicas as there are log directories are copied at a time (at most `AT_A_TIME_MAX`), in the order in which they were asked for,
-all of them together no faster than `replica.alter.log.dirs.io.max.bytes.per.second`.
+`num.replica.alter.log.dirs.threads` replicas are copied at a time, as many as there are log directories where it is not set, and at most
+`AT_A_TIME_MAX`, in the order in which they were asked for; together no faster than `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 What is on the disk says which moves are under way: after a restart, or when a directory can be read again, a move goes on as soon as the
 replica is open. A copy that cannot be read is begun anew; a destination that fails keeps what it has until it is back. A new destination
@@ -199,7 +199,8 @@ class DirectoryMoves:
 
     def _first(self) -> list[_Move]:
         """The moves whose turn it is."""
-        at_a_time = min(AT_A_TIME_MAX, len(self._partitions.log_directories()))
+        wanted = self._config.num_replica_alter_log_dirs_threads
+        at_a_time = min(AT_A_TIME_MAX, len(self._partitions.log_directories()) if wanted is None else max(1, wanted))
         return list(islice((move for move in self._moves.values() if move.partition.is_online), at_a_time))
 
     def _run(self) -> None:

@@ -185,8 +185,12 @@ class HeldThreads:
         self.held.append((work, done))
 
 
-def test_as_many_replicas_as_directories_move_at_a_time(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = start()
+@pytest.mark.parametrize(("assignment", "at_a_time"), [("", 2), ("num.replica.alter.log.dirs.threads=3", 3)])
+def test_so_many_replicas_move_at_a_time(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assignment: str, at_a_time: int
+) -> None:
+    """As many as there are directories, or as the setting says."""
+    server = start(*([assignment] if assignment else []))
     server.node.create_topics([("several", 4)])
     partitions = [found for number in range(4) if (found := server.node.partitions.get("several", number)) is not None]
     for partition in partitions:
@@ -197,15 +201,15 @@ def test_as_many_replicas_as_directories_move_at_a_time(start: Start, tmp_path: 
     monkeypatch.setattr(server.node.moves, "_threads", held)
     for partition, place in before.items():
         assert server.node.moves.move(partition, f"{tmp_path}/{'b' if place == 'a' else 'a'}") is ErrorCode.NONE
-    run_until(server.loop, lambda: len(held.held) >= 2, seconds=60)
+    run_until(server.loop, lambda: len(held.held) >= at_a_time, seconds=60)
     for _ in range(20):
         server.loop.run_until_complete(asyncio.sleep(0))
-    assert len(held.held) == 2, "the others wait for their turn"
+    assert len(held.held) == at_a_time, "the others wait for their turn"
     work, done = held.held.pop()
     done(work())
-    run_until(server.loop, lambda: len(held.held) == 2, seconds=60)
+    run_until(server.loop, lambda: len(held.held) == at_a_time, seconds=60)
     progress = [future.copy.log_end_offset > 0 for future in server.node.moves.under_way()]
-    assert progress == [False, True, False, False], "a replica that is held up holds up no other"
+    assert progress == [number == at_a_time - 1 for number in range(4)], "a replica that is held up holds up no other"
     monkeypatch.setattr(server.node.moves, "_threads", threads)
     for work, done in held.held:
         threads.run(work, done)
