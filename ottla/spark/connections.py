@@ -78,17 +78,18 @@ def explained(connection: Connection, option: str) -> Iterator[None]:
         raise PipelineError(f"{_option_of(error, option)}: {error}") from None
 
 
-def ask(connection: Connection, option: str, question: Callable[[Client], T]) -> T:
+def ask(connection: Connection, option: str, question: Callable[[Client], T], *, use: str = "") -> T:
     """Returns the answer to a question that may be asked more than once; while connections break, it is, for `timeout_s` at most.
 
-    A cluster that this process has not reached yet gets a few quick tries: waiting does not help who mistyped an address.
+    `use` chooses the client as for `client_of`. A cluster that this process has not reached yet gets a few quick tries: waiting does not
+    help who mistyped an address.
     """
     deadline, pause_s = time.monotonic() + connection.timeout_s, PAUSE_S_MIN
     first_tries = FIRST_TRIES
     with explained(connection, option):
         while True:
             try:
-                client = client_of(connection)
+                client = client_of(connection, use=use)
                 first_tries = 0
                 return question(client)
             except ConnectError:

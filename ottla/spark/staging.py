@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from ottla.client import Client, ClientError, ErrorCode, KafkaError, Staged, StagedChunk, TopicPartition, Transaction, TransportError
-from ottla.spark.connections import client_of, forget
+from ottla.spark.connections import ask, forget
 from ottla.spark.errors import BrokerError, OptionError, SpoolError
 from ottla.spark.options import AUTO, FILES, MESSAGES, STAGED, Connection
 from ottla.spark.output_digest import DigestPart, OutputDigest
@@ -173,11 +173,7 @@ class StagedWriter:
 
     def _is_offered(self) -> bool:
         if self._client is None:
-            try:
-                self._client = client_of(self._connection, use="staging")
-                is_offered = self._client.offers_staging()
-            except ClientError as error:
-                raise self._failed(error) from error
+            self._client, is_offered = ask(self._connection, OPTION, lambda one: (one, one.offers_staging()), use="staging")
             if not is_offered and self._is_required:
                 raise OptionError(f"{OPTION}={STAGED}: these brokers stage no records, only Ottla does; leave the option out")
             self._is_relayed = not is_offered

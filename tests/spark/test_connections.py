@@ -56,7 +56,7 @@ def test_a_question_is_asked_again_while_connections_break(connection: Connectio
 def test_a_question_is_given_up_when_its_time_is_over(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     client, tries = client_of(connection), []
     short = Connection(bootstrap=connection.bootstrap, timeout_s=0.2)
-    monkeypatch.setattr(connections, "client_of", lambda _connection: client)
+    monkeypatch.setattr(connections, "client_of", lambda _connection, **_: client)
 
     def fail(client: Client) -> None:
         tries.append(client)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.client import ConnectError, ErrorCode, KafkaError, Staged, StagedChunk, TopicPartition
-from ottla.spark import sending, staging
-from ottla.spark.errors import BrokerError, OptionError, OutputError
+from ottla.spark import connections, sending, staging
+from ottla.spark.errors import BrokerError, OptionError, OutputError, PipelineError
 from ottla.spark.options import Connection
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.spool import Spool, SpoolWriter, TaskOutput
@@ -31,8 +31,12 @@ class StagingClient:
         self.kept: dict[tuple[TopicPartition, int, int], bytes] = {}
         self.calls: list[dict[TopicPartition, list[int]]] = []
         self.failure: Exception | None = None
+        self.cuts = 0
 
     def offers_staging(self) -> bool:
+        if self.cuts:
+            self.cuts -= 1
+            raise ConnectError("the connection broke")
         return self.is_offered
 
     def stage(self, token: bytes, attempt_id: int, chunks: Mapping[TopicPartition, Mapping[int, bytes]]) -> Staged:
@@ -55,7 +59,7 @@ class StagingClient:
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[StagingClient]:
     """The client that writers of a test get, and small bounds on chunks and rounds."""
     made = StagingClient()
-    monkeypatch.setattr(staging, "client_of", lambda *_, **__: made)
+    monkeypatch.setattr(connections, "client_of", lambda *_, **__: made)
     monkeypatch.setattr(staging, "CHUNK_BYTES_MAX", 250)
     monkeypatch.setattr(staging, "ROUND_BYTES", 800)
     monkeypatch.setattr(staging, "STAGED_BYTES_MIN", 800)
@@ -161,6 +165,24 @@ def test_a_task_whose_upload_fails_fails(client: StagingClient, failure: Excepti
     with pytest.raises(BrokerError, match="the output of task 3-7 was not staged: ") as caught:
         output_of(many(A, 100))
     assert caught.value.__cause__ is failure, "so that a hint can be given"
+
+
+def test_whether_staging_is_offered_is_asked_again_when_the_connection_breaks(client: StagingClient) -> None:
+    client.cuts = 2
+    rows = many(A, 100)
+    output = output_of(rows)
+    assert client.cuts == 0 and output.staged is not None
+    assert carried_out([output], client) == (logs_of(rows), digest_of(rows))
+
+
+def test_brokers_that_stay_away_are_one_line_that_names_their_option(client: StagingClient) -> None:
+    client.cuts = 1_000
+    with (
+        pytest.raises(PipelineError, match=r"kafka\.bootstrap\.servers=b:9092: the connection broke"),
+        StagedWriter(Task(3, 7), TOKEN, Connection(bootstrap="b:9092", timeout_s=0.1)) as writer,
+    ):
+        for partition, value in many(A, 100):
+            writer.append(partition, encode(value), 1)
 
 
 def test_an_output_beyond_its_bound_is_refused(client: StagingClient) -> None:
