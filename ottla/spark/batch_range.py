@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -43,8 +43,8 @@ def find_batch_range(checkpoint: str | None, batch_id: int, *, group: str, sink_
     if log is None:
         return _from_rendezvous(checkpoint, batch_id, group)
     assert directory is not None
-    if not log.offsets:
-        _check_groups(directory / "offsets", batch_id, group)
+    if not log.offsets and group not in (groups := _source_groups(directory / "offsets", batch_id)):
+        _check_groups(groups, group)
         return _counted(batch_id, group, sink_topic)
     if batch_id > 0:
         before = _read_log(directory / "offsets", batch_id - 1, group)
@@ -107,10 +107,14 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
     return found
 
 
-def _check_groups(offsets: Path, batch_id: int, group: str) -> None:
-    """`OffsetConflictError` if the query reads topics, none of them under the sink's group: only the checkpoint would have its position."""
+def _source_groups(offsets: Path, batch_id: int) -> list[str]:
+    """The groups of the query's `ottla` sources. One whose pattern matches no topic yet has a group and no offsets."""
     lines = (offsets / str(batch_id)).read_text().splitlines()[2:]
-    others = sorted({found.group for line in lines if line != _NO_OFFSET and (found := read_offsets(line)) is not None})
+    return sorted({found.group for line in lines if line != _NO_OFFSET and (found := read_offsets(line)) is not None})
+
+
+def _check_groups(others: Sequence[str], group: str) -> None:
+    """`OffsetConflictError` if the query reads topics, none of them under the sink's group: only the checkpoint would have its position."""
     if others:
         named = ", ".join(repr(other) for other in others) if any(others) else "no group"
         raise OffsetConflictError(
@@ -150,7 +154,8 @@ def leave_range(
 ) -> None:
     """Leaves the range that is being planned for the sink of the same group on this host."""
     before = _read_entry(group)
-    is_of_several = before is not None and before.used_by is None and not _topics(before.range.end) & _topics(end)
+    found, known = _topics(end), None if before is None or before.used_by is not None else _topics(before.range.end)
+    is_of_several = known is not None and known != found and not known & found
     _write_entry(group, _Entry(BatchRange(start, end, topic_ids or {}), None, is_of_several))
 
 

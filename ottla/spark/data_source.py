@@ -68,11 +68,12 @@ class OttlaDataSource(DataSource):
 
     @reported()
     def schema(self) -> StructType:
-        """The columns, and on the way the snapshot that batch reads of this DataFrame see."""
+        """The columns, and on the way the snapshot that batch reads of this DataFrame see. Spark asks for them before a stream too."""
         if self._source is None:
             self._source = parse_source(self.options)
         source = self._source
-        self._bounds = ask(source.connection, source.subscription.option, lambda client: read_snapshot(client, source))
+        connection, option = source.connection, source.subscription.option
+        self._bounds = ask(connection, option, lambda client: read_snapshot(client, source, may_match_later=True))
         return COLUMNS_WITH_HEADERS if self._source.with_headers else COLUMNS
 
     @reported()

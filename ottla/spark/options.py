@@ -57,7 +57,7 @@ SOURCE_TABLE = (
     *_CONNECTION,
     Option("subscribe", "", "streaming, batch", "Topics, separated by commas. Exactly one of the next three is required."),
     Option("subscribePattern", "", "streaming, batch", "A regular expression (Python's) that whole topic names match. Internal topics "
-           "are left out."),
+           "are left out. A stream may begin before any topic matches."),
     Option("assign", "", "streaming, batch", 'Single partitions as JSON: `{"orders":[0,1]}`.'),
     Option("group", "", "streaming, batch", "The consumer group whose committed offsets are where a query without checkpoint begins. The "
            "sink commits to it. Without a group, or if it has committed nothing, the query begins at `startingOffsets`."),

@@ -103,6 +103,8 @@ class OttlaBatchReader(DataSourceReader):
     def _limits(self, client: Client) -> tuple[Offsets, Offsets, Mapping[TopicPartition, Bounds]]:
         options = self.options
         bounds = read_snapshot(client, options) if self.bounds is None else self.bounds
+        if not bounds:
+            topics.check_subscription(client, options.subscription, bounds)
         ending = options.ending or Position(kind="latest", option="endingOffsets")
         ends = ending_offsets(ending, bounds, _look_up(client, options, ending, bounds))
         if options.group is not None and options.starting is None:
@@ -139,7 +141,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def _find_initial(self, client: Client) -> tuple[Offsets, Offsets]:
-        bounds = read_snapshot(client, self.options)
+        bounds = read_snapshot(client, self.options, may_match_later=True)
+        if not bounds:
+            _log.warning("subscribePattern: no topic matches %r yet", self.options.subscription.pattern)
+            return {}, {}
         self._topic_ids = topics.known_ids(client, bounds)
         ends = {partition: end for partition, (_, end) in bounds.items()}
         committed = {} if self.options.group is None else _committed(client, self.options, bounds)
@@ -283,10 +288,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
 
-def read_snapshot(client: Client, options: SourceOptions) -> dict[TopicPartition, Bounds]:
+def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bool = False) -> dict[TopicPartition, Bounds]:
     """First offset and end of all partitions that are to be read. A client's error, or `OptionError`, if some cannot be."""
     partitions = topics.subscribed_partitions(client, options.subscription)
-    topics.check_subscription(client, options.subscription, partitions)
+    topics.check_subscription(client, options.subscription, partitions, may_match_later=may_match_later)
     return topics.read_bounds(client, partitions, options.isolation)
 
 

@@ -40,8 +40,13 @@ def subscribed_partitions(client: Client, subscription: Subscription) -> list[To
     return sorted(set(present) & set(subscription.partitions) if subscription.partitions else present)
 
 
-def check_subscription(client: Client, subscription: Subscription, present: Iterable[TopicPartition]) -> None:
-    """`UnknownTopicError`, `AuthorizationError` or `OptionError` if a topic or partition that is named cannot be read."""
+def check_subscription(
+    client: Client, subscription: Subscription, present: Iterable[TopicPartition], *, may_match_later: bool = False
+) -> None:
+    """`UnknownTopicError`, `AuthorizationError` or `OptionError` if a topic or partition that is named cannot be read.
+
+    A pattern has to match a topic now, unless it `may_match_later`.
+    """
     known = set(present)
     topics = {partition.topic for partition in known}
     for topic in subscription.topics or sorted({partition.topic for partition in subscription.partitions}):
@@ -50,7 +55,7 @@ def check_subscription(client: Client, subscription: Subscription, present: Iter
     missing = sorted(set(subscription.partitions) - known)
     if missing:
         raise OptionError(f"{subscription.option}: partition {missing[0]} does not exist")
-    if subscription.pattern and not known:
+    if subscription.pattern and not known and not may_match_later:
         raise OptionError(f"{subscription.option}: no topic matches {subscription.pattern!r}")
 
 

@@ -67,6 +67,19 @@ def test_a_sink_whose_group_no_source_has_is_refused(tmp_path: Path, source_grou
         find_batch_range(str(tmp_path), 0, group="g", sink_topic="out")
 
 
+def test_a_source_without_partitions_yet_moves_nothing(tmp_path: Path) -> None:
+    """Its pattern matches no topic; the topic that does later begins at its first record."""
+    _log(tmp_path, 0, _line({}))
+    _log(tmp_path, 1, _line({}))
+    _log(tmp_path, 2, _line({A: 3}))
+    assert find_batch_range(str(tmp_path), 0, group="g") == BatchRange(None, {})
+    leave_range("g", {}, {})
+    leave_range("g", {}, {})
+    assert find_batch_range(None, 0, group="g") == BatchRange({}, {})
+    assert find_batch_range(str(tmp_path), 1, group="g") == BatchRange({}, {})
+    assert find_batch_range(str(tmp_path), 2, group="g") == BatchRange({}, {A: 3})
+
+
 def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: Path) -> None:
     _log(tmp_path, 0, _line({A: 5}), "17", "-", _line({TopicPartition("x", 0): 1}, "another"))
     _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({TopicPartition("x", 0): 1}, "another"))

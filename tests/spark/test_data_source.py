@@ -53,6 +53,14 @@ def test_a_schema_chooses_columns(broker: Broker) -> None:
         assert rows.to_pylist() == [{name: record[name] for name in chosen}]
 
 
+def test_a_pattern_that_matches_nothing_yet_is_for_streams(broker: Broker) -> None:
+    source = OttlaDataSource({"kafka.bootstrap.servers": broker.direct_server, "subscribePattern": "matches-later-.*"})
+    schema = source.schema()
+    assert source.streamReader(schema).initialOffset()["offsets"] == {}
+    with pytest.raises(OptionError, match=r"subscribePattern: no topic matches"):
+        source.reader(schema).partitions()  # type: ignore[attr-defined]
+
+
 def test_options_are_checked_when_a_dataframe_is_made() -> None:
     with pytest.raises(OptionError, match="maxoffsetpertrigger: no such option; did you mean maxOffsetsPerTrigger"):
         OttlaDataSource({**AWAY, "subscribe": "t", "maxOffsetPerTrigger": "5"})

@@ -406,6 +406,19 @@ def test_topics_that_match_later_are_read(broker: Broker, topic: str, fill: Fill
     assert offsets(reader.latestOffset(start, ReadMaxRows(10)))[f"{topic}-new", 0] == 3
 
 
+@pytest.mark.parametrize("given", [{}, {"group": "later"}])
+def test_a_stream_begins_before_any_topic_matches(broker: Broker, topic: str, fill: Fill, given: dict[str, str]) -> None:
+    pattern = f"{topic}-later"
+    reader = stream(broker, subscribePattern=pattern, startingOffsets="latest", **given)
+    start = reader.initialOffset()
+    assert offsets(reader.latestOffset(start, ReadMaxRows(10))) == offsets(reader.latestOffset(start, ReadMaxRows(10))) == {}
+    assert list(reader.partitions(start, start)) == []
+    fill(0, 3, name=broker.create_topic(pattern))
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert offsets(end) == {(pattern, 0): 3}
+    assert [row[1:3] for row in values(reader, list(reader.partitions(start, end)))] == [(0, 0), (0, 1), (0, 2)]
+
+
 def test_a_deleted_topic_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.01)
     other = broker.create_topic(f"{topic}-other")
