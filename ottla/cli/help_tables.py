@@ -77,6 +77,7 @@ INPUTS = HelpTable(
     (
         ("lines", "a value a line, or what -K, --format and the properties make of a line"),
         ("csv", "a header row, then a JSON object a row: {\"column\":cell}; numbers, true, false are such, an empty cell is null"),
+        ("", "what consume --output csv prints, known by its header row, gives the records back; an empty key or value is null"),
         ("json", "an array, or values one after the other: a record each"),
         ("records", "what consume -J and --output json print, with keys, headers and timestamps"),
     ),

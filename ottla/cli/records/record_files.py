@@ -1,7 +1,8 @@
 """`produce --input csv|json|records`: a table with a header row, a JSON array or objects one after the other, or what `consume -J` printed.
 
 A row of a table becomes a JSON object with the columns' names; what is written like a JSON number, `true` or `false` becomes one, digit by
-digit as it stands there, an empty cell null. An element of an array becomes the JSON that it is, a string its text, null a tombstone.
+digit as it stands there, an empty cell null. A table that `consume --output csv` printed, known by its header row, gives the records back:
+an empty key or value is null, as there. An element of an array becomes the JSON that it is, a string its text, null a tombstone.
 `records` takes key, value, headers and timestamp back. `--key-field` names the column or member that is the key as well. A byte order mark
 at the start, as spreadsheets write it, is skipped.
 """
@@ -17,9 +18,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TextIO
 
 from ottla.cli.command import Refused, UsageError
+from ottla.cli.records.record_forms import BASE64, COLUMNS
 
 INPUTS = ("lines", "csv", "json", "records")
 INVALID = "INVALID_RECORD"
+CELL_SIZE_MAX = (1 << 31) - 1
+"""Characters of a cell. Python's reader refuses cells of more than 131,072 unless a bound is set."""
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 _WORDS = {"": "null", "true": "true", "false": "false"}
@@ -44,14 +48,17 @@ def read_records(stream: TextIO, form: str, key_field: str | None) -> Iterator[F
 
 
 def _table(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
+    csv.field_size_limit(CELL_SIZE_MAX)
     rows = csv.reader(_without_mark(stream), strict=True)
     names: list[str] = []
+    is_export = False
     try:
         for number, row in enumerate(rows):
             if number == 0:
                 names = _checked_names(row, key_field)
+                is_export = key_field is None and tuple(names) == COLUMNS
             elif row:
-                yield _row_record(names, row, number, key_field)
+                yield _exported_row(row, number) if is_export else _row_record(names, row, number, key_field)
     except csv.Error as error:
         raise Refused(f"line {rows.line_num} is not CSV: {error}", INVALID) from None
 
@@ -79,6 +86,25 @@ def _row_record(names: list[str], row: list[str], number: int, key_field: str | 
         return FileRecord(key, f"{{{','.join(members)}}}".encode())
     except UnicodeEncodeError:
         raise Refused(f"row {number} is not UTF-8; convert the file, for example with iconv", INVALID) from None
+
+
+def _exported_row(row: list[str], number: int) -> FileRecord:
+    """The record of a row that `consume --output csv` printed. The topic, the partition and the offset are given anew."""
+    try:
+        _, _, _, timestamp, key, value, headers = row
+        pairs = json.loads(headers) if headers else []
+        pairs = pairs.items() if isinstance(pairs, dict) else pairs
+        found = tuple((str(name), None if text is None else _cell_bytes(text)) for name, text in pairs)
+        return FileRecord(_cell_bytes(key), _cell_bytes(value), found, _timestamp(int(timestamp)) if timestamp else None)
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise Refused(f"row {number} is not as `ottla consume --output csv` prints it", INVALID) from None
+
+
+def _cell_bytes(text: str) -> bytes | None:
+    """The bytes of a key or value; None for an empty cell."""
+    if text.startswith(BASE64):
+        return base64.b64decode(text.removeprefix(BASE64), validate=True)
+    return text.encode("utf-8", "surrogateescape") or None
 
 
 def _cell(text: str) -> str:

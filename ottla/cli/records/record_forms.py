@@ -20,6 +20,8 @@ from ottla.wire.records import Record
 
 FORMS = ("json", "jsonl", "csv", "plain")
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+BASE64 = "base64:"
+"""What a cell of a key, value or header begins with if bytes follow that are no text."""
 
 
 class Form(NamedTuple):
@@ -80,19 +82,21 @@ def _table(columns: str | None) -> Form:
 
 
 def _all_parts(topic: str, partition: int, _: BatchHeader, record: Record, _delivery: int = 0, /) -> bytes:
-    headers = {name: _text(value) for name, value in record.headers}
-    shown = json.dumps(headers, ensure_ascii=False) if headers else ""
+    pairs = [(name, _text(value)) for name, value in record.headers]
+    by_name = dict(pairs)
+    shown = json.dumps(by_name if len(by_name) == len(pairs) else pairs, ensure_ascii=False) if pairs else ""
     return _row([topic, partition, record.offset, record.timestamp, _text(record.key), _text(record.value), shown])
 
 
 def _text(data: Any) -> str | None:
-    """Text, or `base64:...` for bytes that are none."""
+    """Text, or `base64:...` for bytes that are none, and for text that begins like that."""
     if data is None:
         return None
     try:
-        return str(data, "utf-8")
+        text = str(data, "utf-8")
     except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(data).decode()
+        text = BASE64
+    return BASE64 + base64.b64encode(data).decode() if text.startswith(BASE64) else text
 
 
 def _cell(value: Any) -> object:

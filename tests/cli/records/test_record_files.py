@@ -11,6 +11,7 @@ import pytest
 from ottla.cli.command import Refused, UsageError
 from ottla.cli.records.record_files import FileRecord, read_records
 from ottla.testing.broker import Broker
+from ottla.testing.handle import TopicRecord
 from tests.cli.conftest import Ottla
 
 
@@ -114,6 +115,41 @@ def test_a_table_goes_in_and_comes_out(ottla: Ottla, broker: Broker, topic: str,
     columns = "value.customer,value.item,value.amount"
     out = ottla("consume", topic, "-e", "-q", "-o", "csv", "--columns", columns).out
     assert out == table.read_text().replace("customer,item,amount", columns)
+
+
+EXPORT = "topic,partition,offset,timestamp,key,value,headers\n"
+
+
+def test_what_consume_prints_as_a_table_goes_back_in(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    broker.add_record(topic, '{"item": "apples, red"}', key="alice", headers={"trace": "1", "none": None}, timestamp=1_600_000_000_000)
+    broker.add_record(topic, b"\xff\x00", key=b"\xfe", headers={"raw": b"\xfd"}, timestamp=1_600_000_000_001)
+    broker.add_record(topic, None, key="two\r\nlines", timestamp=1_600_000_000_002)
+    broker.add_record(topic, "base64:is only text", timestamp=1_600_000_000_003)
+    broker.add_record(topic, "x" * 200_000, timestamp=1_600_000_000_004)
+    lines = tmp_path / "lines"
+    lines.write_text("again:1,again:2\tv\n")
+    assert ottla("produce", topic, "-q", "--property", "parse.headers=true", "-l", lines).code == 0
+    table = tmp_path / "orders.csv"
+    table.write_bytes(ottla("consume", topic, "-e", "-q", "--output", "csv").out.encode())
+    copy = f"{topic}-copy"
+    result = ottla("produce", copy, "-l", table, "--input", "csv", "-q")
+    assert (result.code, result.err) == (0, "")
+    assert [parts(record) for record in broker.records(copy)] == [parts(record) for record in broker.records(topic)]
+
+
+def parts(record: TopicRecord) -> tuple[object, ...]:
+    return record.key, record.value, record.headers, record.timestamp
+
+
+def test_a_table_with_a_key_field_is_no_export() -> None:
+    (record,) = read(EXPORT + "t,0,1,5,k,v,\n", "csv", "key")
+    assert record.key == b"k" and json.loads(record.value or b"")["offset"] == 1
+
+
+@pytest.mark.parametrize("cells", ["soon,k,v,", "5,k,base64:!,", "5,k,v,{", "5,k,v,7", '5,k,v,"{""a"": 7}"', "5,k,v,[1]"])
+def test_a_row_that_consume_does_not_print(cells: str) -> None:
+    with pytest.raises(Refused, match="row 2 is not as `ottla consume --output csv` prints it"):
+        read(f"{EXPORT}t,0,0,5,k,v,\nt,0,1,{cells}\n", "csv")
 
 
 def test_a_bad_row_keeps_those_before_and_a_schema_is_checked(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
