@@ -125,6 +125,8 @@ class BrokerServer:
 
     def _refuse(self, reason: str) -> None:
         if not self.ready.done():
+            for directory in self.directories:
+                directory.disown()
             self.ready.set_exception(StartRefused(reason))
 
     def _open_store(self) -> None:

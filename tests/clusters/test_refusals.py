@@ -50,13 +50,21 @@ def put(connect: str, path: str, data: bytes) -> None:
     client.close()
 
 
-def test_a_used_id_another_brokers_directory_and_another_cluster_are_refused(zookeeper: ZooKeeperProcess, make_broker: Make) -> None:
+def test_a_used_id_another_brokers_directory_and_another_cluster_are_refused(
+    zookeeper: ZooKeeperProcess, make_broker: Make, tmp_path: Path
+) -> None:
     connect = f"{zookeeper.connect}/one"
     first = make_broker("first", broker_id=1, zookeeper_connect=connect).start()
     before = tree(zookeeper.connect, "/one")
     twin = make_broker("twin", broker_id=1, zookeeper_connect=connect)
     assert "broker.id 1 is in use" in refusal(twin, REFUSED)
     assert tree(zookeeper.connect, "/one") == before, "nothing was overwritten"
+    directory = tmp_path / "twin"
+    left = [path.name for path in directory.rglob("*") if path.name in ("meta.properties", ".kafka_cleanshutdown")]
+    assert left == [], "a new directory stays without an owner, and without a proof that nothing was lost"
+    twin.settings[0] = "broker.id=3"
+    twin.start()
+    twin.stop()
     subprocess.run(
         [sys.executable, "-m", "ottla.cli.main", "topic", "create", "t", "-p", "1", "-r", "1", "-b", first.address], check=True, cwd=ROOT
     )

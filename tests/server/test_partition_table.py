@@ -266,6 +266,7 @@ def test_a_log_that_was_never_opened_is_whole_only_after_a_clean_stop(tmp_path: 
     assert not table.is_whole(directory)
     table.open(TopicPartition("a", 0), FIRST, log_settings(), is_new=False)
     assert table.is_whole(directory)
+    directory.note_boot()
     directory.close(is_clean=True)
     (directory,) = directories_of(tmp_path, "d")
     assert table_of([directory]).is_whole(directory)

@@ -208,6 +208,7 @@ def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> Non
     first.claim(1, "cluster-a", random)
     with pytest.raises(DirectoryRefused, match="in use"):
         LogDirectoryState(disk, path, DirectoryLock).lock()
+    first.note_boot()
     first.close(is_clean=True)
     second = LogDirectoryState(disk, path, DirectoryLock)
     second.lock()
@@ -240,7 +241,29 @@ def test_a_directory_is_whole_after_a_clean_close_or_while_the_machine_runs_on(t
     assert claimed(tmp_path, "boot-1").was_whole
     assert not claimed(tmp_path, "boot-2").was_whole and not claimed(tmp_path, "").was_whole
     claimed(tmp_path, "boot-2").close(is_clean=True)
-    assert claimed(tmp_path, "boot-3").was_whole
+    directory = claimed(tmp_path, "boot-3")
+    assert not directory.was_whole, "stopped cleanly before the loss had been dealt with"
+    directory.note_boot()
+    directory.close(is_clean=True)
+    directory = claimed(tmp_path, "boot-3")
+    assert directory.was_clean
+    directory.close(is_clean=True)
+    assert claimed(tmp_path, "boot-4").was_clean, "nothing was lost before a start that did not come far"
+
+
+def test_a_refused_start_leaves_a_new_directory_to_any_broker(tmp_path: Path) -> None:
+    directory = claimed(tmp_path, "boot-1")
+    directory.disown()
+    directory.close(is_clean=True)
+    other = LogDirectoryState(OsDisk(), str(tmp_path), boot_id="boot-1")
+    other.claim(2, "c", SystemRandom())
+    assert not other.was_whole
+    other.note_boot()
+    other.close(is_clean=True)
+    mine = LogDirectoryState(OsDisk(), str(tmp_path), boot_id="boot-1")
+    mine.claim(2, "c", SystemRandom())
+    mine.disown()
+    assert mine.cluster_id() == "c", "a directory that was in use keeps its owner"
 
 
 def test_after_a_failed_write_the_memory_of_the_system_proves_nothing(tmp_path: Path) -> None:
