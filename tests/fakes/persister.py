@@ -26,6 +26,10 @@ class MemoryPersister:
             self._waiting.pop(0)()
         self.is_held = False
 
+    def reverse(self) -> None:
+        """What came first arrives last."""
+        self._waiting.reverse()
+
     def _carry_out(self, what: str, call: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
         self.calls.append(what)
 

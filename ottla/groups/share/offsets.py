@@ -6,7 +6,8 @@ have: which partitions something is remembered of (DescribeShareGroupOffsets goe
 refused while the group has members.
 
 Invariants: what is under way is in the log before a share coordinator is asked (`topics.py`); each partition or topic of a
-request has its own result; every command is answered once, also when this coordinator loses its partition meanwhile.
+request has its own result; every command is answered once, also when this coordinator loses its partition meanwhile; each alteration
+has a state epoch of its own, so that nothing that was sent before it undoes it.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decisi
 
 
 def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Reply) -> Decision:
-    """Answers `ShareOffsetOutcomes`, one for each start. A group that does not exist is made, to begin where its members want it."""
+    """Answers `ShareOffsetOutcomes`, one for each start, which begins in a new state epoch: the group's epoch, raised. A group that does
+    not exist is made, to begin where its members want it."""
     try:
         change = ShareChange(_find_empty(shard, command.group_id, may_create=True))
     except ApiError as error:
@@ -96,8 +98,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
     answer = ShareOffsetOutcomes(outcomes=outcomes)
     if not starts:
         return answered(reply, answer, refuse_share_offsets)
-    if shard.groups.get(command.group_id) is None:
-        change.put_epoch(change.group.epoch, change.group.metadata_hash)
+    change.raise_epoch()  # fences late copies of what began the states before (KIP-932)
     draft, group_id, epoch, persister = Draft(), command.group_id, change.group.epoch, shard.persister
     draft.records.extend(change.records)
     settle = _defer(shard, f"share-alter/{group_id}", reply, refuse_share_offsets, draft)

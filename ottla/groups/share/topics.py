@@ -95,7 +95,8 @@ def initialize(shard: GroupShard, group_id: str, draft: Draft) -> None:
 
 
 def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable[[ErrorCode], None]) -> None:
-    """Initializes the state of one partition; a state of a higher epoch was left by a group of the same name, and is deleted first."""
+    """Initializes the state of one partition; a state of a higher epoch was left by a group of the same name, and is deleted first,
+    unless the group's own epoch has been raised since: then the state may be that of an alteration."""
     persister = shard.persister
 
     def initialized(code: ErrorCode) -> None:
@@ -106,7 +107,7 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
 
     def delete_left_over(code: ErrorCode) -> Decision:
         group, draft = shard.groups.get(key.group_id), Draft()
-        if type(group) is ShareGroup and key in group.initializing_keys():
+        if type(group) is ShareGroup and group.epoch == epoch and key in group.initializing_keys():
             draft.records.extend(_wish_again(group))
             draft.call(lambda: persister.delete(key, deleted))
             draft.on_refusal(lambda repair, refusal: repair.call(lambda: done(refusal)))

@@ -3,10 +3,14 @@ group agrees with its share coordinators once they have answered."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from unittest import mock
+
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from ottla.base.share_state import SharePartitionKey, ShareState
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import Done, SharePartitionKey, ShareState
 from ottla.groups.machine import GroupMachine
 from ottla.groups.share.group import ShareGroup
 from tests.fakes.coordinator_settings import group_settings
@@ -158,3 +162,46 @@ def test_a_group_of_many_partitions_begins_in_time() -> None:
     world.topics.counts["t"] = 20_000
     assert world.run("share a")[0].startswith("a: epoch=3 has t-0,1,2,")
     assert len(world.persister.states) == 20_000
+
+
+def start_of(world: World, topic: str, partition: int) -> int:
+    """Where the state of a share partition begins."""
+    return next(
+        state.start_offset
+        for key, state in world.persister.states.items()
+        if (key.topic_id, key.partition) == (world.topics.topic_id(topic), partition)
+    )
+
+
+def test_a_late_copy_of_an_alteration_does_not_undo_the_next() -> None:
+    world = World()
+    world.run("share-alter t-0=5")
+    (key, first), *_ = world.persister.states.items()
+    world.run("share-alter t-0=7")
+    codes: list[ErrorCode] = []
+    world.persister.initialize(key, first.state_epoch, 5, codes.append)
+    assert codes == [ErrorCode.FENCED_STATE_EPOCH] and start_of(world, "t", 0) == 7
+
+
+def test_a_late_beginning_does_not_undo_an_alteration() -> None:
+    """What was begun for members who left since, and arrives before the alteration is answered, does not take the altered state for one
+    that an earlier group of the name left."""
+    world, answers = World(), list[Callable[[], None]]()
+    initialize = world.persister.initialize
+
+    def answered_late(key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+        is_altered = start_offset >= 0
+        initialize(key, state_epoch, start_offset, lambda code: answers.append(lambda: done(code)) if is_altered else done(code))
+
+    with mock.patch.object(world.persister, "initialize", answered_late):
+        world.run("persister hold")
+        world.run("share a")
+        world.run("share a epoch=-1")
+        world.run("share-alter t-0=5")
+        world.persister.reverse()
+        world.run("persister release")
+        answers.pop()()
+    world.run("advance 31000")
+    group = world.machine.shard.groups["g"]
+    assert isinstance(group, ShareGroup) and not group.state_topics.initializing
+    assert start_of(world, "t", 0) == 5 and start_of(world, "t", 1) == -1
