@@ -92,6 +92,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "restore": ("snapshot backup --data-dir data",),
     "topic delete": ("topic create audit returns -q",),
     "topic alter": ("topic create sales -q",),
+    "user delete": ("user add carol --password-file password.txt",),
     "user remove": ("user add alice --password-file password.txt",),
     "group": ("consume orders -g billing -e -q",),
     "consume": ("produce orders -q -l export.json --input records",),
