@@ -1,4 +1,4 @@
-"""Three brokers whose only listener is SASL_SSL: for clients, and for each other, as a user of SCRAM with the right to CLUSTER_ACTION."""
+"""Three brokers whose only listener is secured, for clients and for each other: by SASL_SSL as a user of SCRAM, or by certificates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from ottla.adapters.zookeeper_tools import ZooKeeperTools
 from ottla.testing.zookeeper_process import ZooKeeperProcess
+from tests.clients.broker_process import eventually
 from tests.clients.certificates import Authority
-from tests.clusters.cluster import Cluster, Load
+from tests.clusters.cluster import WAIT_SECONDS, Cluster, Load
 from tests.clusters.conftest import running
 
 SCRAM = "SCRAM-SHA-512"
@@ -66,7 +67,7 @@ def test_nothing_readable_is_answered_without_tls(cluster: Cluster, authority: A
         assert tls.version() == "TLSv1.3"
 
 
-def test_brokers_know_each_other_by_certificates(
+def test_the_controller_is_killed_among_brokers_that_know_each_other_by_certificates(
     zookeeper: ZooKeeperProcess, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The subject of the brokers' certificate has the right to CLUSTER_ACTION; the client's certificate is of the same authority."""
@@ -75,12 +76,21 @@ def test_brokers_know_each_other_by_certificates(
         "security.protocol": "SSL", "ssl.ca.location": str(authority.ca), "ssl.certificate.location": own, "ssl.key.location": own,
     }  # fmt: skip
     made = Cluster(
-        tmp_path_factory.mktemp("mutual"), zookeeper, 2, protocol="SSL", client=client, security_inter_broker_protocol="SSL",
+        tmp_path_factory.mktemp("mutual"), zookeeper, protocol="SSL", client=client, security_inter_broker_protocol="SSL",
         ssl_keystore_location=authority.issue("broker"), ssl_truststore_location=authority.ca, ssl_client_auth="required",
         authorizer_class_name="kafka.security.authorizer.AclAuthorizer", allow_everyone_if_no_acl_found="true",
         ssl_principal_mapping_rules="RULE:^CN=(.*)$/$1/,DEFAULT", super_users="User:broker",
     )  # fmt: skip
     with running(made):
-        made.create_topic("mutual", replicas=2)
+        made.create_topic("mutual")
         made.wait_until_healthy("mutual")
+        with Load(made, "mutual") as load:
+            victim = made.controller()
+            made.brokers[victim].kill()
+            load.flows()
+            eventually(lambda: made.controller() != victim, WAIT_SECONDS)
+            made.brokers[victim].start()
+            made.wait_until_healthy("mutual")
+            load.flows()
+        assert load.verdict() == ""
         assert "is not taken for a broker" not in made.logs()
