@@ -26,10 +26,10 @@ ACCEPT_PAUSE_SECONDS = 0.1
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 CONNECT_SECONDS_MAX = 10.0
 SLICE_PIECE_BYTES = 1 << 20
+"""A slice that cannot go by sendfile is read and sent in pieces of this size."""
 JOINED_BYTES_MAX = 1 << 20
 SENT_BYTES_PER_TURN = 8 << 20
 """A receiver that keeps up with the loop does not keep it: the rest goes in its next turn."""
-"""A slice that cannot go by sendfile is read and sent in pieces of this size."""
 MORE = getattr(socket, "MSG_MORE", 0)
 
 
