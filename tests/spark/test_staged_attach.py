@@ -143,10 +143,10 @@ def test_a_lost_answer_is_made_up_for_by_the_same_task_or_driver(
 def test_a_driver_that_has_to_begin_again_attaches_the_same_chunks_in_its_next_epoch(
     pipeline: Pipeline, client: Client, broker: BrokerHandle
 ) -> None:
-    """An aborted transaction leaves staged bytes where they are."""
+    """An aborted transaction leaves staged bytes where they are. The connection breaks more often than a request is sent anew."""
     driver = pipeline.driver()
     outputs = pipeline.staged(0)
-    broker.fail_next("TxnOffsetCommit", None, times=2)
+    broker.fail_next("TxnOffsetCommit", None, times=4)
     assert driver.send(outputs, 0).tries > 1
     pipeline.check(client, [0])
     with pytest.raises(SpoolError, match="UNKNOWN_STAGE"):
