@@ -85,10 +85,7 @@ def local_path(checkpoint: str | None) -> Path | None:
 
 
 def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
-    """The group's offsets in an entry, empty when no source of the query is of this group; None when there is no such entry.
-
-    A source that a query uses several times, such as in a union of its parts, has a line for each use.
-    """
+    """The group's offsets in an entry, empty when no source of the query is of this group; None when there is no such entry."""
     try:
         lines = (offsets / str(batch_id)).read_text().splitlines()
     except OSError:
@@ -102,11 +99,9 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
         known = None if line == _NO_OFFSET else read_offsets(line)
         if known is None or known.group != group:
             continue
-        twice = [one for one in found.offsets.keys() & known.offsets.keys() if found.offsets[one] != known.offsets[one]]
+        twice = found.offsets.keys() & known.offsets.keys()
         if twice:
-            raise OffsetConflictError(
-                f"group: two sources of group {group!r} read {min(twice)}, and are at different offsets; give one of them another group"
-            )
+            raise OffsetConflictError(f"group: two sources of group {group!r} read {min(twice)}; give one of them another group")
         found.offsets.update(known.offsets)
         found.topic_ids.update(known.topic_ids)
     return found

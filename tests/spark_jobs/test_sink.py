@@ -155,18 +155,6 @@ def test_a_copy_has_each_record_once_over_restarts(spark: Any, broker: Broker, t
     assert lag(broker, f"g-{topics[1]}", topics[0]) == 0
 
 
-def test_a_union_of_two_parts_of_a_stream(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
-    source, sink = topics
-    rows = stream(spark, broker, subscribe=source, startingOffsets="earliest", group=f"g-{sink}").load().select("key", "value")
-    number = "cast(cast(value AS string) AS int)"
-    parts = rows.where(f"{number} % 2 = 0").union(rows.where(f"{number} % 2 = 1"))
-    for last in (20, 50):
-        write_numbers(broker, source, range(0 if last == 20 else 20, last))
-        run(stream_writer(parts, broker, checkpoint, topic=sink, group=f"g-{sink}"))
-        assert stock_values(broker, sink) == list(range(last))
-    assert lag(broker, f"g-{sink}", source) == 0
-
-
 def test_a_batch_that_is_replayed_is_not_written_again(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
     write_numbers(broker, topics[0], range(250))
     run(copy(spark, broker, topics, checkpoint))
