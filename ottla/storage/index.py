@@ -7,7 +7,7 @@ In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches
 when `PENDING_MAX` have gathered, with a flush, at a roll and at close. Nothing is mapped or allocated ahead: an idle segment costs
 nothing.
 Invariants: offsets, positions and timestamps never go down; an index can always be made again from its segment, so a crash may leave it
-short, and `load` says whether what it found makes sense. Left out: reading the segment (`segment.py`).
+short or wrong: `load` says whether what it found makes sense, and the segment looks whether a batch stands where an entry says. Left out: reading the segment (`segment.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 PENDING_MAX = 1024
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
+NO_ENTRY = (0, 0)
+"""What a look-up before the first entry answers: the segment's first batch."""
 
 _TIME_ENTRY = Struct(">qi")
 _IS_LITTLE = sys.byteorder == "little"
@@ -65,10 +67,10 @@ class OffsetIndex:
         self.offsets.append(relative_offset)
         self.positions.append(position)
 
-    def lookup(self, relative_offset: int) -> int:
-        """The position of the last entry at or before an offset: a batch that does not begin after it."""
+    def lookup(self, relative_offset: int) -> tuple[int, int]:
+        """The last entry at or before an offset, as (relative offset, position): a batch that does not begin after it."""
         index = bisect_right(self.offsets, relative_offset)
-        return self.positions[index - 1] if index else 0
+        return (self.offsets[index - 1], self.positions[index - 1]) if index else NO_ENTRY
 
     def keep(self, count: int) -> None:
         """Forgets all entries but the first `count`; the file follows with the next `write`."""

@@ -36,7 +36,6 @@ from ottla.storage.scan import NEVER, DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
 from ottla.storage.small_files import PARTITION_METADATA_FILE, read_cut, read_topic_id, write_topic_id
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
-from ottla.wire.batch_header import MAGIC
 
 
 @dataclass(slots=True, kw_only=True)
@@ -349,14 +348,9 @@ class _Check:
         return end
 
     def _start_of_scan(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """A batch at or before `offset` by the index, if there really is one; else the segment's beginning."""
+        """A batch at or before `offset` by the index; else the segment's beginning."""
         start = segment.drop_index_tail(offset)
-        if start > 0:
-            header = segment.header_at(start)
-            if header.magic == MAGIC and segment.base_offset < header.base_offset <= offset:
-                return start, header.base_offset
-            segment.forget_indexes()
-        return 0, segment.base_offset
+        return (start, segment.header_at(start).base_offset) if start > 0 else (0, segment.base_offset)
 
     def write_aborted(self) -> None:
         """Brings the aborted transactions of the checked segments in line with the markers that were found."""

@@ -71,3 +71,12 @@ def _problem(header: BatchHeader, room: int, next_offset: int, offset_max: int) 
     if header.base_offset < next_offset or header.last_offset_delta < 0 or header.base_offset + header.last_offset_delta > offset_max:
         return f"has offsets {header.base_offset} to {header.base_offset + header.last_offset_delta}, expected from {next_offset} on"
     return ""
+
+
+def is_batch_at(file: File, position: int, last_offset: int) -> bool:
+    """Whether a batch that ends with this offset stands at a position of a file, as far as its header shows."""
+    piece = file.pread(BATCH_OVERHEAD, position)
+    if len(piece) < BATCH_OVERHEAD:
+        return False
+    header = BatchHeader._make(HEADER.unpack(piece))
+    return header.magic == MAGIC and header.base_offset + header.last_offset_delta == last_offset

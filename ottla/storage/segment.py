@@ -24,6 +24,7 @@ from ottla.base.types import NO_OFFSET, NO_TIMESTAMP
 from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, decode_aborted, encode_aborted, size_below
 from ottla.storage.file_slice import BytesFile, FileSlice, SharedFile
 from ottla.storage.index import (
+    NO_ENTRY,
     OFFSET_ENTRY_BYTES,
     PENDING_MAX,
     RELATIVE_OFFSET_MAX,
@@ -33,7 +34,7 @@ from ottla.storage.index import (
     read_last_time,
 )
 from ottla.storage.open_files import OpenFiles
-from ottla.storage.scan import NEVER, SCAN_BYTES, scan_batches
+from ottla.storage.scan import NEVER, SCAN_BYTES, is_batch_at, scan_batches
 from ottla.storage.small_files import read_whole, write_atomically
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
 
@@ -51,8 +52,6 @@ LOOK_CLOSER = -2
 
 _PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: all that a look-up needs of a header
 _LENGTH = Struct(">8xi")
-
-
 COPY_BYTES_MAX = 1 << 16
 
 
@@ -113,7 +112,6 @@ class Segment:
 
     def take_files(self, end_offset: int) -> None:
         """Takes over the files of a segment found on disk; `end_offset` is the next one's base, or `NO_OFFSET` for the active one."""
-        self.open_file()
         self.size = self.file().size()
         self.end_offset = end_offset
         self.release_file()
@@ -274,7 +272,15 @@ class Segment:
         if offset <= self.base_offset:
             return self._walk_to(offset, 0)
         self.load_indexes()
-        return self._walk_to(offset, self.index.lookup(offset - self.base_offset))
+        entry = self.index.lookup(offset - self.base_offset)
+        if not self._is_right(entry):
+            self._mend_indexes("the index names a batch that is not there")
+            entry = self.index.lookup(offset - self.base_offset)
+        return self._walk_to(offset, entry[1])
+
+    def _is_right(self, entry: tuple[int, int]) -> bool:
+        """Indexes are not synced: a power cut may leave a part of a write, or what stood there before a truncation."""
+        return entry == NO_ENTRY or is_batch_at(self.file(), entry[1], self.base_offset + entry[0])
 
     def _walk_to(self, offset: int, position: int) -> int:
         """From a batch at `position` on, the first one that does not end before `offset`."""
@@ -344,9 +350,12 @@ class Segment:
         if self.is_sealed:
             self.open_files.add(self)
         if problem:
-            self.notes.append(f"{self.path(LOG_SUFFIX)}: {problem}; made its indexes again")
-            self.rebuild_indexes()
-            self.write_indexes()
+            self._mend_indexes(problem)
+
+    def _mend_indexes(self, problem: str) -> None:
+        self.notes.append(f"{self.path(LOG_SUFFIX)}: {problem}; made its indexes again")
+        self.rebuild_indexes()
+        self.write_indexes()
 
     def read_indexes(self) -> str:
         """Reads both index files, without a look at the batches. Answers what is wrong with them, or an empty string."""
@@ -369,14 +378,18 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
 
     def drop_index_tail(self, offset: int) -> int:
-        """Removes index entries from `offset` on, and so much before it that a scan from the answered position makes it again."""
+        """Removes index entries from `offset` on, and so much before it that a scan from the answered position makes it again: all of
+        them when the last one that is to stay is wrong."""
         base = self.base_offset
         self.times.keep(self.times.count_below(offset - base))
         known_to = min(offset - 1 - base, self.times.last[1])
-        position = self.index.lookup(known_to) if known_to > 0 else 0
-        self.index.keep(bisect_left(self.index.positions, max(position, 1)))
+        entry = self.index.lookup(known_to) if known_to > 0 else NO_ENTRY
+        if not self._is_right(entry):
+            self.forget_indexes()
+            return 0
+        self.index.keep(bisect_left(self.index.positions, max(entry[1], 1)))
         self._take_books_from_indexes()
-        return position
+        return entry[1]
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Updates the indexes for a batch that a scan has found, as `note_batch` does for an appended one."""
@@ -425,8 +438,6 @@ class Segment:
             self.index_batch(at, header)
         self.write_indexes()
 
-    # Aborted transactions
-
     def write_again(self, position: int) -> None:
         """Writes the batches from `position` on once more, as they are, so that the next sync must write them to the disk."""
         file = self.file()
@@ -434,6 +445,8 @@ class Segment:
             piece = file.pread(min(SCAN_BYTES, self.size - position), position)
             file.pwrite(piece, position)
             position += len(piece)
+
+    # Aborted transactions
 
     def aborted(self) -> list[AbortedTransaction]:
         """The transactions whose abort marker lies here; `StorageError` when the index is damaged (then `replace_aborted`)."""
@@ -473,8 +486,7 @@ class Segment:
 
     def files(self) -> list[str]:
         """The paths of this segment's files that exist."""
-        paths = [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
-        return [path for path in paths if self.disk.exists(path)]
+        return [path for suffix in SEGMENT_SUFFIXES if self.disk.exists(path := self.path(suffix))]
 
     def remove(self) -> None:
         self.release_file()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.storage.index import OffsetIndex, TimeIndex, read_last_time
+from ottla.storage.index import NO_ENTRY, OffsetIndex, TimeIndex, read_last_time
 from tests.fakes.disk import MemDisk
 from tests.storage.log_builder import ROOT
 
@@ -35,7 +35,7 @@ def test_lookup_finds_the_last_entry_that_is_not_beyond(offsets: list[int], want
     index = OffsetIndex(PATH)
     for number, offset in enumerate(offsets):
         index.append(offset, (number + 1) * 100)
-    expected = max(((number + 1) * 100 for number, offset in enumerate(offsets) if offset <= wanted), default=0)
+    expected = max(((offset, (number + 1) * 100) for number, offset in enumerate(offsets) if offset <= wanted), default=NO_ENTRY)
     assert index.lookup(wanted) == expected
 
 

@@ -174,6 +174,31 @@ def test_a_missing_or_damaged_index_is_made_again_as_it_was(suffix: str, damage:
         assert log.recovery_notes
 
 
+@pytest.mark.parametrize("entry", [0, 1, -1])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_an_index_entry_of_which_the_end_was_lost_is_noticed(is_sealed: bool, entry: int) -> None:
+    """I6: indexes are not synced, so a power cut may leave a part of an entry; it looks like a good one."""
+    built = LogBuilder(log_settings(index_interval_bytes=100))
+    built.append_many(30)
+    if is_sealed:
+        built.log.roll()
+    built.log.flush()
+    built.checkpoint()
+    good = read_all(built.log)
+    path = built.log.segments[0].path(".index")
+    built.log.close(clean=False)
+    data = bytearray(memory(built).read_file(path))
+    at = entry * 8 % len(data)
+    data[at + 7] = 0
+    assert bytes(data) != memory(built).read_file(path)
+    memory(built).write_file(path, bytes(data))
+    log = built.open(was_clean=False)
+    for header, _ in good:
+        piece = log.read(header.base_offset, 1, end_offset=log.log_end_offset)
+        assert piece is not None and piece.read()[:8] == header.base_offset.to_bytes(8, "big")
+    assert read_all(log) == good
+
+
 def test_a_torn_tail_is_cut_and_nothing_else() -> None:
     """I43."""
     built = filled()
