@@ -97,6 +97,7 @@ sim: $(STAMP)
 	@$(BIN)/python -m tests.sim --cluster SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --groups SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --shares SEED=$(SEED) SEEDS=$(SEEDS)
+	@$(BIN)/python -m tests.sim --members SEED=$(SEED) SEEDS=$(SEEDS)
 
 night: $(SPARK)
 	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
@@ -107,44 +108,32 @@ night: $(SPARK)
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --cluster SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --groups SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --shares SEED=$$(date +%s) SEEDS=2000; fi
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --members SEED=$$(date +%s) SEEDS=2000; fi
 
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs
 	@if [ -d tests/scenarios ]; then OTTLA_REWRITE=1 $(PYTEST) tests/scenarios; fi
 	@if [ -d tests/docs ]; then OTTLA_REWRITE=1 $(PYTEST) tests/docs; fi
 
-# An environment of its own: the site's theme and its API pages need what nothing else does.
-build/site-env/.ready: requirements/docs.txt
-	@rm -rf build/site-env && $(PYTHON) -m venv build/site-env
-	@echo "make: installing requirements/docs.txt into build/site-env" >&2
-	@build/site-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/docs.txt
+# Environments of their own: what the site, publishing or the hashes need is never what the tests find.
+build/%-env/.ready: requirements/%.txt
+	@rm -rf build/$*-env && $(PYTHON) -m venv build/$*-env
+	@echo "make: installing $< into build/$*-env" >&2
+	@build/$*-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement $<
 	@touch $@
 
-site: build/site-env/.ready
-	@NO_MKDOCS_2_WARNING=1 build/site-env/bin/mkdocs build --quiet
+site: build/docs-env/.ready
+	@NO_MKDOCS_2_WARNING=1 build/docs-env/bin/mkdocs build --quiet
 	@echo "make: the site is in build/site, its front page is build/site/index.html"
 
 # Not part of `make test`: it takes minutes, and a browser that CI would have to install (on Debian: apt install chromium).
 site-check: site
 	@$(PYTHON) -m tools.site.check
 
-# An environment of its own, so that what publishing needs is never what the tests find.
-build/dist-env/.ready: requirements/dist.txt
-	@rm -rf build/dist-env && $(PYTHON) -m venv build/dist-env
-	@echo "make: installing requirements/dist.txt into build/dist-env" >&2
-	@build/dist-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/dist.txt
-	@touch $@
-
 dist: build/dist-env/.ready
 	@build/dist-env/bin/python -m tools.dist
 
-# An environment of its own: uv knows the hashes of all files of a version, those for other platforms and Pythons included.
-build/hashes-env/.ready: requirements/hashes.txt
-	@rm -rf build/hashes-env && $(PYTHON) -m venv build/hashes-env
-	@echo "make: installing requirements/hashes.txt into build/hashes-env" >&2
-	@build/hashes-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/hashes.txt
-	@touch $@
-
+# uv knows the hashes of all files of a version, those for other platforms and Pythons included.
 hashes: build/hashes-env/.ready
 	@build/hashes-env/bin/python -m tools.requirement_hashes build/hashes-env/bin/uv
 

@@ -26,7 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.quota_admin import CLIENT_ID, alter_quotas
 from tools.bench.brokers import Broker, start_kafka, start_ottla
-from tools.bench.loads import percentiles
+from tools.bench.loads import confirmed, percentiles
 from tools.bench.peer import JARS
 from tools.bench.report import machine, number
 
@@ -162,14 +162,7 @@ def steady(broker: Broker, topic: str, seconds: float) -> dict[str, float]:
     started = time.perf_counter()
     for count in range(int(seconds * STEADY_RATE)):
         time.sleep(max(0.0, started + count / STEADY_RATE - time.perf_counter()))
-        done: list[object] = []
-        sent = time.perf_counter()
-        client.produce(topic, b"x", on_delivery=lambda error, _record, done=done: done.append(error))  # type: ignore[misc]
-        while not done:
-            client.poll(1)
-        if done[0] is not None:
-            raise RuntimeError(f"{broker.name}: {done[0]}")
-        times.append(time.perf_counter() - sent)
+        times.append(confirmed(client, topic))
     return percentiles(times, "ms")
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode
 
-PRODUCERS_MAX = 100_000
 UNCOUNTED = -1
 
 

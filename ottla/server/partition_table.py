@@ -16,7 +16,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
-from ottla.replication.producer_room import PRODUCERS_MAX, ProducerRoom
+from ottla.replication.producer_room import ProducerRoom
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory, name_of_future
 from ottla.storage.future_log import finish_replacement, is_complete
@@ -52,7 +52,7 @@ class PartitionTable:
 
     def __init__(
         self, disk: Disk, clock: Clock, directories: Sequence[LogDirectoryState], make_partition: Callable[[Log, int], Partition],
-        *, files_max: int = SEALED_FILES_MAX, producers_max: Callable[[], int] = lambda: PRODUCERS_MAX,
+        *, producers_max: Callable[[], int], files_max: int = SEALED_FILES_MAX,
     ) -> None:  # fmt: skip
         self._disk = disk
         self._clock = clock

@@ -36,10 +36,10 @@ EMPTY_AGAIN = "GroupNotEmptyException, GroupNotEmptyException, GroupNotEmptyExce
 WANTED = {
     "implicit": "[[0:1, 1:1, 2:1], [], [0:1], [ok], []]",
     "explicit": "[[ok], [1:2, 3:2], not before all are acknowledged, [ok], []]",
-    "renew": "[2000, [ok], 0:1, [ok], 0:1, [ok], 0:1, [ok], []]",
+    "renew": "[5000, [ok], 0:1, [ok], 0:1, [ok], 0:1, [ok], []]",
     "delivery count": "[0:1, 0:2, 0:3, []]",
     "two members": "200 both=true",
-    "lock time-out": "[[0:2, 1:2], [InvalidRecordStateException], [ok]]",
+    "lock time-out": "[0 again, 1 again, [InvalidRecordStateException], [ok]]",
     "closing": "[0:2, 2:2]",
     "record limit": "[[0:1, 1:1], [2:1, 3:1]]",
     "isolation read_uncommitted": "[[committed:1, aborted:1, also committed:1, open:1], [], [0:1]]",

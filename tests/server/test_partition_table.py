@@ -13,6 +13,7 @@ from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
+from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock, MemDisk, SeededRandom
 from tests.fakes.log_settings import log_settings
@@ -28,8 +29,12 @@ def directories_of(tmp_path: Path, *names: str) -> list[LogDirectoryState]:
     return made
 
 
+def make_partition(log: Log, high: int) -> Partition:
+    return Partition(log, broker_id=0, high_watermark=high)
+
+
 def table_of(directories: list[LogDirectoryState]) -> PartitionTable:
-    return PartitionTable(OsDisk(), ManualClock(), directories, lambda log, high: Partition(log, broker_id=0, high_watermark=high))
+    return PartitionTable(OsDisk(), ManualClock(), directories, make_partition, producers_max=lambda: 1000)
 
 
 def append(partition: Partition, count: int) -> None:
@@ -195,7 +200,7 @@ class FullDisk(OsDisk):
 
 
 def table_on(disk: FullDisk, directories: list[LogDirectoryState]) -> PartitionTable:
-    return PartitionTable(disk, ManualClock(), directories, lambda log, high: Partition(log, broker_id=0, high_watermark=high))
+    return PartitionTable(disk, ManualClock(), directories, make_partition, producers_max=lambda: 1000)
 
 
 def test_a_log_that_could_not_be_made_for_lack_of_room_is_made_later(tmp_path: Path) -> None:
@@ -280,7 +285,7 @@ def test_i44_after_a_failed_sync_and_a_kill_the_tail_of_a_log_is_written_again()
     def started() -> tuple[LogDirectoryState, Partition]:
         directory = LogDirectoryState(disk, "/data", boot_id="boot")
         directory.claim(0, "cluster", SeededRandom(1))
-        table = PartitionTable(disk, ManualClock(), [directory], lambda log, high: Partition(log, broker_id=0, high_watermark=high))
+        table = PartitionTable(disk, ManualClock(), [directory], make_partition, producers_max=lambda: 1000)
         partition = table.open(TopicPartition("t", 0), FIRST, log_settings(), is_new=not table.count())
         directory.note_boot()
         return directory, partition

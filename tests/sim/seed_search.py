@@ -8,6 +8,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 
+def assert_noticed(name: str, found: tuple[int, str], seeds: int, verdict: str = "") -> None:
+    """Fails unless one of so many seeds has noticed the fault, by a verdict that matches the regular expression."""
+    seed, why = found
+    print(f"{name} was caught by seed {seed}: {why}")
+    assert seed > 0, f"{name} was not noticed in {seeds} seeds"
+    assert why and re.search(verdict, why)
+
+
 def catch_seed(
     fault: AbstractContextManager[Any], run: Callable[[int], object], seeds: int, first: int, verdict: str = ""
 ) -> tuple[int, str]:

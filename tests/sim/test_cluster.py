@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.cluster_faults import FAULTS, VERDICTS, catch
 from tests.sim.cluster_world import ClusterWorld
+from tests.sim.seed_search import assert_noticed
 
 SEEDS = 80
 SEEDS_TO_CATCH = 60
@@ -77,7 +76,4 @@ def test_coordinators_move_and_disks_are_lost() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     """By the verdict that names it."""
-    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
-    print(f"{name} was caught by seed {seed}: {why}")
-    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
-    assert re.search(VERDICTS[name], why)
+    assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])

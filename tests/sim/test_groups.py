@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from ottla.base.errors import ErrorCode
@@ -12,6 +10,7 @@ from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.group_faults import FAULTS, VERDICTS, catch
 from tests.sim.group_history import GroupHistory
 from tests.sim.group_world import GroupWorld
+from tests.sim.seed_search import assert_noticed
 
 SEEDS = 4
 SEEDS_TO_CATCH = 20
@@ -43,10 +42,7 @@ def test_a_seed_repeats_its_run_and_is_worth_something() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     """By the verdict that names it."""
-    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
-    print(f"{name} was caught by seed {seed}: {why}")
-    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
-    assert re.search(VERDICTS[name], why)
+    assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])
 
 
 def history(*commits: int) -> GroupHistory:

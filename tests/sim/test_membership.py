@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from ottla.base.types import TopicPartition
@@ -11,6 +9,7 @@ from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.group_history import GroupHistory
 from tests.sim.membership_faults import FAULTS, VERDICTS, catch
 from tests.sim.membership_world import MembershipWorld
+from tests.sim.seed_search import assert_noticed
 
 SEEDS = 4
 SEEDS_TO_CATCH = 20
@@ -44,10 +43,7 @@ def test_a_run_is_worth_something() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     """By the verdict that names it."""
-    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
-    print(f"{name} was caught by seed {seed}: {why}")
-    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
-    assert re.search(VERDICTS[name], why)
+    assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])
 
 
 def test_a_former_process_that_commits() -> None:

@@ -7,6 +7,7 @@ import pytest
 from ottla.base.share_state import StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE
 from tests.sim.__main__ import main, run_share_seeds
+from tests.sim.seed_search import assert_noticed
 from tests.sim.share_faults import SHARE_FAULTS, catch, planted
 from tests.sim.share_history import DELIVERIES_MAX, LOCK_MS, Holder, ShareHistory
 from tests.sim.share_world import ShareWorld
@@ -55,10 +56,7 @@ def test_the_program_names_the_seed_that_fails(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("name", SHARE_FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
-    print(f"{name} was caught by seed {seed}: {why}")
-    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
-    assert why
+    assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH)
 
 
 # The verdicts themselves

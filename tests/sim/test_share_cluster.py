@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.sim.__main__ import main, run_cluster_seeds
+from tests.sim.seed_search import assert_noticed
 from tests.sim.share_cluster import ShareClusterWorld
 from tests.sim.share_cluster_faults import FAULTS, VERDICTS, catch
 
@@ -37,7 +36,4 @@ def test_a_run_is_worth_something() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     """By the verdict that names it."""
-    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
-    print(f"{name} was caught by seed {seed}: {why}")
-    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
-    assert re.search(VERDICTS[name], why)
+    assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])

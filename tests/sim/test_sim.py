@@ -10,6 +10,7 @@ from tests.sim.faults import FAULTS, catch, planted
 from tests.sim.history import History, Transaction
 from tests.sim.logs import Story
 from tests.sim.readers import Reader, judge
+from tests.sim.seed_search import assert_noticed
 from tests.sim.world import World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -61,10 +62,7 @@ def test_the_runs_are_worth_something() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
-    print(f"{name} was caught by seed {seed}: {why}")
-    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
-    assert why
+    assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH)
 
 
 def reader_of(*seen: tuple[int, str], position: int) -> Reader:

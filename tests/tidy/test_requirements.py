@@ -38,9 +38,13 @@ def test_a_version_without_a_hash_is_noticed() -> None:
 
 
 def test_make_installs_nothing_without_hashes() -> None:
-    commands = re.findall(r"pip install (.*)", (ROOT / "Makefile").read_text())
+    makefile = (ROOT / "Makefile").read_text()
+    commands = re.findall(r"pip install (.*)", makefile)
     by_file = [command for command in commands if "--requirement" in command]
-    assert len(by_file) == len(FILES) and all("--require-hashes" in command for command in by_file)
+    assert all("--require-hashes" in command for command in by_file)
+    named = {name for command in by_file for name in re.findall(r"--requirement requirements/(\S+)\.txt", command)}
+    by_environment = set(re.findall(r": build/(\w+)-env/\.ready", makefile))
+    assert named | by_environment == {path.stem for path in FILES}
     assert [command for command in commands if command not in by_file] == [
         "--quiet --disable-pip-version-check --no-deps --no-build-isolation --editable ."
     ]

@@ -229,6 +229,18 @@ def first_consume(broker: Broker, _scale: float) -> Figures:
     return {"ms": sorted(times)[2] * 1e3}
 
 
+def confirmed(client: Producer, topic: str) -> float:
+    """Sends one small record and waits until it is confirmed: how long that took, in seconds."""
+    done: list[object] = []
+    sent = time.perf_counter()
+    client.produce(topic, b"x", on_delivery=lambda error, _record: done.append(error))
+    while not done:
+        client.poll(1)
+    if done[0] is not None:
+        raise RuntimeError(str(done[0]))
+    return time.perf_counter() - sent
+
+
 def percentiles(times: list[float], unit: str) -> Figures:
     ordered = sorted(times)
     factor = {"us": 1e6, "ms": 1e3}[unit]

@@ -35,7 +35,7 @@ from ottla.client.security import Security
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.audit import AuditLog
 from tools.bench.brokers import Broker, start_kafka, start_ottla
-from tools.bench.loads import new_topic, percentiles
+from tools.bench.loads import confirmed, new_topic, percentiles
 from tools.bench.peer import JARS
 from tools.bench.report import Row, header, machine, number, run_rounds
 
@@ -206,14 +206,7 @@ def round_trips(broker: Broker, topic: str, goes_on: Callable[[], bool], least: 
     client = Producer({**broker.options, "linger.ms": 0, "acks": "1", "log_level": 2})
     times: list[float] = []
     while len(times) < least or goes_on():
-        done: list[object] = []
-        sent = time.perf_counter()
-        client.produce(topic, b"x", on_delivery=lambda error, _record, done=done: done.append(error))  # type: ignore[misc]
-        while not done:
-            client.poll(1)
-        if done[0] is not None:
-            raise RuntimeError(str(done[0]))
-        times.append(time.perf_counter() - sent)
+        times.append(confirmed(client, topic))
         time.sleep(0.002)
     return percentiles(times, "ms")
 

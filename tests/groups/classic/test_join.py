@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +11,7 @@ from ottla.groups.classic.join import ASK_METADATA_LATE
 from ottla.groups.commands import Caller, MemberName
 from ottla.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from tests.groups.classic.coordinator import BOTH, RANGE, Coordinator
+from tests.instructions import instructions
 
 
 @pytest.mark.parametrize(
@@ -254,44 +252,25 @@ def test_the_first_round_waits_for_clients_that_ask_for_metadata_late(software: 
 # Work
 
 
-def operations(function: Callable[[], object]) -> int:
-    """How many instructions of Python a call executes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def costs_of_joins(members: int) -> dict[str, int]:
-    """The operations of joins of each kind that are not the first of their round, in a group of so many members."""
+    """The instructions of joins of each kind that are not the first of their round, in a group of so many members."""
     coordinator = Coordinator(initial_rebalance_delay_ms=3000, members_max=10_000)
     for number in range(members):
         coordinator.join(f"m{number}")
-    costs = {"of a new group": operations(lambda: coordinator.join("last"))}
+    costs = {"of a new group": instructions(lambda: coordinator.join("last"))}
     coordinator.advance(6500)
     ids = [answer.member_id for _, answer in coordinator.answered()]
     assert len(ids) == members + 1 and coordinator.group.state is COMPLETING_REBALANCE
-    costs["tried again"] = operations(lambda: coordinator.join("again", ids[3]))
+    costs["tried again"] = instructions(lambda: coordinator.join("again", ids[3]))
     coordinator.answered()
     coordinator.sync_all(ids)
     coordinator.join("new")
     assert coordinator.group.state is PREPARING_REBALANCE
-    costs["of a new member"] = operations(lambda: coordinator.join("newer"))
-    costs["of a known member"] = operations(lambda: coordinator.join("known", ids[5]))
-    costs["of a static member"] = operations(lambda: coordinator.join("static", instance_id="i"))
-    costs["of one that gets an id"] = operations(lambda: coordinator.join("id", needs_member_id=True))
-    costs["a member that leaves"] = operations(lambda: coordinator.leave(MemberName(ids[7], None)))
+    costs["of a new member"] = instructions(lambda: coordinator.join("newer"))
+    costs["of a known member"] = instructions(lambda: coordinator.join("known", ids[5]))
+    costs["of a static member"] = instructions(lambda: coordinator.join("static", instance_id="i"))
+    costs["of one that gets an id"] = instructions(lambda: coordinator.join("id", needs_member_id=True))
+    costs["a member that leaves"] = instructions(lambda: coordinator.leave(MemberName(ids[7], None)))
     return costs
 
 

@@ -82,16 +82,23 @@ final class Clients {
     /** A share group with these settings; it starts with the first record unless they say something else. */
     String shareGroup(String... pairs) throws Exception {
         String group = fresh("share");
-        Map<String, String> settings = new HashMap<>(Map.of("share.auto.offset.reset", "earliest"));
-        for (int at = 0; at < pairs.length; at += 2) {
-            settings.put(pairs[at], pairs[at + 1]);
-        }
+        alterGroup(group, "share.auto.offset.reset", "earliest");
+        alterGroup(group, pairs);
+        return group;
+    }
+
+    /** Sets names and values, each name before its value. */
+    void alterGroup(String group, String... pairs) throws Exception {
         List<AlterConfigOp> changes = new ArrayList<>();
-        settings.forEach((key, value) -> changes.add(new AlterConfigOp(new ConfigEntry(key, value), AlterConfigOp.OpType.SET)));
+        for (int at = 0; at < pairs.length; at += 2) {
+            changes.add(new AlterConfigOp(new ConfigEntry(pairs[at], pairs[at + 1]), AlterConfigOp.OpType.SET));
+        }
+        if (changes.isEmpty()) {
+            return;
+        }
         try (Admin admin = admin()) {
             admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group), changes)).all().get();
         }
-        return group;
     }
 
     String topic(int partitions) throws Exception {
