@@ -92,7 +92,9 @@ def _context(protocol: int, options: TlsOptions, now: datetime | None) -> ssl.SS
     try:
         if ciphers := tls12_ciphers(options.ciphers):
             context.set_ciphers(ciphers)
-        elif options.ciphers:  # of TLS 1.3 alone
+        elif options.ciphers:
+            if "TLSv1.3" not in options.protocols:
+                raise AddressError(f"{where}: ssl.cipher.suites has suites of TLS 1.3 alone, which ssl.enabled.protocols leaves out")
             context.minimum_version = ssl.TLSVersion.TLSv1_3
         with _file(chain) as certificate, _file(options.key or chain) as key:
             context.load_cert_chain(certificate, key, options.key_password or "")

@@ -40,9 +40,20 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import CheckVersion, Exists, GetChildren, GetData, SetData
 from kazoo.protocol.serialization import Create as CreateNode
 from kazoo.protocol.serialization import Delete as DeleteNode
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from kazoo.security import OPEN_ACL_UNSAFE
 
-from ottla.adapters.zookeeper_client import EVENTS, NOT_ANSWERED, Answer, Link, LinkState, Multi, TlsFiles, ZooKeeperClient, tls_context
+from ottla.adapters.zookeeper_client import (
+    EVENTS,
+    NOT_ANSWERED,
+    Answer,
+    Link,
+    LinkState,
+    Multi,
+    TlsFiles,
+    ZooKeeperClient,
+    creator_acl,
+    tls_context,
+)
 from ottla.base.errors import StoreUnreachable
 from ottla.base.immutable import immutable
 from ottla.base.ports import (
@@ -398,8 +409,7 @@ class ZooKeeperStore:
     def _acl(self, path: str) -> Any:
         if not self._options.is_acl_set:
             return OPEN_ACL_UNSAFE
-        is_sensitive = any(f"{path}/".startswith(f"{root}/") for root in self._options.sensitive_paths)
-        return CREATOR_ALL_ACL if is_sensitive else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+        return creator_acl(path, self._options.sensitive_paths)
 
 
 def _read_result(error: BaseException) -> StoreResult:

@@ -22,7 +22,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -41,6 +41,7 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL, Connect, Transaction
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from ottla.base.immutable import immutable
 from ottla.base.ports import WatchEvent
@@ -314,6 +315,12 @@ class ZooKeeperClient(KazooClient):
             self._on_link(LinkState.DOWN, None)
         else:
             self._on_link(LinkState.EXPIRED, None)
+
+
+def creator_acl(path: str, sensitive_paths: Sequence[str]) -> list[ACL]:
+    """Who may do what with a node: who makes it, everything; others, read what is not below a sensitive path."""
+    is_sensitive = any(f"{path}/".startswith(f"{root}/") for root in sensitive_paths)
+    return [*CREATOR_ALL_ACL] if is_sensitive else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
 
 def tls_context(files: TlsFiles) -> ssl.SSLContext:

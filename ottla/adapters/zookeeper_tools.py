@@ -1,7 +1,8 @@
 """What tools that know only ZooKeeper's address do there without a broker: they find the brokers, and write settings that must be there
 before the first broker is, as Kafka's tools did until 3.9.
 
-Needs kazoo (extra `ottla[cluster]`); every failure is one line.
+With an identity the nodes that are made belong to it, as those of Kafka's tools do, and what is secret cannot be read by others. Needs
+kazoo (extra `ottla[cluster]`); every failure is one line.
 """
 
 from __future__ import annotations
@@ -10,50 +11,75 @@ import base64
 import json
 import logging
 import os
+import threading
 from collections.abc import Collection, Mapping
 from types import TracebackType
+from typing import Any
 
+from ottla.adapters.clock import SystemClock
 from ottla.base.cluster_metadata import CONFIG_BROKER
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.settings.setting import SettingError
-from ottla.base.settings.zookeeper import parse_connect
+from ottla.base.settings.zookeeper import ZooKeeperAccess, parse_connect
 from ottla.controller import znodes
 from ottla.security.scram_server import SALT_BYTES, make_credential
 
 try:
-    from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
-    from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.security import OPEN_ACL_UNSAFE
+
+    from ottla.adapters.zookeeper_client import LinkState, TlsFiles, ZooKeeperClient, creator_acl, tls_context
 except ModuleNotFoundError as error:
     raise StorageError(f"--zookeeper needs the package {error.name}; install ottla[cluster]") from None
 
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 30.0
+"""As long as Kafka's tools wait."""
+END_SECONDS_MAX = 5.0
+SESSION_TIMEOUT_MS = 10_000
 
 
 class ZooKeeperTools:
     """A connection to one cluster's part of a ZooKeeper. Raises `StoreUnreachable`, and `StorageError` for what is not as it should be."""
 
-    def __init__(self, connect: str, timeout_s: float = CONNECT_SECONDS) -> None:
+    def __init__(self, connect: str, access: ZooKeeperAccess | None = None, timeout_s: float = CONNECT_SECONDS) -> None:
         try:
             address = parse_connect(connect)
         except SettingError as error:
             raise StorageError(str(error)) from None
-        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         self._connect = connect
         self._root = address.chroot
-        self._client = KazooClient(",".join(f"{host}:{port}" for host, port in address.servers))
+        self._access = access or ZooKeeperAccess()
+        logging.getLogger("ottla.zookeeper").addHandler(logging.NullHandler())  # a refused login is raised, which says it once
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in address.servers)
+        self._client = self._begin(hosts, timeout_s)
+
+    def _begin(self, hosts: str, timeout_s: float) -> ZooKeeperClient:
+        access, has_begun = self._access, threading.Event()
+        files = TlsFiles(
+            certificate=access.certificate, password=access.password, authorities=access.authorities, is_host_checked=access.is_host_checked
+        )  # fmt: skip
         try:
-            self._client.start(timeout_s)
-        except (KazooTimeoutError, KazooException):
-            self._client.close()
-            raise StoreUnreachable(f"no session with ZooKeeper at {connect} within {timeout_s:g} s") from None
+            tls = tls_context(files) if access.is_tls else None
+        except OSError as error:
+            raise StorageError(f"zookeeper.ssl: {error}") from None
+        client = ZooKeeperClient(
+            hosts, session_timeout_ms=SESSION_TIMEOUT_MS, digest=access.digest, login=access.login, tls=tls,
+            now_ms=SystemClock().monotonic_ms, on_refusal=has_begun.set,
+            on_link=lambda state, _: has_begun.set() if state is LinkState.UP else None,
+        )  # fmt: skip
+        client.start_async()
+        is_reached = has_begun.wait(timeout_s)
+        if is_reached and not client.refusal:
+            return client
+        reason = f": {client.refusal}" if client.refusal else f" within {timeout_s:g} s"
+        client.end(END_SECONDS_MAX)
+        raise StoreUnreachable(f"no session with ZooKeeper at {self._connect}{reason}")
 
     def __enter__(self) -> ZooKeeperTools:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._client.stop()
-        self._client.close()
+        self._client.end(END_SECONDS_MAX)
 
     def brokers(self) -> dict[int, dict[str, str]]:
         """The addresses (host:port) of the registered brokers, by protocol (PLAINTEXT ...)."""
@@ -61,12 +87,16 @@ class ZooKeeperTools:
             names = self._client.get_children(self._root + znodes.BROKER_IDS)
         except NoNodeError:
             return {}
+        except NoAuthError:
+            raise StorageError(self._not_let("read", znodes.BROKER_IDS)) from None
+        except KazooException as error:
+            raise StorageError(f"{znodes.BROKER_IDS} in ZooKeeper at {self._connect}: {error or type(error).__name__}") from None
         found: dict[int, dict[str, str]] = {}
         for name in sorted(name for name in names if name.isdigit()):
             try:
                 data, _ = self._client.get(f"{self._root}{znodes.BROKER_IDS}/{name}")
-            except NoNodeError:
-                continue  # it has gone since
+            except (NoNodeError, NoAuthError):
+                continue  # it has gone since, or is not for this program
             found[int(name)] = _addresses(int(name), data)
         return found
 
@@ -82,8 +112,8 @@ class ZooKeeperTools:
     def _alter(self, path: str, changes: Mapping[str, str], deletions: Collection[str]) -> None:
         """Writes the node, and the note by which brokers that run learn of it, together."""
         try:
-            self._client.ensure_path(self._root + path.rpartition("/")[0])
-            self._client.ensure_path(self._root + znodes.CONFIG_CHANGES)
+            self._make(path.rpartition("/")[0])
+            self._make(znodes.CONFIG_CHANGES)
             try:
                 data, version = self._client.get(self._root + path)
             except NoNodeError:
@@ -93,17 +123,34 @@ class ZooKeeperTools:
                 configs.pop(name, None)
             transaction = self._client.transaction()
             if version is None:
-                transaction.create(self._root + path, znodes.config_bytes(configs))
+                transaction.create(self._root + path, znodes.config_bytes(configs), self._acl(path))
             else:
                 transaction.set_data(self._root + path, znodes.config_bytes(configs), version.version)
-            transaction.create(self._root + znodes.CONFIG_CHANGE_PREFIX, znodes.change_bytes(path), sequence=True)
+            note = self._root + znodes.CONFIG_CHANGE_PREFIX, znodes.change_bytes(path), self._acl(znodes.CONFIG_CHANGES)
+            transaction.create(*note, sequence=True)
             failures = [result for result in transaction.commit() if isinstance(result, Exception)]
         except NoAuthError:
-            raise StorageError(f"ZooKeeper at {self._connect} does not let this program write {path}") from None
+            raise StorageError(self._not_let("write", path)) from None
         except (KazooException, znodes.NodeError) as error:
             raise StorageError(f"{path} in ZooKeeper at {self._connect}: {error or type(error).__name__}") from None
         if failures:
             raise StorageError(f"{path} in ZooKeeper at {self._connect} has been changed meanwhile; try again")
+
+    def _make(self, path: str) -> None:
+        """Makes the nodes down to this one where they are missing."""
+        if self._root:
+            self._client.ensure_path(self._root, self._acl(""))
+        names = path.split("/")
+        for count in range(2, len(names) + 1):
+            upper = "/".join(names[:count])
+            self._client.ensure_path(self._root + upper, self._acl(upper))
+
+    def _acl(self, path: str) -> Any:
+        return creator_acl(path, znodes.SENSITIVE_PATHS) if self._access.has_identity else OPEN_ACL_UNSAFE
+
+    def _not_let(self, what: str, path: str) -> str:
+        how = "" if self._access.has_identity else "; it has no identity there (a JAAS file in KAFKA_OPTS, or --zk-tls-config-file)"
+        return f"ZooKeeper at {self._connect} does not let this program {what} {path}{how}"
 
 
 def scram_text(mechanism: str, password: str, iterations: int) -> str:

@@ -232,4 +232,4 @@ class ClusterMetadata:
         """The resources of a type for which something is set."""
         if resource_type == CONFIG_TOPIC:
             return [topic.name for topic in self._topics.values() if topic.configs]
-        return sorted(name for kind, name in self._configs if kind == resource_type)
+        return sorted(name for (kind, name), configs in self._configs.items() if kind == resource_type and configs)

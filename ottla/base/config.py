@@ -22,7 +22,7 @@ from ottla.base.settings.access import AccessSettings, why_contradictory
 from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.dynamic_values import check_values, parse_for_client, usable_values
-from ottla.base.settings.gathering import ConfigError, Given, Notice, gather
+from ottla.base.settings.gathering import ConfigError, Given, Notice, ReadFile, gather
 from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
@@ -67,6 +67,7 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
     DYNAMIC_GROUP = 8
 
 
@@ -450,11 +451,13 @@ def load(
     file_name: str = "",
     environment: Mapping[str, str] | None = None,
     assignments: Iterable[str] = (),
+    read_file: ReadFile | None = None,
 ) -> tuple[BrokerConfig, list[Notice]]:
-    """Joins all sources. Raises `ConfigError`, one line that names the setting and where it was written."""
+    """Joins all sources. Raises `ConfigError`, one line that names the setting and where it was written. `read_file`: for a JAAS file."""
     given, notices = gather(
-        tuple(BROKER_SETTINGS), file_text=file_text, file_name=file_name, environment=environment, assignments=assignments
-    )
+        tuple(BROKER_SETTINGS), file_text=file_text, file_name=file_name, environment=environment, assignments=assignments,
+        read_file=read_file,
+    )  # fmt: skip
     return BrokerConfig(given), notices
 
 
@@ -462,8 +465,10 @@ def problems(given: Mapping[str, Given]) -> list[str]:
     """Everything for which the broker would refuse to start, each in one line."""
     found, usable = [], {}
     for name, entry in given.items():
+        setting = BROKER_SETTINGS.get(name)  # None: of one listener, or a user; the whole configuration judges those
         try:
-            BROKER_SETTINGS[name].parse(entry.text)
+            if setting is not None:
+                setting.parse(entry.text)
         except SettingError as error:
             found.append(f"{error} ({entry.where})")
         else:

@@ -7,11 +7,16 @@ from typing import Any
 from ottla.cli.command import UsageError
 
 
+def file_text(path: str) -> str:
+    """The file's text. Raises `OSError` and `UnicodeDecodeError`."""
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def read_text(path: str) -> str:
     """The file's text."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return file_text(path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:

@@ -22,7 +22,8 @@ from ottla.controller.loading import read_nodes, read_paths, settings_in
 log = logging.getLogger("ottla.cluster")
 
 PURGE_MS = 15 * 60 * 1000
-ROOTS = (znodes.CONFIG_FOLDERS[4], znodes.CONFIG_FOLDERS[32], znodes.USERS, znodes.CLIENTS, znodes.IPS)
+FOLDERS = tuple(folder for resource_type, folder in znodes.CONFIG_FOLDERS.items() if resource_type != CONFIG_TOPIC)
+ROOTS = (*FOLDERS, znodes.USERS, znodes.CLIENTS, znodes.IPS)
 
 Settings = Sequence[SettingPut]
 Nodes = Mapping[str, StoreNode]

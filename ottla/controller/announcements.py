@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.base.cluster_metadata import (
     CONFIG_BROKER,
+    CONFIG_CLIENT_METRICS,
     CONFIG_GROUP,
     CONFIG_TOPIC,
     BrokerMetadata,
@@ -228,7 +229,7 @@ def _live(state: ClusterState) -> tuple[BrokerMetadata, ...]:
 def _all_settings(state: ClusterState) -> list[SettingPut]:
     """Returns the settings of all resources but topics, which carry their own; quotas; credentials of users."""
     found: list[SettingPut] = []
-    for resource_type in (CONFIG_BROKER, CONFIG_GROUP):
+    for resource_type in (CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP):
         found += [ConfigPut(resource_type, name, state.configs(resource_type, name)) for name in state.config_names(resource_type)]
     found += [QuotaPut(entity, quotas) for entity, quotas in state.quotas.items()]
     return [*found, *(ScramPut(user, credentials) for user, credentials in state.scram.items())]

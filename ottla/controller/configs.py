@@ -7,12 +7,23 @@ written; a list grows from the value in force, as it does in Kafka. Values that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, ConfigPut, QuotaEntity
+from ottla.base.cluster_metadata import (
+    ALL_BROKERS,
+    CONFIG_BROKER,
+    CONFIG_CLIENT_METRICS,
+    CONFIG_GROUP,
+    CONFIG_TOPIC,
+    ConfigPut,
+    QuotaEntity,
+)
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Operation, Set
+from ottla.base.settings.client_metrics import check_client_metrics
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
 from ottla.controller.plans import Plan, Unit, check_size, planned
@@ -37,13 +48,12 @@ QUOTA_ENTITIES_MAX = 50_000
 def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Sequence[ConfigRequest], *, validate_only: bool) -> Plan:
     units: list[Unit] = []
     results = []
-    seen: dict[tuple[int, str], None] = {}
+    times = Counter((request.resource_type, request.name) for request in requests)
     for request in requests:
         key = (request.resource_type, request.name)
         try:
-            if key in seen:
+            if times[key] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            seen[key] = None
             configs = _altered(state, config, request)
         except ApiError as refusal:
             results.append(ConfigResult(resource_type=key[0], name=key[1], error=refusal.code, message=refusal.message))
@@ -74,6 +84,8 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{request.name}' does not exist.")
     elif request.resource_type == CONFIG_GROUP:
         config.check_group(configs)
+    elif request.resource_type == CONFIG_CLIENT_METRICS:
+        check_client_metrics(configs)
     else:
         touched = {entry.name: configs[entry.name] for entry in request.entries if entry.name in configs}
         _refuse_read_only(request)
@@ -105,6 +117,9 @@ def _check_resource_name(state: ClusterState, request: ConfigRequest) -> None:
     elif request.resource_type == CONFIG_GROUP:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    elif request.resource_type == CONFIG_CLIENT_METRICS:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Resources of type {request.resource_type} have no settings here.")
 
@@ -177,6 +192,8 @@ def _altered_quotas(nodes: QuotaNodes, request: QuotaRequest) -> dict[str, float
         raise ApiError(ErrorCode.INVALID_REQUEST, f"No quotas can be set for an entity of {', '.join(kinds) or 'no type'}.")
     if any(name == "" for _, name in request.entity):
         raise ApiError(ErrorCode.INVALID_REQUEST, "An entity's name must not be empty.")
+    if kinds == ["ip"]:
+        _check_address(request.entity[0][1])
     quotas = dict(nodes.quotas(request.entity))
     known = QUOTAS_OF_IP if "ip" in kinds else QUOTAS
     for name, value in request.values.items():
@@ -188,6 +205,14 @@ def _altered_quotas(nodes: QuotaNodes, request: QuotaRequest) -> dict[str, float
         _check_quota(name, value, known[name])
         quotas[name] = value
     return quotas
+
+
+def _check_address(name: str | None) -> None:
+    """Kafka takes names of hosts as well, and resolves them; here a quota for one would never count."""
+    try:
+        ip_address(name or "0.0.0.0")  # none: the default of all addresses
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP address.") from None
 
 
 def _check_room(nodes: QuotaNodes, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:

@@ -26,6 +26,7 @@ from ottla.base.cluster_metadata import (
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Delete, Operation, Random, Set, operation_bytes
+from ottla.base.types import CLUSTER_METADATA_TOPIC
 from ottla.base.uuids import fresh_uuid
 from ottla.controller import znodes
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
@@ -170,6 +171,8 @@ def _partition_nodes(topic: str, partitions: Sequence[PartitionMetadata]) -> lis
 
 def _check_name(state: ClusterState, name: str, batch: _Batch) -> None:
     check_topic_name(name)
+    if name == CLUSTER_METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if state.topic(name) is not None or name in batch.names:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in state.deleting:

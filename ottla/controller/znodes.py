@@ -2,8 +2,7 @@
 
 Writers give exactly the fields that Kafka writes, and only where they say something these of our own: `clean` and `incarnation` of a
 broker, `eligible` and `last_leader` of a partition. Readers take any order and unknown fields, and raise `NodeError` for bytes that are not
-what the path promises; loading ignores such a node with a line in the log, so that garbage in the store never stops a broker for
-good.
+what the path promises; loading ignores such a node with a line in the log, so that garbage in the store never stops a broker.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any
 from ottla.base.cluster_metadata import (
     ALL_BROKERS,
     CONFIG_BROKER,
+    CONFIG_CLIENT_METRICS,
     CONFIG_GROUP,
     CONFIG_TOPIC,
     NO_LEADER,
@@ -40,7 +40,10 @@ CLUSTER_SECRET = "/cluster/secret"
 DELETE_TOPICS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
-CONFIG_FOLDERS = {CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/brokers", CONFIG_GROUP: "/config/groups"}
+CONFIG_FOLDERS = {
+    CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/brokers", CONFIG_CLIENT_METRICS: "/config/client-metrics",
+    CONFIG_GROUP: "/config/groups",
+}  # fmt: skip
 USERS = "/config/users"
 CLIENTS = "/config/clients"
 IPS = "/config/ips"

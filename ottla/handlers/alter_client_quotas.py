@@ -46,7 +46,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasReque
     def altered(results: list[QuotaResult]) -> None:
         by_index = dict(zip(wanted, results, strict=True))
         answers = [
-            _answer(entry, ErrorCode.INVALID_REQUEST, "The entity, or a part of it, is named more than once.")
+            _answer(entry, ErrorCode.INVALID_REQUEST, "The entity, a part of it or one of its quotas is named more than once.")
             if index in repeated
             else _answer(entry, by_index[index].error, by_index[index].message or None)
             for index, entry in enumerate(body.entries)
@@ -58,14 +58,16 @@ def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasReque
 
 
 def _wanted(entry: EntryData) -> QuotaRequest | None:
-    """None if the entry names a type twice, or more of them than there are."""
+    """None if the entry names a type or a quota twice, or more types than there are."""
     if len(entry.entity) > TYPES_MAX:
         return None
     parts = {part.entity_type: part.entity_name for part in entry.entity}
     if len(parts) != len(entry.entity):
         return None
-    entity = tuple((kind, parts[kind]) for kind in sorted(parts))
-    return QuotaRequest(entity=entity, values={operation.key: None if operation.remove else operation.value for operation in entry.ops})
+    values = {operation.key: None if operation.remove else operation.value for operation in entry.ops}
+    if len(values) != len(entry.ops):
+        return None
+    return QuotaRequest(entity=tuple((kind, parts[kind]) for kind in sorted(parts)), values=values)
 
 
 def _answer(entry: EntryData, code: ErrorCode, message: str | None = None) -> AlterClientQuotasResponseEntryData:

@@ -5,7 +5,7 @@ IncrementalAlterConfigs, which cannot lose another's change, but served for old 
 
 Version notes: 2 is flexible.
 
-Not done: broker loggers and client metrics: INVALID_REQUEST.
+Not done: broker loggers: INVALID_REQUEST.
 """
 
 from __future__ import annotations

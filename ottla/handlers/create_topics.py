@@ -62,13 +62,11 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
 
 
 def _take(topic: CreatableTopic, answers: dict[str, CreatableTopicResult], wanted: dict[str, NewTopic]) -> None:
-    """Adds a topic to those to be created, if its lists name nothing twice."""
+    """Adds a topic to those to be created, if its assignment names no partition twice; of settings the last value counts."""
     assignments = {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments}
     configs = {config.name: config.value for config in topic.configs}
     if len(assignments) != len(topic.assignments):
         answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once.")
-    elif len(configs) != len(topic.configs):
-        answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_CONFIG, "A config is given more than once.")
     else:
         wanted[topic.name] = NewTopic(
             name=topic.name,

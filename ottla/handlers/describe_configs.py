@@ -2,16 +2,17 @@
 
 Behaviour: for a topic, the settings in force and where each comes from: the topic's own, the broker's dynamic or static value, or the
 default. For a broker by its number, its own settings; for the broker without a name, what is set for all of them. For a group, the
-settings of the new protocol. With `configuration_keys` only those; a null or empty list means all. Secrets have no value.
+settings of the new protocol; for a subscription to metrics of clients, its own and the defaults. With `configuration_keys` only those; a
+null or empty list means all. Secrets have no value.
 
-Version notes: 1 synonyms (KIP-226). 3 types and documentation (KIP-569).
+Version notes: 1 synonyms (KIP-226). 3 types and documentation (KIP-569). Subscriptions by KIP-714.
 
-Not done: client metrics, which this broker does not have: INVALID_REQUEST.
+Not done: nothing.
 """
 
 from __future__ import annotations
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_GROUP, CONFIG_TOPIC
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.config import Synonym
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.topic_names import check_topic_name
@@ -19,6 +20,7 @@ from ottla.requests.broker_loggers import logger_entries
 from ottla.requests.config_entries import (
     ConfigEntry,
     broker_entries,
+    client_metrics_entries,
     default_broker_entries,
     group_entries,
     shown,
@@ -77,6 +79,11 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
         if name != str(broker.broker_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id} but received {name}")
         return logger_entries()
+    if kind == CONFIG_CLIENT_METRICS:
+        require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return client_metrics_entries(metadata.configs(kind, name))
     if kind == CONFIG_GROUP:
         require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP, name)
         if not name:

@@ -14,6 +14,7 @@ Not done: observers.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
+from ottla.base.types import CLUSTER_METADATA_TOPIC
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
@@ -27,7 +28,6 @@ from ottla.wire.messages.describe_quorum import (
     ReplicaState,
 )
 
-METADATA_TOPIC = "__cluster_metadata"
 ADDRESSES_SINCE = 2
 
 
@@ -57,7 +57,7 @@ def _voters(broker: Broker, request: RequestContext) -> list[Node]:
 
 
 def _described(broker: Broker, topic: str, index: int) -> DescribeQuorumResponsePartitionData:
-    if topic != METADATA_TOPIC or index != 0:
+    if topic != CLUSTER_METADATA_TOPIC or index != 0:
         return DescribeQuorumResponsePartitionData(
             partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
         )

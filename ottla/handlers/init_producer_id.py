@@ -28,7 +28,7 @@ FENCED_SINCE = 4
 def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest) -> InitProducerIdResponse | Pending:
     code = refusal(broker, request, body)
     if code:
-        return InitProducerIdResponse(error_code=code)
+        return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
     pending = Pending()
     if body.transactional_id is None:
         broker.transactions.producer_ids.next(

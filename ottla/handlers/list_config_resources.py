@@ -1,11 +1,11 @@
 """ListConfigResources: the resources that have settings of their own.
 
-Behaviour: the resources that DescribeConfigs can describe: every topic, every broker, and the groups for which something is set. Without
-types, all of them.
+Behaviour: the resources that DescribeConfigs can describe: every topic, every broker and its loggers, and the groups and subscriptions to
+metrics of clients for which something is set. Without types, all of them.
 
 Version notes: 0 was ListClientMetricsResources (KIP-714) and knows only client metrics. 1 names the types (KIP-1142).
 
-Not done: broker loggers and client metrics: there are none, so none are listed.
+Not done: nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ def handle(broker: Broker, request: RequestContext, body: ListConfigResourcesReq
 def _names(broker: Broker, kind: int) -> list[str]:
     if kind == CONFIG_TOPIC:
         return [topic.name for topic in broker.metadata.topics()]
-    if kind == CONFIG_BROKER:
+    if kind in (CONFIG_BROKER, CONFIG_BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(broker.metadata.brokers)]
     return broker.metadata.config_names(kind)

@@ -48,7 +48,7 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.wire.records import ATTRIBUTES_AT, BATCH_OVERHEAD, TRANSACTIONAL_BIT, read_batch_header
+from ottla.wire.records import ATTRIBUTES_AT, BATCH_OVERHEAD, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, read_batch_header
 from ottla.wire.schema import maker
 
 TOPIC_IDS_SINCE = 13
@@ -255,6 +255,8 @@ class Produce:
 
     def _must_ask(self, leader: Leader, records: memoryview) -> bool:
         """Whether the coordinator must be asked about this batch: unless the producer's transaction is open in the partition already."""
+        if records[MAGIC_AT] != MAGIC:
+            return False  # no batch, and refused as that
         transactional_id = self._transactional_id
         if transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")

@@ -48,6 +48,8 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
         results = [outcome(topic, repeat(code)) for topic, code in refused]
         if not topics:
             return TxnOffsetCommitResponse(topics=results)
+        if not body.group_id:
+            return TxnOffsetCommitResponse(topics=[*(outcome(topic, repeat(ErrorCode.INVALID_GROUP_ID)) for topic in topics), *results])
         broker.groups.host_of(body.group_id)
     except ApiError as error:
         return TxnOffsetCommitResponse(topics=[outcome(topic, repeat(error.code)) for topic in body.topics])

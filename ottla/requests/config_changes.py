@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
+from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigRequest, ConfigResult
 from ottla.requests.context import Broker, RequestContext
@@ -46,7 +46,7 @@ def _check(broker: Broker, request: RequestContext, change: ConfigRequest) -> No
     kind = change.resource_type
     if kind == CONFIG_TOPIC:
         require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, change.name)
-    elif kind == CONFIG_BROKER:
+    elif kind in (CONFIG_BROKER, CONFIG_CLIENT_METRICS):
         require_on_cluster(broker, request, AclOperation.ALTER_CONFIGS)
     elif kind == CONFIG_GROUP:
         require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name)

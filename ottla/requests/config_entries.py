@@ -1,4 +1,4 @@
-"""The settings of a topic, a broker or a group as DescribeConfigs and CreateTopics show them: value, source, synonyms.
+"""The settings of a topic, broker, group or subscription to metrics as DescribeConfigs and CreateTopics show them: value, source.
 
 A secret is never shown, not even to the client that set it: its value is null (A8).
 """
@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Source, Synonym, Type
+from ottla.base.settings.client_metrics import CLIENT_METRICS_SETTINGS
+from ottla.base.settings.listener_values import SETTINGS_OF_LISTENERS
+from ottla.base.settings.security import split_listener_name
 
 BROKER_ID_NAMES = ("broker.id", "node.id")
 
@@ -44,6 +47,16 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     return entries
 
 
+def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Kafka shows no synonym for a default."""
+    entries = []
+    for name, setting in CLIENT_METRICS_SETTINGS.items():
+        synonyms = [Synonym(name, overrides[name], Source.DYNAMIC_CLIENT_METRICS)] if name in overrides else []
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        entries.append(ConfigEntry(setting, overrides.get(name, setting.default_text), source, False, synonyms))
+    return entries
+
+
 def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]) -> list[ConfigEntry]:
     """The broker's settings in force without those for tests, and other stored ones: for this broker (`own`) or for all (`default`)."""
     entries = []
@@ -74,9 +87,15 @@ def default_broker_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def _stored_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
-    """A stored setting of a broker that this one does not use. The value of an unknown name may be a secret, as in Kafka."""
+    """A stored setting of one listener, or of a broker that this one does not use. The value of an unknown name may be a secret, as in
+    Kafka."""
     from ottla.base.settings.known import is_known_to_kafka
 
+    of_listener = split_listener_name(name)
+    if of_listener is not None:
+        own = SETTINGS_OF_LISTENERS[of_listener.setting]
+        setting: Setting[Any] = Setting(name, own.type, own.default, own.doc, valid=own.valid, update=own.update)
+        return ConfigEntry(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
     is_secret = not is_known_to_kafka(name) or any(word in name for word in ("password", "secret", "jaas", ".key"))
     setting = Setting(name, Type.PASSWORD if is_secret else Type.STRING, "", "Kept and shown; this broker makes no use of it.")
     return ConfigEntry(setting, synonyms[0].text, synonyms[0].source, False, synonyms)

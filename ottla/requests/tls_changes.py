@@ -2,7 +2,7 @@
 
 A key store that cannot be read or unlocked, whose key does not fit, or whose certificate has expired refuses the alteration of its
 resource with INVALID_REQUEST; other resources of the request are altered. Files are read in a thread, after the right to alter has been
-asked. Only the broker that is named can read them, so it is the one that has to be asked, as by Kafka's own clients.
+asked. Only the broker that is named can read them, so it is the one that has to be asked (`named_brokers.py`).
 
 An alteration that leaves every value as it was makes the broker read the files again, which is how a certificate is renewed in place.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER
+from ottla.base.cluster_metadata import CONFIG_BROKER
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Threads
@@ -82,25 +82,20 @@ class TlsChanges:
             return
         for resource in own:
             try:
-                options = self._options(broker, request, module.wanted_change(resource))
+                options = self._options(broker, module.wanted_change(resource))
             except ApiError as refusal:
                 refusals.append((resource, refusal))
                 continue
             if options:
                 yield Wanted(resource, options)
 
-    def _options(self, broker: Broker, request: RequestContext, change: ConfigRequest) -> dict[str, TlsOptions]:
+    def _options(self, broker: Broker, change: ConfigRequest) -> dict[str, TlsOptions]:
         """What the listeners that the change touches would have. Raises `ApiError`."""
         old = broker.metadata.configs(CONFIG_BROKER, str(broker.broker_id))
         names = {entry.name for entry in change.entries} | (old.keys() if change.is_replacing else set())
         touched = sorted({listener for name in names if (listener := tls_listener(name)) is not None})
-        if not touched or change.name == ALL_BROKERS:
-            return {}
-        if change.name != str(broker.broker_id):
-            if request.connection.is_forwarded:
-                return {}  # the broker that was asked has looked
-            message = f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {change.name}"
-            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        if not touched or change.name != str(broker.broker_id):
+            return {}  # what is for all brokers touches no files, and a broker that has forwarded its own has looked
         new = altered_values(self._config, change, old)
         known = {endpoint.name.lower() for endpoint in self._config.endpoints}
         for name in new:

@@ -233,8 +233,12 @@ class Dispatcher:
             handle = for_extended_connections(key, handle)
         if api.is_forwarded and self._forwarder is not None:
             handle = self._forwarder.forwarding(api, version, handle)
-        if self.tls_changes is not None and hasattr(module, "wanted_change"):
-            handle = self.tls_changes.guarding(module, handle)
+        if hasattr(module, "wanted_change"):
+            from ottla.requests.named_brokers import refusing_other_brokers  # on use: few clients alter settings
+
+            if self.tls_changes is not None:
+                handle = self.tls_changes.guarding(module, handle)
+            handle = refusing_other_brokers(module, handle)
         if not api.min_version <= version <= api.max_version:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")

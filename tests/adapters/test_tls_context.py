@@ -69,6 +69,7 @@ def broken(authority: Authority, tmp_path: Path) -> dict[str, Path]:
         ("absent", {}, "No such file"),
         ("good", {"ssl.client.auth": "required"}, "ssl.truststore.location"),
         ("good", {"ssl.cipher.suites": "NONSENSE"}, "no cipher"),
+        ("good", {"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384", "ssl.enabled.protocols": "TLSv1.2"}, "suites of TLS 1.3 alone"),
     ],
 )
 def test_what_is_refused(broken: dict[str, Path], tmp_path: Path, name: str, more: dict[str, str], reason: str) -> None:
@@ -96,13 +97,12 @@ def test_an_expired_certificate_is_refused(broken: dict[str, Path]) -> None:
     ("days", "warning"),
     [
         (31, None),
-        (29, "the certificate of ssl.keystore.* ends in 29 days, on 2099-12-03 00:00 UTC"),
+        (29, "the certificate of ssl.keystore.* ends in 29 days, on 2100-01-01 00:00 UTC"),
         (0, "the certificate of ssl.keystore.* has expired on 2100-01-01 00:00 UTC"),
     ],
 )
 def test_a_certificate_that_ends_soon(days: int, warning: str | None) -> None:
-    until = YEAR_2100 if days == 0 else YEAR_2100 - timedelta(days=29) if days == 29 else YEAR_2100
-    assert end_warning(until, until - timedelta(days=days)) == warning
+    assert end_warning(YEAR_2100, YEAR_2100 - timedelta(days=days)) == warning
 
 
 def test_tls_without_a_keystore_is_refused() -> None:

@@ -24,6 +24,11 @@ JAAS = """Server {
 };
 """
 
+CLIENT = """Client {
+    org.apache.zookeeper.server.auth.DigestLoginModule required username="brokers" password="b;e\\"t\\\\w:een";
+};
+"""
+
 
 @pytest.fixture(scope="module")
 def server(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
@@ -91,9 +96,13 @@ def test_a_server_without_sasl_is_named(need_zookeeper: None, tmp_path: Path) ->
         open_store(plain.connect, login=LOGIN)
 
 
-def test_a_broker_logs_in(server: ZooKeeperProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_jaas_file", [False, True], ids=["setting", "JAAS file"])
+def test_a_broker_logs_in(server: ZooKeeperProcess, tmp_path: Path, by_jaas_file: bool) -> None:
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(CLIENT)
+    login = f"java.security.auth.login.config={jaas}" if by_jaas_file else f"ottla.zookeeper.sasl=brokers:{PASSWORD}"
     settings = [f"zookeeper.connect={server.connect}/whole", "broker.id=1", "zookeeper.set.acl=true"]
-    broker = BrokerProcess(tmp_path, [*settings, f"ottla.zookeeper.sasl=brokers:{PASSWORD}", "offsets.topic.replication.factor=1"])
+    broker = BrokerProcess(tmp_path, [*settings, login, "offsets.topic.replication.factor=1"])
     broker.start()
     try:
         reader: Any = open_store(server.connect, login=LOGIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
 from ottla.base.errors import ErrorCode
 from ottla.controller import configs, znodes
 from ottla.controller.api import (
@@ -93,8 +93,12 @@ REFUSED: list[tuple[int, str, list[Row], ErrorCode]] = [
     (CONFIG_BROKER, "x", [("message.max.bytes", SET, "1")], ErrorCode.INVALID_REQUEST),
     (CONFIG_GROUP, "", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.INVALID_REQUEST),
     (CONFIG_GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.INVALID_CONFIG),
+    (CONFIG_BROKER, ALL_BROKERS, [("ssl.keystore.location", SET, "/x.pem")], ErrorCode.INVALID_REQUEST),
+    (CONFIG_BROKER, ALL_BROKERS, [("listener.name.a.ssl.keystore.location", SET, "/x.pem")], ErrorCode.INVALID_REQUEST),
     (8, "0", [], ErrorCode.INVALID_REQUEST),
-    (16, "m", [], ErrorCode.INVALID_REQUEST),
+    (CONFIG_CLIENT_METRICS, "", [("interval.ms", SET, "1000")], ErrorCode.INVALID_REQUEST),
+    (CONFIG_CLIENT_METRICS, "m", [("interval.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+    (CONFIG_CLIENT_METRICS, "m", [("metrics", APPEND, "a")], ErrorCode.INVALID_CONFIG),
 ]
 
 
@@ -124,11 +128,23 @@ def test_a_group_setting_survives(cluster: Cluster) -> None:
     assert again.metadata.config_names(CONFIG_GROUP) == ["my/group"]
 
 
+def test_a_subscription_to_client_metrics_survives_until_nothing_of_it_is_set(cluster: Cluster) -> None:
+    assert alter(cluster, CONFIG_CLIENT_METRICS, "my/own", ("interval.ms", SET, "1000"))[0] is ErrorCode.NONE
+    alter(cluster, CONFIG_CLIENT_METRICS, "never", ("interval.ms", DELETE, None))
+    again = Cluster(cluster.store.reopened())
+    assert again.metadata.configs(CONFIG_CLIENT_METRICS, "my/own") == {"interval.ms": "1000"}
+    assert again.metadata.config_names(CONFIG_CLIENT_METRICS) == ["my/own"]
+    alter(again, CONFIG_CLIENT_METRICS, "my/own", ("interval.ms", DELETE, None))
+    assert again.metadata.config_names(CONFIG_CLIENT_METRICS) == []
+
+
 def test_one_resource_twice_in_a_request(cluster: Cluster) -> None:
+    """Both are refused: which of them would count cannot be known."""
     request = ConfigRequest(resource_type=CONFIG_TOPIC, name="t", entries=[ConfigEntry(name="retention.ms", operation=SET, value="5")])
     answers: list[list[ConfigResult]] = []
     cluster.loop.alter_configs([request, request], False, answers.append)
-    assert [result.error for result in answers[0]] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert [result.error for result in answers[0]] == [ErrorCode.INVALID_REQUEST] * 2
+    assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {}
 
 
 USER: QuotaEntity = (("user", "bob"),)
@@ -254,6 +270,8 @@ def test_shares_may_be_fractions(cluster: Cluster) -> None:
         (USER, {"consumer_byte_rate": 1.5}),
         (USER, {"consumer_byte_rate": 1e300}),
         ((("ip", "1.1.1.1"),), {"connection_creation_rate": 2.0**31}),
+        ((("ip", "no address!"),), {"connection_creation_rate": 1.0}),
+        ((("ip", "1.2.3.400"),), {"connection_creation_rate": 1.0}),
     ],
 )
 def test_quotas_that_are_refused(cluster: Cluster, entity: QuotaEntity, values: dict[str, float | None]) -> None:

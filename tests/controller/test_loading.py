@@ -59,7 +59,7 @@ def seen(state: ClusterState) -> dict[str, object]:
     return {
         "topics": {topic.name: topic for topic in state.topics()},
         "brokers": state.brokers,
-        "configs": {kind: {name: state.configs(kind, name) for name in state.config_names(kind)} for kind in (2, 4, 32)},
+        "configs": {kind: {name: state.configs(kind, name) for name in state.config_names(kind)} for kind in (2, 4, 16, 32)},
         "quotas": state.quotas,
         "cluster": state.cluster_id,
         "deleting": state.deleting,

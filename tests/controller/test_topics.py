@@ -18,6 +18,7 @@ REFUSED = [
     (NewTopic(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
     (NewTopic(name="there"), ErrorCode.TOPIC_ALREADY_EXISTS),
     (NewTopic(name="a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (NewTopic(name="__cluster_metadata"), ErrorCode.INVALID_REQUEST),
     (NewTopic(name="n", num_partitions=0), ErrorCode.INVALID_PARTITIONS),
     (NewTopic(name="n", num_partitions=-2), ErrorCode.INVALID_PARTITIONS),
     (NewTopic(name="n", num_partitions=(1 << 31) - 1), ErrorCode.POLICY_VIOLATION),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ottla.base.cluster_metadata import (
     ALL_BROKERS,
     CONFIG_BROKER,
+    CONFIG_CLIENT_METRICS,
     CONFIG_GROUP,
     CONFIG_TOPIC,
     BrokerMetadata,
@@ -101,6 +102,7 @@ def test_small_nodes() -> None:
         (znodes.config_path(CONFIG_BROKER, ALL_BROKERS), "/config/brokers/<default>"),
         (znodes.config_path(CONFIG_TOPIC, "a.b"), "/config/topics/a.b"),
         (znodes.config_path(CONFIG_GROUP, "a/b c"), "/config/groups/a%2Fb%20c"),
+        (znodes.config_path(CONFIG_CLIENT_METRICS, "m"), "/config/client-metrics/m"),
         (znodes.quota_path((("client-id", "c"), ("user", "u"))), "/config/users/u/clients/c"),
         (znodes.quota_path((("user", None),)), "/config/users/<default>"),
         (znodes.quota_path((("client-id", "x/y"),)), "/config/clients/x%2Fy"),

@@ -35,13 +35,14 @@ def test_every_version_replaces(version: int) -> None:
 
 def test_answers_keep_their_order_through_refusals() -> None:
     world = AdminWorld()
-    world.cluster.create("a")
-    answers = world.ask(request((99, "x", {}), (2, "a", {"retention.ms": "x"}), (2, "no", {}), (2, "a", {}))).responses
+    world.cluster.create("a", "b")
+    answers = world.ask(request((99, "x", {}), (2, "a", {"retention.ms": "x"}), (2, "no", {}), (2, "b", {}), (2, "b", {}))).responses
     assert [(result.resource_name, result.error_code) for result in answers] == [
         ("x", ErrorCode.INVALID_REQUEST),
         ("a", ErrorCode.INVALID_CONFIG),
         ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ("a", ErrorCode.INVALID_REQUEST),
+        ("b", ErrorCode.INVALID_REQUEST),
+        ("b", ErrorCode.INVALID_REQUEST),
     ]
 
 

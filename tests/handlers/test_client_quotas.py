@@ -100,6 +100,13 @@ def test_entries_fare_by_themselves(world: AdminWorld) -> None:
     ]
 
 
+def test_a_value_that_is_named_twice_is_refused(world: AdminWorld) -> None:
+    values = [OpData(key="producer_byte_rate", value=rate) for rate in (1.0, 2.0)]
+    twice = EntryData(entity=[EntityData(entity_type="user", entity_name="ann")], ops=values)
+    assert alter(world, twice) == [ErrorCode.INVALID_REQUEST]
+    assert {"user": "ann"} not in shown(describe(world))
+
+
 def test_validate_only_and_rights(world: AdminWorld) -> None:
     assert alter(world, entry({"user": "ann"}), validate_only=True) == [0]
     assert {"user": "ann"} not in shown(describe(world))

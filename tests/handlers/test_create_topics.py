@@ -41,6 +41,12 @@ def test_own_settings_are_answered_with_their_source() -> None:
     assert {config.name: (config.value, config.config_source) for config in result.configs}["retention.ms"] == ("5", 1)
 
 
+def test_of_a_setting_that_is_given_twice_the_last_counts() -> None:
+    configs = [CreatableTopicConfig(name="retention.ms", value=value) for value in ("5", "6")]
+    (result,) = AdminWorld().ask(CreateTopicsRequest(topics=[topic("a", configs=configs)])).topics  # type: ignore[arg-type]
+    assert {config.name: config.value for config in result.configs}["retention.ms"] == "6"
+
+
 def test_validate_only_has_no_topic_id() -> None:
     world = AdminWorld()
     (result,) = world.ask(CreateTopicsRequest(topics=[topic("a")], validate_only=True)).topics
@@ -67,7 +73,6 @@ def test_answers_keep_the_order_of_the_request() -> None:
             topic("a", -1, -1, assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[0])] * 2),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ),
-        (topic("a", configs=[CreatableTopicConfig(name="retention.ms", value="5")] * 2), ErrorCode.INVALID_CONFIG),
         (topic("a", configs=[CreatableTopicConfig(name="retention.ms", value=None)]), ErrorCode.INVALID_CONFIG),
         (topic("a", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
     ],

@@ -11,7 +11,7 @@ from ottla.wire.messages.describe_configs import DescribeConfigsRequest, Describ
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.handlers.admin_world import AdminWorld, DenyAll
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
 
 def described(world: AdminWorld, kind: int, name: str, *keys: str, version: int = 4) -> DescribeConfigsResult:
@@ -85,12 +85,37 @@ def test_what_was_set_and_is_of_no_use_here_is_shown() -> None:
     assert (default.name, default.value, default.config_source) == (rate, "100", 3)
 
 
+def test_settings_of_a_listener_are_shown_as_what_they_are() -> None:
+    """A path is no secret, though `.keystore` begins like a key."""
+    world = AdminWorld()
+    own = "listener.name.plaintext."
+    for name, value in (("ssl.keystore.location", "/k.pem"), ("ssl.key.password", "s3cret"), ("ssl.client.auth", "required")):
+        set_config(world, BROKER, "0", f"{own}{name}", value)
+    configs = {entry.name.removeprefix(own): entry for entry in described(world, BROKER, "0").configs if entry.name.startswith(own)}
+    assert {name: (entry.value, entry.is_sensitive, entry.read_only) for name, entry in configs.items()} == {
+        "ssl.keystore.location": ("/k.pem", False, False), "ssl.key.password": (None, True, False),
+        "ssl.client.auth": ("required", False, False),
+    }  # fmt: skip
+
+
 def test_a_dynamic_broker_value_is_the_topics() -> None:
     world = AdminWorld()
     world.cluster.create("a")
     set_config(world, BROKER, "", "message.max.bytes", "5000")
     (entry,) = described(world, TOPIC, "a", "max.message.bytes").configs
     assert (entry.value, entry.config_source) == ("5000", 3)
+
+
+def test_a_subscription_to_client_metrics() -> None:
+    """KIP-714; one that nothing is set for has the defaults, as in Kafka, where their synonyms are left out."""
+    world = AdminWorld()
+    set_config(world, CLIENT_METRICS, "m", "interval.ms", "1000")
+    for name, interval in (("m", ("1000", 7, [("interval.ms", "1000", 7)])), ("other", ("300000", 5, []))):
+        configs = {entry.name: entry for entry in described(world, CLIENT_METRICS, name).configs}
+        assert list(configs) == ["interval.ms", "match", "metrics"]
+        found = configs["interval.ms"]
+        assert (found.value, found.config_source, [(one.name, one.value, one.source) for one in found.synonyms]) == interval
+        assert (configs["metrics"].value, configs["match"].value, configs["match"].config_source) == ("", "", 5)
 
 
 def test_an_unknown_group_has_the_defaults() -> None:
@@ -115,8 +140,7 @@ def test_an_unknown_group_has_the_defaults() -> None:
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
-        (16, "0", ErrorCode.INVALID_REQUEST),
-        (16, "m", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
         (99, "m", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -130,6 +154,7 @@ def test_refused(kind: int, name: str, code: ErrorCode) -> None:
     [
         (TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (BROKER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (CLIENT_METRICS, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         (GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
     ],
 )

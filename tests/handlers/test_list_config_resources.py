@@ -22,9 +22,9 @@ def world() -> AdminWorld:
 @pytest.mark.parametrize(
     ("kinds", "expected"),
     [
-        ([], [(2, "a"), (2, "b"), (4, "0"), (32, "g")]),
+        ([], [(2, "a"), (2, "b"), (4, "0"), (8, "0"), (32, "g")]),
         ([32, 2, 32], [(32, "g"), (2, "a"), (2, "b")]),
-        ([8, 16], []),
+        ([8, 16], [(8, "0")]),
     ],
 )
 def test_kinds(world: AdminWorld, kinds: list[int], expected: list[tuple[int, str]]) -> None:
@@ -34,6 +34,9 @@ def test_kinds(world: AdminWorld, kinds: list[int], expected: list[tuple[int, st
 
 def test_version_0_knows_only_client_metrics(world: AdminWorld) -> None:
     assert world.ask(ListConfigResourcesRequest(), 0).config_resources == []
+    entry = ConfigEntry(name="interval.ms", operation=ConfigOperation.SET, value="1000")
+    world.cluster.loop.alter_configs([ConfigRequest(resource_type=16, name="m", entries=[entry])], False, lambda results: None)
+    assert [resource.resource_name for resource in world.ask(ListConfigResourcesRequest(), 0).config_resources] == ["m"]
 
 
 def test_refused(world: AdminWorld) -> None:

@@ -60,6 +60,7 @@ def test_one_bad_partition_does_not_spoil_the_others() -> None:
         ("u", -1, batch(b"x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("__consumer_offsets", -1, batch(b"x"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("t", -1, batch(b"x", producer_id=5, producer_epoch=0, base_sequence=3, is_transactional=True), 53),
+        ("t", -1, memoryview(b"x" * 100), ErrorCode.CORRUPT_MESSAGE),
     ],
 )
 def test_refusals(topic: str, acks: int, records: memoryview | None, code: int) -> None:

@@ -56,9 +56,9 @@ class Coordinator:
         self.committed += 1
         reply([ErrorCode.NONE] * len(command.offsets))
 
-    def ask(self) -> Any:
+    def ask(self, group_id: str = "g") -> Any:
         topic = TxnOffsetCommitRequestTopic(name="in", partitions=[TxnOffsetCommitRequestPartition(committed_offset=5)])
-        body = TxnOffsetCommitRequest(transactional_id="tx", group_id="g", producer_id=7, producer_epoch=0, topics=[topic])
+        body = TxnOffsetCommitRequest(transactional_id="tx", group_id=group_id, producer_id=7, producer_epoch=0, topics=[topic])
         connection = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
         return txn_offset_commit.handle(self.broker, RequestContext(3, "c", connection), body)
 
@@ -68,6 +68,13 @@ def test_an_answer_in_time_lets_the_offsets_in() -> None:
     pending = coordinator.ask()
     coordinator.asked[0]({OFFSETS: ErrorCode.NONE})
     assert pending.is_done and coordinator.committed == 1
+
+
+def test_a_group_has_a_name() -> None:
+    coordinator = Coordinator()
+    answer = coordinator.ask(group_id="")
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
+    assert (coordinator.committed, coordinator.asked) == (0, [])
 
 
 def test_an_answer_that_a_marker_has_overtaken_counts_for_nothing() -> None:

@@ -9,7 +9,7 @@ from ottla.base.acls import CLUSTER_NAME, AclFilter, AclOperation, Binding, Patt
 from ottla.security.acl_authorizer import DECISIONS_MAX, AclAuthorizer
 from ottla.security.audit import AuditLog
 from tests.fakes.clock import ManualClock
-from tests.security.test_acl_index import opcodes
+from tests.instructions import instructions
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 READ, WRITE, CLUSTER_ACTION = AclOperation.READ, AclOperation.WRITE, AclOperation.CLUSTER_ACTION
@@ -120,8 +120,8 @@ def test_a_remembered_decision_costs_no_more_than_a_look() -> None:
     made = authorizer()
     made.replace({Pattern(TOPIC, f"topic-{number}"): [rule()] for number in range(10_000)})
     a = of("User:a")
-    first = opcodes(lambda: made.permits(a, READ, TOPIC, "topic-5"))
-    again = opcodes(lambda: made.permits(a, READ, TOPIC, "topic-5"))
+    first = instructions(lambda: made.permits(a, READ, TOPIC, "topic-5"))
+    again = instructions(lambda: made.permits(a, READ, TOPIC, "topic-5"))
     assert again < 60 < first
 
 

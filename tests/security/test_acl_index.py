@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.security.acl_index import DENIED_SHIFT, AclIndex, normal_host
+from tests.instructions import instructions
 
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ALLOW, DENY = Permission.ALLOW, Permission.DENY
@@ -175,25 +171,6 @@ def test_addresses_are_the_same_however_they_are_written() -> None:
 # Cost
 
 
-def opcodes(work: Callable[[], Any]) -> int:
-    """How many instructions of Python the work takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def many(count: int) -> AclIndex:
     """Rules of a company: own topics, own prefixes, and some about all principals."""
     bindings = []
@@ -210,6 +187,6 @@ def test_a_decision_takes_as_many_instructions_with_ten_thousand_rules_as_with_f
     costs = []
     for index in (few, thousands):
         index.masks("User:service-7", HOST, TOPIC, name)  # arranges the prefixes
-        costs.append(opcodes(lambda index=index: index.masks("User:service-7", HOST, TOPIC, name)))  # type: ignore[misc]
+        costs.append(instructions(lambda index=index: index.masks("User:service-7", HOST, TOPIC, name)))  # type: ignore[misc]
     assert costs[1] <= costs[0] + 30  # a name may stand behind another prefix in the order
     assert costs[1] < 300

@@ -240,7 +240,7 @@ def _config_kinds(cls: Any, field: str) -> Maker:
 
     def maker(world: World, make: In) -> Request:
         request: Any = world.request(cls.API_KEY, make.version)
-        kinds = ((2, world.topic), (4, "1"), (32, "group"))
+        kinds = ((2, world.topic), (4, "0"), (32, "group"))
         first = getattr(request, field)[0]
         fields = {name: getattr(first, name) for name in ("configs", "configuration_keys") if hasattr(first, name)}
         resources = [type(first)(resource_type=kind, resource_name=name, **fields) for kind, name in kinds]

@@ -6,12 +6,16 @@ is plain; unknown names become notices and stop nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.settings import sources
-from ottla.base.settings.security import is_family_name
+from ottla.base.settings.jaas_file import LOGIN_CONFIG, listener_lines, parse_jaas_file, zookeeper_login
+from ottla.base.settings.security import is_family_name, listener_names
 from ottla.base.settings.setting import SettingError
+
+ReadFile = Callable[[str], str]
+"""From a path to the file's text; raises `OSError` or `UnicodeDecodeError`."""
 
 
 class ConfigError(Exception):
@@ -39,9 +43,10 @@ def gather(
     file_name: str = "",
     environment: Mapping[str, str] | None = None,
     assignments: Iterable[str] = (),
+    read_file: ReadFile | None = None,
 ) -> tuple[dict[str, Given], list[Notice]]:
     """The value of each of these names, from its strongest source, and notices of all other names. Raises `ConfigError` for what
-    cannot be read at all.
+    cannot be read at all. `read_file`: for the JAAS file, which is left alone without.
     """
     notices: list[Notice] = []
     known = frozenset(names)
@@ -62,6 +67,8 @@ def gather(
             else:
                 notices.append(_unserved(name, where, names))
     _listen_as_advertised(given, notices)
+    if read_file is not None and (file := given.get(LOGIN_CONFIG)) is not None and file.text.strip():
+        _take_login_config(given, file, read_file)
     return given, notices
 
 
@@ -74,6 +81,27 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
     text = ",".join(f"{entry.partition('://')[0]}://:{entry.rpartition(':')[2]}" for entry in entries)
     given["listeners"] = Given(text, advertised.where)
     notices.append(Notice(False, f"{advertised.where}: listeners is not set, its ports are those of advertised.listeners: {text}"))
+
+
+def _take_login_config(given: dict[str, Given], file: Given, read_file: ReadFile) -> None:
+    """Takes the logins of the JAAS file where no setting has them. Raises `ConfigError`."""
+    path = file.text.strip()
+    try:
+        sections = parse_jaas_file(read_file(path))
+        if "zookeeper.connect" in given and "ottla.zookeeper.sasl" not in given and (login := zookeeper_login(sections)) is not None:
+            given["ottla.zookeeper.sasl"] = Given(login, path)
+        listeners = given["listeners"].text.split(",") if "listeners" in given else ()
+        for listener in (entry.partition("://")[0].strip().lower() for entry in listeners):
+            for mechanism, line in listener_lines(sections, listener).items():
+                names = listener_names(listener, "sasl.jaas.config", mechanism)
+                if not any(name in given for name in names):
+                    given[names[0]] = Given(line, path)
+    except OSError as error:
+        raise ConfigError(f"{LOGIN_CONFIG}: cannot read {path}: {error.strerror} ({file.where})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{LOGIN_CONFIG}: cannot read {path}: it is not UTF-8 text ({file.where})") from None
+    except SettingError as error:
+        raise ConfigError(f"{LOGIN_CONFIG}: {path}: {error}") from None
 
 
 def _unserved(name: str, where: str, names: Sequence[str]) -> Notice:

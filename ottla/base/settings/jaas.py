@@ -36,6 +36,11 @@ class JaasLine(NamedTuple):
         """The passwords of `user_NAME` options by name."""
         return {name.removeprefix(USER_PREFIX): value for name, value in self.options.items() if name.startswith(USER_PREFIX)}
 
+    @property
+    def text(self) -> str:
+        """The line as `sasl.jaas.config` has it."""
+        return f"{self.module} required{''.join(f' {_quoted(name)}={_quoted(value)}' for name, value in self.options.items())};"
+
 
 @lru_cache(maxsize=16)
 def parse_jaas(text: str) -> JaasLine:
@@ -49,7 +54,7 @@ def parse_jaas(text: str) -> JaasLine:
     options: dict[str, str] = {}
     at = head.end()
     while (option := _OPTION.match(text, at)) is not None:
-        options[_plain(option[1])] = _plain(option[2])
+        options[option_text(option[1])] = option_text(option[2])
         at = option.end()
     end = _END.match(text, at)
     if end is None:
@@ -59,5 +64,11 @@ def parse_jaas(text: str) -> JaasLine:
     return JaasLine(head[1], options)
 
 
-def _plain(word: str) -> str:
+def option_text(word: str) -> str:
+    """What a word means, with or without quotes."""
     return _ESCAPE.sub(r"\1", word[1:-1]) if word[:1] in "\"'" else word
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

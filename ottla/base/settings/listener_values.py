@@ -11,8 +11,8 @@ from typing import Any
 from ottla.base.settings.gathering import ConfigError, Given
 from ottla.base.settings.listeners import Endpoint
 from ottla.base.settings.network import NetworkSettings
+from ottla.base.settings.oauthbearer import HANDLER, OAuthBearerSettings, TokenOptions, why_handler_unserved
 from ottla.base.settings.oauthbearer import MECHANISM as OAUTHBEARER
-from ottla.base.settings.oauthbearer import OAuthBearerSettings, TokenOptions
 from ottla.base.settings.security import (
     CLUSTER_PROOF,
     MECHANISMS,
@@ -26,10 +26,10 @@ from ottla.base.settings.security import (
     split_listener_name,
 )
 from ottla.base.settings.setting import INT_MAX, Setting, SettingError, settings_of
+from ottla.base.settings.token_login import TOKEN_LOGIN_SETTINGS, TokenLogin, TokenLoginSettings, token_login
 
-SETTINGS_OF_LISTENERS: dict[str, Setting[Any]] = {
-    setting.name: setting for owner in (SecuritySettings, OAuthBearerSettings, NetworkSettings) for setting in settings_of(owner)
-}
+_OWNERS = (SecuritySettings, OAuthBearerSettings, TokenLoginSettings, NetworkSettings)
+SETTINGS_OF_LISTENERS: dict[str, Setting[Any]] = {setting.name: setting for owner in _OWNERS for setting in settings_of(owner)}
 
 
 class ListenerValues:
@@ -103,13 +103,16 @@ class ListenerValues:
             checks_host=bool(value("ssl.endpoint.identification.algorithm")),
         )
 
-    def broker_login(self, endpoint: Endpoint) -> BrokerLogin | None:
+    def broker_login(self, endpoint: Endpoint) -> BrokerLogin | TokenLogin | None:
         """As whom this broker logs in on the listener for brokers; None where the proof over the cluster's secret is all. Raises
         `SettingError`."""
         mechanism = self._value("sasl.mechanism.inter.broker.protocol")
         if not endpoint.is_authenticated_by_sasl or mechanism == CLUSTER_PROOF:
             return None
         jaas = self.value(endpoint.name, "sasl.jaas.config", mechanism)
+        if mechanism == OAUTHBEARER:
+            values = {name: self.value(endpoint.name, name, mechanism) for name in TOKEN_LOGIN_SETTINGS}
+            return token_login(values, jaas, is_unsecured_allowed=self.tokens(endpoint.name).is_unsecured_allowed)
         return broker_login(mechanism, jaas, self.value(endpoint.name, "ottla.inter.broker.login", mechanism))
 
     def tokens(self, listener: str) -> TokenOptions:
@@ -143,10 +146,21 @@ class ListenerValues:
                 if of_listener.listener not in names:
                     raise ConfigError(f"{name}: there is no listener {of_listener.listener.upper()} ({entry.where})")
                 _check_text(SETTINGS_OF_LISTENERS[of_listener.setting], name, entry)
+            if name.endswith(HANDLER) and entry.text.strip():
+                self._check_handler(endpoints, name, entry)
         for endpoint in endpoints:
             self._check_sasl(endpoint)
             if endpoint.name == between_brokers:
                 self._check_between_brokers(endpoint)
+
+    def _check_handler(self, endpoints: Sequence[Endpoint], name: str, entry: Given) -> None:
+        of_listener = split_listener_name(name)
+        listener, mechanism = ("", "") if of_listener is None else (of_listener.listener, of_listener.mechanism)
+        concerned = [endpoint.name for endpoint in endpoints if endpoint.name.lower() == (listener or endpoint.name.lower())]
+        is_unsecured_allowed = all(self.tokens(one).is_unsecured_allowed for one in concerned)
+        reason = why_handler_unserved(entry.text.strip(), mechanism, is_unsecured_allowed=is_unsecured_allowed)
+        if reason:
+            raise ConfigError(f"{name}: {reason} ({entry.where})")
 
     def _check_between_brokers(self, endpoint: Endpoint) -> None:
         options = self.tls(endpoint.name)

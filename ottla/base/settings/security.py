@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.base.settings.jaas import PLAIN, parse_jaas
+from ottla.base.settings.oauthbearer import MECHANISM as OAUTHBEARER
 from ottla.base.settings.oauthbearer import OAUTHBEARER_SETTINGS
 from ottla.base.settings.setting import (
     OneOf,
@@ -24,12 +25,11 @@ from ottla.base.settings.setting import (
     string,
     words,
 )
+from ottla.base.settings.token_login import TOKEN_LOGIN_SETTINGS
 
 LISTENER_PREFIX = "listener.name."
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""SASL mechanisms for clients, by the names that they have in `sasl.enabled.mechanisms`."""
-BY_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those that take a name and a password."""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+"""SASL mechanisms, by the names that they have in `sasl.enabled.mechanisms`."""
 STORE_TYPES = ("PEM", "PKCS12", "JKS")
 """JKS is refused when the file is read, with the command that converts it."""
 PER_BROKER = Update.PER_BROKER
@@ -53,6 +53,11 @@ class SecuritySettings:
         "Users of PLAIN as Kafka writes them, a JAAS line with the PlainLoginModule and an option user_NAME for each password.",
         update=PER_BROKER,
     )
+    java_security_auth_login_config = maybe_string(
+        "java.security.auth.login.config",
+        "JAAS file with sections KafkaServer (users and logins, where sasl.jaas.config is not set) and Client (the login at ZooKeeper); "
+        "also taken from KAFKA_OPTS.",
+    )
     ottla_sasl_plain_users = maybe_password(
         "ottla.sasl.plain.users", "Users of PLAIN without JAAS: name=password, separated by blanks.", update=PER_BROKER
     )
@@ -60,7 +65,7 @@ class SecuritySettings:
         "sasl.mechanism.inter.broker.protocol", CLUSTER_PROOF,
         "Mechanism by which brokers log in to each other on a SASL listener, before they prove that they know the cluster's secret; "
         "OTTLA-CLUSTER: that proof alone. Kafka's default, GSSAPI, is not served.",
-        valid=OneOf(CLUSTER_PROOF, *BY_PASSWORD),
+        valid=OneOf(CLUSTER_PROOF, *MECHANISMS),
     )  # fmt: skip
     ottla_inter_broker_login = maybe_password(
         "ottla.inter.broker.login", "The user as whom this broker logs in to others, without JAAS: name=password."
@@ -133,7 +138,7 @@ class SecuritySettings:
 
 
 class BrokerLogin(NamedTuple):
-    """How brokers log in to each other."""
+    """How brokers log in to each other by a name and a password."""
 
     mechanism: str
     user: str
@@ -161,7 +166,9 @@ class TlsOptions(NamedTuple):
 
 LISTENER_SETTINGS: frozenset[str] = frozenset(
     {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "ottla.inter.broker.login", "connections.max.reauth.ms"}
-) | OAUTHBEARER_SETTINGS | {setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")}
+) | OAUTHBEARER_SETTINGS | TOKEN_LOGIN_SETTINGS | {
+    setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")
+}
 
 
 LISTENER_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})

@@ -4,7 +4,7 @@ names to text.
 Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a
 line, `#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows
 Apache's image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files for Bitnami's image
-have `KAFKA_CFG_` instead, which no key of Kafka begins with, so that is taken too.
+have `KAFKA_CFG_` instead, which no key of Kafka begins with, so that is taken too. Of `KAFKA_OPTS` the JAAS file is taken.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ottla.base.settings.jaas_file import LOGIN_CONFIG, login_config_in
 from ottla.base.settings.setting import SettingError
 
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -76,6 +77,8 @@ def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], l
             values["ottla.cluster.id"] = environment[variable]
         elif not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_SILENT:
             continue
+        elif variable == "KAFKA_OPTS" and (file := login_config_in(environment[variable])) is not None:
+            values[LOGIN_CONFIG] = file
         elif _is_skipped(variable, environment[variable]):
             skipped.append(variable)
         else:

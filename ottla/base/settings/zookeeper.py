@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.base.settings.setting import OneOf, SettingError, at_least, boolean, integer, maybe_integer, maybe_password, maybe_string, string
+from ottla.base.settings.setting import (
+    OneOf,
+    SettingError,
+    at_least,
+    boolean,
+    integer,
+    maybe_integer,
+    maybe_password,
+    maybe_string,
+    settings_of,
+    string,
+)
 
 PORT = 2181
+_TLS_ENABLED = "zookeeper.ssl.client.enable"
 PEM = OneOf("PEM", any_case=True)
 
 
@@ -57,6 +70,25 @@ class ZooKeeperSettings:
     )
 
 
+class ZooKeeperAccess(NamedTuple):
+    """How a program that is no broker proves itself to ZooKeeper."""
+
+    is_tls: bool = False
+    certificate: str | None = None
+    password: str | None = None
+    """Of the certificate's key."""
+    authorities: str | None = None
+    is_host_checked: bool = True
+    digest: str | None = None
+    login: tuple[str, str] | None = None
+    """User and password for SASL."""
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether nodes can belong to it."""
+        return self.digest is not None or self.login is not None
+
+
 class ZooKeeperAddress(NamedTuple):
     """Servers and chroot; the chroot is empty or begins with a slash."""
 
@@ -68,6 +100,23 @@ def parse_login(text: str) -> tuple[str, str]:
     """User and password of `user:password`; the password may have colons."""
     user, _, password = text.partition(":")
     return user, password
+
+
+def parse_access(texts: Mapping[str, str]) -> ZooKeeperAccess:
+    """From the settings above, by name; others are passed over, as Kafka's tools do. TLS is used where any setting of it is given, unless
+    `zookeeper.ssl.client.enable` says otherwise. Raises `SettingError`."""
+    settings = {setting.name: setting for setting in settings_of(ZooKeeperSettings)}
+    values = {name: setting.parse(texts[name]) for name, setting in settings.items() if name in texts}
+    login = values.get("ottla.zookeeper.sasl")
+    return ZooKeeperAccess(
+        is_tls=bool(values.get(_TLS_ENABLED, any(name.startswith("zookeeper.ssl.") for name in values))),
+        certificate=values.get("zookeeper.ssl.keystore.location"),
+        password=values.get("zookeeper.ssl.keystore.password"),
+        authorities=values.get("zookeeper.ssl.truststore.location"),
+        is_host_checked=bool(values.get("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS")),
+        digest=values.get("ottla.zookeeper.digest"),
+        login=None if login is None else parse_login(login),
+    )
 
 
 def parse_connect(text: str) -> ZooKeeperAddress:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from ottla.cli.command import Command, Refused
+from ottla.cli.input_files import file_text
 from ottla.cli.options import output_of
 from ottla.cli.output import write
 
@@ -42,8 +43,7 @@ def configured_directories(config: str) -> tuple[str, ...]:
     from ottla.base.config import ConfigError, Source, load
 
     try:
-        with open(config, encoding="utf-8") as file:
-            found, _ = load(file_text=file.read(), file_name=config)
+        found, _ = load(file_text=file_text(config), file_name=config, read_file=file_text)
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"cannot read {config}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
     except ConfigError as error:

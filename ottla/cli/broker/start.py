@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from ottla.base.config import BrokerConfig, ConfigError, Notice, load
 from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.input_files import file_text
 
 SNIPPETS = """
   kcat                 kcat -b {address} -L
@@ -145,11 +146,10 @@ def read_config(args: argparse.Namespace) -> tuple[BrokerConfig, list[Notice]]:
     """Joins the configuration file, the environment and the options. Raises `StartError`."""
     assignments = [*args.assignments, *option_assignments(args)]
     try:
-        text = ""
-        if args.config:
-            with open(args.config, encoding="utf-8") as file:
-                text = file.read()
-        return load(file_text=text, file_name=args.config or "", environment=os.environ, assignments=assignments)
+        text = file_text(args.config) if args.config else ""
+        return load(
+            file_text=text, file_name=args.config or "", environment=os.environ, assignments=assignments, read_file=file_text
+        )  # fmt: skip
     except OSError as error:
         raise StartError(f"cannot read {args.config}: {error.strerror}") from error
     except UnicodeDecodeError as error:

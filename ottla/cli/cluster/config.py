@@ -10,11 +10,11 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster import config_quotas
 from ottla.cli.cluster.config_entities import RESOURCES, add_entity_options, entities_of
 from ottla.cli.command import Command, UsageError, merged, parse_pairs
-from ottla.cli.input_files import read_text
+from ottla.cli.input_files import file_text, read_text
 from ottla.cli.options import connect, output_of, read_properties
 from ottla.cli.output import Columns, write
 from ottla.client.blocking import admin
@@ -194,11 +194,15 @@ def _check(args: argparse.Namespace) -> int:
     text = read_text(args.file)
     try:
         environment = os.environ if args.environment else {}
-        given, notices = gather(tuple(BROKER_SETTINGS), file_text=text, file_name=args.file, environment=environment)
+        given, notices = gather(
+            tuple(BROKER_SETTINGS), file_text=text, file_name=args.file, environment=environment, read_file=file_text
+        )  # fmt: skip
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
     wrong = problems(given)
     ends = [] if wrong else _judge_certificates(given, wrong)
+    if not wrong:
+        wrong += _judge_token_login(given)
     rows = [{"level": "warning" if notice.is_warning else "info", "message": notice.text} for notice in notices]
     rows += [{"level": "warning", "message": text} for text in ends]
     rows += [{"level": "error", "message": text} for text in wrong]
@@ -237,6 +241,27 @@ def _judge_certificates(given: Any, wrong: list[str]) -> list[str]:
             else:
                 found += [f"listener {endpoint.name}: {warning}"] if warning else []
     return found
+
+
+def _judge_token_login(given: Any) -> list[str]:
+    """Why the broker could get no token by which to log in to others."""
+    from ottla.base.config import BrokerConfig
+    from ottla.base.settings.token_login import TokenLogin
+
+    config = BrokerConfig(given)
+    endpoint = next(one for one in config.endpoints if one.name == config.inter_broker_listener)
+    login = None if config.is_single_broker else config.of_listeners.broker_login(endpoint)
+    if not isinstance(login, TokenLogin):
+        return []
+    from ottla.client.security import tokens_of
+
+    try:
+        source = tokens_of(login.properties)
+        if login.is_by_file:
+            source.token()
+    except (ValueError, OttlaError) as error:
+        return [f"listener {endpoint.name}: {error}"]
+    return []
 
 
 def _defaults_arguments(parser: argparse.ArgumentParser) -> None:

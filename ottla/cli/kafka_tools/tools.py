@@ -39,6 +39,7 @@ TOOLS: dict[str, Tool] = {
     "kafka-share-groups": Tool("share_groups", "Share groups.", (f"{NEW}consumer.group.ShareGroupCommand",)),
     "kafka-console-share-consumer": Tool("share_groups", "Records of a share group as lines.", (f"{NEW}consumer.ConsoleShareConsumer",)),
     "kafka-configs": Tool("translations", "Settings.", ("kafka.admin.ConfigCommand", f"{NEW}ConfigCommand")),
+    "kafka-client-metrics": Tool("client_metrics", "Subscriptions to metrics of clients.", (f"{NEW}ClientMetricsCommand",)),
     "kafka-delegation-tokens": Tool(
         "delegation_tokens", "Delegation tokens.", ("kafka.admin.DelegationTokenCommand", f"{NEW}DelegationTokenCommand")
     ),
@@ -78,7 +79,6 @@ NOT_OFFERED: dict[str, str] = {
     "kafka-replica-verification": "comparing replicas",
     "kafka-streams-groups": "groups of Kafka Streams",
     "kafka-streams-application-reset": "groups of Kafka Streams",
-    "kafka-client-metrics": "client metrics",
     "kafka-mirror-maker": "mirroring",
     "kafka-jmx": "JMX; `ottla metrics` shows the same figures",
     "kafka-verifiable-producer": "Kafka's own system tests; `ottla produce` writes records",

@@ -2,16 +2,23 @@
 
 `kafka-configs` works on ZooKeeper itself where a broker cannot help, as it did until 3.9: SCRAM credentials, which brokers may need for
 their own start, and the settings of brokers that do not run.
+
+Towards a ZooKeeper with TLS, logins or access lists the tool has an identity as Kafka's have it: `--zk-tls-config-file` with
+`zookeeper.ssl.*` (and `ottla.zookeeper.*`), and the section `Client` of the JAAS file that `KAFKA_OPTS` names.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import StorageError, StoreUnreachable
+from ottla.base.settings.jaas_file import LOGIN_CONFIG, login_config_in, parse_jaas_file, zookeeper_login
+from ottla.base.settings.setting import SettingError
+from ottla.base.settings.zookeeper import ZooKeeperAccess, parse_access
 from ottla.cli.command import Command, NotReached, Refused, UsageError
 from ottla.cli.output import write, write_error
 
@@ -19,8 +26,16 @@ if TYPE_CHECKING:
     from ottla.adapters.zookeeper_tools import ZooKeeperTools
 
 OPTION = "--zookeeper"
+TLS_FILE = "--zk-tls-config-file"
 SERVERS = "--bootstrap-server"
 CONFIG_FILES = ("--command-config", "--consumer.config", "--producer.config", "--consumer-config", "--producer-config")
+
+
+class Place(NamedTuple):
+    """A ZooKeeper, and the identity towards it."""
+
+    connect: str
+    access: ZooKeeperAccess
 
 
 def resolve(tool: str, arguments: Sequence[str]) -> list[str] | Command:
@@ -28,16 +43,36 @@ def resolve(tool: str, arguments: Sequence[str]) -> list[str] | Command:
     connect, rest = take_option(OPTION, arguments)
     if connect is None:
         return rest
+    file, rest = take_option(TLS_FILE, rest, "a file")
     if take_option(SERVERS, rest)[0] is not None:
         raise UsageError(f"Only one of {SERVERS} or {OPTION} can be specified")
+    place = Place(connect, access_of(file, os.environ.get("KAFKA_OPTS", "")))
     if tool == "kafka-configs" and "--alter" in rest and "--help" not in rest:
-        command = _alter_in_zookeeper(connect, rest)
+        command = _alter_in_zookeeper(place, rest)
         if command is not None:
             return command
-    return [*rest, SERVERS, _addresses(tool, connect, _protocol(rest))]
+    return [*rest, SERVERS, _addresses(tool, place, _protocol(rest))]
 
 
-def take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+def access_of(file: str | None, jvm_options: str) -> ZooKeeperAccess:
+    """The identity that a file of settings and a JAAS file give; the settings are the stronger. Raises `Refused` and `UsageError`."""
+    from ottla.cli.input_files import read_text
+    from ottla.cli.options import read_properties
+
+    texts = {} if file is None else read_properties(file)
+    jaas = texts.get(LOGIN_CONFIG) or login_config_in(jvm_options)
+    try:
+        if jaas and "ottla.zookeeper.sasl" not in texts and (login := zookeeper_login(parse_jaas_file(read_text(jaas)))) is not None:
+            texts = {**texts, "ottla.zookeeper.sasl": login}
+    except SettingError as error:
+        raise Refused(f"{LOGIN_CONFIG}: {jaas}: {error}") from None
+    try:
+        return parse_access(texts)
+    except SettingError as error:
+        raise Refused(f"{error} ({file})") from None
+
+
+def take_option(name: str, arguments: Sequence[str], what: str = "HOST:PORT") -> tuple[str | None, list[str]]:
     """The option's value, None if it is not there, and the other arguments."""
     found, rest = None, list[str]()
     words = iter(arguments)
@@ -49,7 +84,7 @@ def take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[s
         else:
             rest.append(word)
     if found == "":
-        raise UsageError(f"{name} needs HOST:PORT")
+        raise UsageError(f"{name} needs {what}")
     return found, rest
 
 
@@ -64,30 +99,30 @@ def _protocol(arguments: Sequence[str]) -> str:
     return "PLAINTEXT"
 
 
-def _opened(connect: str) -> ZooKeeperTools:
+def _opened(place: Place) -> ZooKeeperTools:
     try:
         from ottla.adapters.zookeeper_tools import ZooKeeperTools
 
-        return ZooKeeperTools(connect)
+        return ZooKeeperTools(*place)
     except StoreUnreachable as error:
         raise NotReached(str(error)) from None
     except StorageError as error:
         raise Refused(str(error)) from None
 
 
-def _addresses(tool: str, connect: str, protocol: str) -> str:
+def _addresses(tool: str, place: Place, protocol: str) -> str:
     """host:port,... of the registered brokers' listeners of this protocol."""
     try:
-        with _opened(connect) as zookeeper:
+        with _opened(place) as zookeeper:
             brokers = zookeeper.brokers()
     except StorageError as error:
         raise Refused(str(error)) from None
     if not brokers:
-        raise NotReached(f"no broker is registered in ZooKeeper at {connect}, and {tool} needs one; is it the right chroot?")
+        raise NotReached(f"no broker is registered in ZooKeeper at {place.connect}, and {tool} needs one; is it the right chroot?")
     found = [addresses[protocol] for _, addresses in sorted(brokers.items()) if protocol in addresses]
     if not found:
         there = ", ".join(sorted({name for addresses in brokers.values() for name in addresses}))
-        raise NotReached(f"no broker in ZooKeeper at {connect} has a listener for {protocol}, only for {there}; see --command-config")
+        raise NotReached(f"no broker in ZooKeeper at {place.connect} has a listener for {protocol}, only for {there}; see --command-config")
     write_error(f"note: {OPTION} is deprecated; the brokers registered there are {SERVERS} {','.join(found)}\n")
     return ",".join(found)
 
@@ -95,20 +130,20 @@ def _addresses(tool: str, connect: str, protocol: str) -> str:
 # Without brokers
 
 
-def _alter_in_zookeeper(connect: str, arguments: Sequence[str]) -> Command | None:
+def _alter_in_zookeeper(place: Place, arguments: Sequence[str]) -> Command | None:
     """The command for what is written to ZooKeeper itself; None where a broker is asked."""
     types = [word.rstrip("s") for word in _values("--entity-type", arguments)] + [
         word for word in ("user", "broker") if any(take_option(f"--{word}{end}", arguments)[0] for end in ("", "-defaults"))
     ]
     if types == ["user"] and "SCRAM-" in " ".join(arguments):
-        return Command("SCRAM credentials in ZooKeeper.", _arguments, partial(_alter_user, connect), has_connection=False, has_output=False)
+        return Command("SCRAM credentials in ZooKeeper.", _arguments, partial(_alter_user, place), has_connection=False, has_output=False)
     if types == ["broker"]:
         names = _values("--entity-name", arguments)
-        with _opened(connect) as zookeeper:
+        with _opened(place) as zookeeper:
             running = zookeeper.brokers()
         is_running = any(int(name) in running for name in names if name.isdigit()) if names else bool(running)
         if not is_running:
-            run = partial(_alter_broker, connect)
+            run = partial(_alter_broker, place)
             return Command("Settings of brokers in ZooKeeper.", _arguments, run, has_connection=False, has_output=False)
     return None
 
@@ -128,11 +163,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
     COMMANDS["alter"].add_arguments(parser)
     parser.add_argument(OPTION, help=argparse.SUPPRESS)
+    parser.add_argument(TLS_FILE, help=argparse.SUPPRESS)
     parser.add_argument("--alter", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--force", action="store_true", help=argparse.SUPPRESS)
 
 
-def _alter_user(connect: str, args: argparse.Namespace) -> int:
+def _alter_user(place: Place, args: argparse.Namespace) -> int:
     from ottla.cli.cluster.config import changes_of
     from ottla.cli.cluster.config_entities import entities_of
     from ottla.cli.cluster.config_quotas import parse_credential
@@ -144,12 +180,12 @@ def _alter_user(connect: str, args: argparse.Namespace) -> int:
     if others or not user:
         raise UsageError(f"with {OPTION} only SCRAM credentials of a named user can be altered{f', not {others[0]}' if others else ''}")
     passwords = {mechanism: parse_credential(mechanism, text) for mechanism, text in changes.items()}
-    _write(connect, lambda zookeeper: zookeeper.alter_credentials(user, passwords, deletions))
+    _write(place, lambda zookeeper: zookeeper.alter_credentials(user, passwords, deletions))
     write(f"Completed updating config for entity: user-principal '{user}'.\n")
     return 0
 
 
-def _alter_broker(connect: str, args: argparse.Namespace) -> int:
+def _alter_broker(place: Place, args: argparse.Namespace) -> int:
     from ottla.base.config import BROKER_SETTINGS
     from ottla.cli.cluster.config import changes_of
     from ottla.cli.cluster.config_entities import entities_of
@@ -167,15 +203,15 @@ def _alter_broker(connect: str, args: argparse.Namespace) -> int:
             setting.parse(value)
         except ValueError as error:
             raise UsageError(str(error)) from None
-    _write(connect, lambda zookeeper: zookeeper.alter_broker_configs(name, changes, deletions))
+    _write(place, lambda zookeeper: zookeeper.alter_broker_configs(name, changes, deletions))
     write(f"Completed updating config for {f'broker: {name}' if name else 'default config for brokers in the cluster'}.\n")
     return 0
 
 
-def _write(connect: str, do: Callable[[ZooKeeperTools], None]) -> None:
-    with _opened(connect) as zookeeper:
+def _write(place: Place, do: Callable[[ZooKeeperTools], None]) -> None:
+    with _opened(place) as zookeeper:
         try:
             do(zookeeper)
         except StorageError as error:
             raise Refused(str(error)) from None
-    write_error(f"note: {OPTION} is deprecated; this was written to ZooKeeper at {connect}\n")
+    write_error(f"note: {OPTION} is deprecated; this was written to ZooKeeper at {place.connect}\n")

@@ -80,3 +80,24 @@ def test_an_expired_certificate(offline: Ottla, tmp_path: Path, stores: Path, mo
 def test_a_listener_that_lacks_something(offline: Ottla, tmp_path: Path, stores: Path, settings: list[str], reason: str) -> None:
     found = refusal(offline, tmp_path / "data", *(setting.replace("RIGHT", str(stores / "right")) for setting in settings))
     assert reason in found
+
+
+BY_TOKEN = [
+    "zookeeper.connect=127.0.0.1:1", "broker.id=1", SASL, "security.inter.broker.protocol=SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms=OAUTHBEARER", "sasl.mechanism.inter.broker.protocol=OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url=https://127.0.0.1:1/keys",
+]  # fmt: skip
+TOKENS = "sasl.oauthbearer.token.endpoint.url"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ([], f"needs {TOKENS}"),
+        ([f"{TOKENS}=https://127.0.0.1:1/token"], "needs a client id"),
+        ([f"{TOKENS}=file:///absent/token"], "cannot read the token in /absent/token"),
+    ],
+)
+def test_a_broker_that_could_get_no_token_for_the_others(offline: Ottla, tmp_path: Path, settings: list[str], reason: str) -> None:
+    """Before it asks for ZooKeeper, which is not there."""
+    assert reason in refusal(offline, tmp_path / "data", *BY_TOKEN, *settings)

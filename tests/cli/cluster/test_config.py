@@ -102,6 +102,37 @@ def test_a_file_is_checked_as_the_broker_would(offline: Ottla, tmp_path: Path) -
     assert offline("config", "check", file).out == f"{file} is usable, 1 warning.\n"
 
 
+def test_a_broker_that_could_get_no_token_for_the_others_is_refused(offline: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    text = (
+        "zookeeper.connect=z:2181\nbroker.id=1\nlisteners=SASL_PLAINTEXT://:9092\nsecurity.inter.broker.protocol=SASL_PLAINTEXT\n"
+        "sasl.enabled.mechanisms=OAUTHBEARER\nsasl.mechanism.inter.broker.protocol=OAUTHBEARER\n"
+        "sasl.oauthbearer.jwks.endpoint.url=https://issuer.test/keys\n"
+        "sasl.oauthbearer.token.endpoint.url=https://issuer.test/token\n"
+    )
+    file.write_text(text)
+    refused = offline("config", "check", str(file))
+    assert refused.code == 1 and "error: listener SASL_PLAINTEXT: sasl.oauthbearer.token.endpoint.url needs a client id" in refused.err
+    client = "sasl.oauthbearer.client.credentials.client"
+    file.write_text(f"{text}{client}.id=a\n{client}.secret=b\n")
+    assert offline("config", "check", str(file)).code == 0
+
+
+def test_settings_of_listeners_and_a_jaas_file_are_checked(offline: Ottla, tmp_path: Path) -> None:
+    file, jaas = tmp_path / "server.properties", tmp_path / "jaas.conf"
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    listener = "listeners=SASL_PLAINTEXT://localhost:9093\nsasl.enabled.mechanisms=PLAIN\n"
+    file.write_text(f'{listener}listener.name.sasl_plaintext.plain.sasl.jaas.config={plain} user_a="b";\nottla.sasl.plain.users.c=d\n')
+    assert offline("config", "check", file).out == f"{file} is fine.\n"
+    file.write_text(f"{listener}listener.name.sasl_plaintext.ssl.client.auth=perhaps\n")
+    assert "ssl.client.auth" in offline("config", "check", file).err
+    file.write_text(f"{listener}java.security.auth.login.config={jaas}\n")
+    missing = offline("config", "check", file)
+    assert missing.code == 1 and f"cannot read {jaas}: No such file" in missing.err and missing.err.count("\n") == 1
+    jaas.write_text(f'KafkaServer {{ {plain} user_a="b"; }};')
+    assert offline("config", "check", file).out == f"{file} is fine.\n"
+
+
 def test_the_certificates_of_a_file_are_looked_at(offline: Ottla, tmp_path: Path, need_program: Callable[[str], str]) -> None:
     keystore, file = Authority(tmp_path, need_program).issue("broker"), tmp_path / "server.properties"
     file.write_text(f"listeners=SSL://:9093\nssl.keystore.location={keystore}\n")

@@ -104,6 +104,6 @@ def test_what_cannot_be_is_one_line(offline: Ottla, cluster: Cluster, tmp_path: 
 def test_a_zookeeper_that_does_not_answer(offline: Ottla, monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.adapters import zookeeper_tools
 
-    monkeypatch.setattr(zookeeper_tools.ZooKeeperTools.__init__, "__defaults__", (0.3,))
+    monkeypatch.setattr(zookeeper_tools.ZooKeeperTools.__init__, "__defaults__", (None, 0.3))
     silent = offline("kafka-topics", "--zookeeper", f"127.0.0.1:{free_port()}/kafka", "--list")
     assert silent.code == 3 and "no session with ZooKeeper" in silent.err and silent.err.count("\n") == 1

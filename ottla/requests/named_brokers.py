@@ -1,0 +1,64 @@
+"""Alterations of one broker's settings are for that broker: sent to another one they are refused, as by Kafka, and before anything else.
+
+Only the broker that is named can say whether it could go on with them: the key stores of its listeners are files there
+(`tls_changes.py`). Kafka's own clients send each broker's settings to that broker. Other resources of the request are altered; what a
+broker has forwarded to the controller was looked at there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.wire.framing import load
+
+Handle = Callable[[Broker, RequestContext, Any], Any]
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+def refusing_other_brokers(module: Any, handle: Handle) -> Handle:
+    """`handle` for what is left. `module` is that of AlterConfigs or IncrementalAlterConfigs."""
+
+    def handle_own(broker: Broker, request: RequestContext, body: Any) -> Any:
+        if request.connection.is_forwarded:
+            return handle(broker, request, body)
+        refusals = [_refusal(broker.broker_id, resource) for resource in body.resources]
+        if not any(refusals):
+            return handle(broker, request, body)
+        both = list(zip(body.resources, refusals, strict=True))
+        refused = [module.refused(resource, refusal) for resource, refusal in both if refusal is not None]
+        own = [resource for resource, refusal in both if refusal is None]
+        if not own:
+            return load(type(body).API_KEY)[1](responses=refused)
+        return _with(refused, handle(broker, request, type(body)(resources=own, validate_only=body.validate_only)))
+
+    return handle_own
+
+
+def _with(refused: list[Any], response: Any) -> Any:
+    """The answer about the other resources, and these refusals."""
+    if not isinstance(response, Pending):
+        response.responses.extend(refused)
+        return response
+    pending = Pending()
+    pending.abandon = response.abandon
+
+    def end(found: Any) -> None:
+        found.responses.extend(refused)
+        pending.complete(found)
+
+    response.then(end)
+    return pending
+
+
+def _refusal(broker_id: int, resource: Any) -> ApiError | None:
+    name = resource.resource_name
+    if resource.resource_type != CONFIG_BROKER or name in (ALL_BROKERS, str(broker_id)):
+        return None
+    if _NUMBER.fullmatch(name) is None:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker_id}, but received {name}")
