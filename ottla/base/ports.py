@@ -7,10 +7,11 @@ adapters are thin, and the simulation replaces all of them, so a seed replays a 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
+from ottla.base.errors import OttlaError
 from ottla.base.immutable import immutable
 
 Result = TypeVar("Result")
@@ -433,6 +434,39 @@ ReadDocument = Callable[[str, str | None], bytes]
 it belongs in a thread. Raises `OSError`."""
 
 
+class LoginToken(Protocol):
+    """A bearer token by which this broker logs in to others."""
+
+    def first_message(self) -> bytes:
+        """The client's first message of OAUTHBEARER."""
+
+
+class TokenSource(Protocol):
+    """Where such tokens come from (`client/token_source.py`). Times are seconds since 1970."""
+
+    @property
+    def due_s(self) -> float:
+        """When `token` gets another one."""
+
+    @property
+    def ends_s(self) -> float:
+        """When the token at hand expires."""
+
+    @property
+    def failure(self) -> OttlaError | None:
+        """Why the token at hand could not be replaced when it was due."""
+
+    def token(self) -> LoginToken:
+        """The token at hand, or another one. It blocks, so it belongs in a thread. Raises `OttlaError` where none can be had."""
+
+    def discard(self, token: LoginToken) -> None:
+        """Forgets a token that was refused."""
+
+
+MakeTokenSource = Callable[[Mapping[str, str]], TokenSource]
+"""Makes a source from the properties of a client. `ValueError`, in one line, when they make no sense."""
+
+
 @immutable(kw_only=True)
 class Ports:
     """All that a broker is handed."""
@@ -448,3 +482,5 @@ class Ports:
     """None: connections over `network` (`server/peers.py`)."""
     read_document: ReadDocument | None = None
     """None where no setting names an address of a document."""
+    make_token_source: MakeTokenSource | None = None
+    """None where brokers do not log in by tokens."""

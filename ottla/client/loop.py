@@ -5,7 +5,7 @@ For requests to other brokers. Everything happens in callbacks on the one loop t
 answered in time closes its connection, because a broker answers in order and nothing behind it would come.
 
 Where the broker limits sessions (KIP-368) a connection that has a way to log in again does so in time: what is asked from then on is held
-until the answers under way have come and the login is done.
+until the answers under way have come and the login is done. What takes long in a login is done in a thread where there are any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.base.errors import OttlaError, WireError
-from ottla.base.ports import Channel, Clock, Network, TimerHandle, Timers
+from ottla.base.ports import Channel, Clock, Network, Threads, TimerHandle, Timers
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
@@ -32,6 +32,8 @@ REQUEST_TIMEOUT_S = 30.0
 T = TypeVar("T")
 Done = Callable[[Any, OttlaError | None], object]
 """Called with an answer, or with None and the error."""
+BeginLogin = Callable[[Callable[[SaslExchange | None, OttlaError | None], object]], object]
+"""Calls back, now or later, with the exchange for another login, or with None and the error."""
 
 
 class _Waiting(NamedTuple):
@@ -66,11 +68,12 @@ class LoopConnection:
         sasl: SaslExchange | None = None,
         proof: SaslExchange | None = None,
         tls: str = "",
-        new_exchange: Callable[[], SaslExchange | None] | None = None,
+        begin_login: BeginLogin | None = None,
         share: float = 0.5,
+        threads: Threads | None = None,
     ) -> None:
-        """`tls`: the listener whose settings hold for TLS (`ports.Network.connect`). `new_exchange` makes later logins, without it there
-        are none; `share`: of `LoginRenewal`."""
+        """`tls`: the listener whose settings hold for TLS (`ports.Network.connect`). `begin_login` makes later logins, without it there
+        are none; `share`: of `LoginRenewal`. Without `threads` logins hash passwords on the loop."""
         self.address = address
         self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl, proof=proof)
         self._connect = partial(network.connect, tls=tls) if tls else network.connect
@@ -83,7 +86,8 @@ class LoopConnection:
         self._channel: Channel | None = None
         self._opening: list[Done] = []
         self._waiting: deque[_Waiting] = deque()
-        self._new_exchange = new_exchange
+        self._begin_login = begin_login
+        self._threads = threads
         self._renewal = LoginRenewal(share)
         self._held: deque[_Held] = deque()
         self._logs_in_again = False
@@ -181,20 +185,23 @@ class LoopConnection:
         """Logs in again before the session ends, after the answers that are under way."""
         if self._waiting or self._logs_in_again or not self._held:
             return
-        try:
-            exchange = None if self._new_exchange is None else self._new_exchange()
-        except OttlaError as error:
-            failed = error
-            self._timers.call_soon(lambda: self._fail(failed))
-            return
-        assert exchange is not None and self._channel is not None, "a session without a login"
+        assert self._begin_login is not None, "a session without a login"
         self._logs_in_again = True
         self._arm()
+        self._begin_login(self._login_again)
+
+    def _login_again(self, exchange: SaslExchange | None, error: OttlaError | None) -> None:
+        if self.is_closed:
+            return
+        if error is not None:
+            self._timers.call_soon(lambda: self._fail(error))
+            return
+        assert exchange is not None and self._channel is not None, "a session without a login"
         self._channel.send([self.protocol.login_again(exchange)])
 
     def _logged_in(self) -> None:
         """Sends what has waited for the login."""
-        if self._new_exchange is not None:
+        if self._begin_login is not None:
             self._renewal.logged_in(self.protocol.session_lifetime_ms, self._clock.monotonic_ms() / 1000)
         self._logs_in_again = False
         held, self._held = self._held, deque()
@@ -258,7 +265,22 @@ class LoopConnection:
             on_hang_up()
 
     def _advance(self, frame: memoryview) -> None:
-        data = self.protocol.advance(frame)
+        slow_part = self.protocol.begin_step(frame)
+        if slow_part is None or self._threads is None:
+            self._end_step()
+        else:
+            self._threads.run(slow_part, lambda _nothing: self._end_slow_step())
+
+    def _end_slow_step(self) -> None:
+        if self.is_closed:
+            return
+        try:
+            self._end_step()
+        except OttlaError as error:
+            self._fail(error)
+
+    def _end_step(self) -> None:
+        data = self.protocol.end_step()
         if not self.protocol.is_ready:
             assert self._channel is not None, "bytes come from a channel"
             self._channel.send([data])
@@ -391,8 +413,16 @@ class LoopClient:
     def _new_connection(self, address: Address) -> LoopConnection:
         return LoopConnection(
             address, self._network, self._timers, self._clock, client_id=self._client_id, sasl=self._new_exchange(),
-            new_exchange=self._new_exchange, share=self._share(),
+            begin_login=self._begin_login, share=self._share(),
         )  # fmt: skip
+
+    def _begin_login(self, done: Callable[[SaslExchange | None, OttlaError | None], object]) -> None:
+        try:
+            exchange = self._new_exchange()
+        except OttlaError as error:
+            done(None, error)
+        else:
+            done(exchange, None)
 
 
 class _Rolling:

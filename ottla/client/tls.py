@@ -120,7 +120,9 @@ def _restrict(context: ssl.SSLContext, properties: Properties) -> None:
             context.set_ciphers(ciphers)
         except ssl.SSLError:
             raise ValueError("ssl.cipher.suites has no cipher that OpenSSL knows; the names are IANA's or OpenSSL's") from None
-    elif suites:  # of TLS 1.3 alone
+    elif suites:
+        if names and "TLSv1.3" not in names:
+            raise ValueError("ssl.cipher.suites has suites of TLS 1.3 alone, which ssl.enabled.protocols leaves out")
         context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 

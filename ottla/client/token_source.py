@@ -53,38 +53,45 @@ class TokenKeeper:
         self._now = now
         self._lock = threading.Lock()
         self._token: BearerToken | None = None
-        self._due_s = self._ends_s = 0.0
+        self.due_s = 0.0
+        """When `token` fetches another one, in seconds since 1970."""
+        self.ends_s = 0.0
+        """When the token at hand expires."""
+        self.failure: ClientError | None = None
+        """Why the token at hand could not be replaced when it was due."""
 
     @property
     def is_due(self) -> bool:
         """Whether `token` would fetch another one, which may take a while."""
-        return self._token is None or self._now() >= self._due_s
+        return self._token is None or self._now() >= self.due_s
 
     def token(self) -> BearerToken:
         """A token that is valid for a while. ClientError where none can be had."""
         with self._lock:
-            if self.is_due:
-                self._renew()
-            assert self._token is not None, "a token was fetched"
-            return self._token
+            token = self._token
+            return self._renewed(token) if token is None or self._now() >= self.due_s else token
 
-    def discard(self, token: BearerToken) -> None:
+    def discard(self, token: object) -> None:
         """Forgets a token that a broker has refused."""
         if self._token is token:
             self._token = None
 
-    def _renew(self) -> None:
+    def _renewed(self, before: BearerToken | None) -> BearerToken:
+        """Another token, or the one before where there is no other. It may be discarded meanwhile, which does not wait for the source."""
         try:
             token = self._source()
-        except ClientError:
-            if self._token is None or self._now() >= self._ends_s:
+        except ClientError as error:
+            if before is None or self._token is not before or self._now() >= self.ends_s:
                 raise
-            self._due_s = self._now() + RETRY_S
-            return
+            self.failure = error
+            self.due_s = self._now() + RETRY_S
+            return before
         now_s = self._now()
-        self._ends_s = now_s + LIFETIME_S if token.ends_s is None else token.ends_s
-        self._due_s = now_s + (self._ends_s - now_s) * self._window_factor
+        self.ends_s = now_s + LIFETIME_S if token.ends_s is None else token.ends_s
+        self.due_s = now_s + (self.ends_s - now_s) * self._window_factor
+        self.failure = None
         self._token = token
+        return token
 
 
 def token_keeper(properties: Properties, jaas: Mapping[str, str], callback: TokenCallback | None = None) -> TokenKeeper:
@@ -136,8 +143,12 @@ def _refuse_other_classes(properties: Properties) -> None:
 def _endpoint(url: str, properties: Properties, jaas: Mapping[str, str], extensions: Mapping[str, str]) -> Endpoint:
     from urllib.parse import urlsplit
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        is_address = False
+    if not is_address:
         raise ValueError(f"{_URL} is neither https://HOST/PATH, http://HOST/PATH nor file:///PATH")
     client_id, secret = (_credential(properties, jaas, *names) for names in _CLIENT)
     return Endpoint(

@@ -13,14 +13,10 @@ Not done: nothing.
 
 from __future__ import annotations
 
-import logging
-
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
 from ottla.security.authentication import Authentication, Exchange, Outcome
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-
-log = logging.getLogger("ottla.security")
 
 AUTHENTICATED_ALREADY = "SaslAuthenticate request received after successful authentication"
 
@@ -28,7 +24,7 @@ AUTHENTICATED_ALREADY = "SaslAuthenticate request received after successful auth
 def handle(broker: Broker, request: RequestContext, body: SaslAuthenticateRequest) -> SaslAuthenticateResponse | Pending:
     connection = request.connection
     if connection.peer_exchange is not None:
-        return _prove(connection, connection.peer_exchange, bytes(body.auth_bytes))
+        return _prove(broker, connection, connection.peer_exchange, bytes(body.auth_bytes))
     authentication = connection.authentication
     if authentication is None or connection.is_authenticated:
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=AUTHENTICATED_ALREADY)
@@ -77,7 +73,7 @@ def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: A
     return int(lifetime_ms)
 
 
-def _prove(connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:
+def _prove(broker: Broker, connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:
     """A step by which the other end proves to be a broker."""
     pending = Pending()
 
@@ -85,7 +81,7 @@ def _prove(connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pend
         if outcome.error is not None or outcome.principal is not None:
             connection.peer_exchange = None
         if outcome.error is not None:
-            log.warning("%s is not taken for a broker: %s", connection.identity, outcome.error)
+            broker.audit.refused_broker(connection, outcome.error)
             if connection.authentication is not None and not connection.is_authenticated:
                 connection.authentication.refuse()
         elif outcome.principal is not None and not connection.is_authenticated:

@@ -13,16 +13,12 @@ Not done: raw tokens after version 0.
 
 from __future__ import annotations
 
-import logging
-
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_broker
 from ottla.security.cluster_identity import MECHANISM, ClusterIdentity
 from ottla.security.principal import ANONYMOUS
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-log = logging.getLogger("ottla.security")
 
 AGAIN_INTERVAL_MS = 1000
 """Authenticating again sooner than this after the last time is refused, as in Kafka."""
@@ -60,10 +56,7 @@ def _begin_proof(broker: Broker, identity: ClusterIdentity, request: RequestCont
         return SaslHandshakeResponse(error_code=authentication.choose(MECHANISM), mechanisms=list(authentication.mechanisms))
     is_judged = connection.principal != ANONYMOUS and bool(broker.config.authorizer_class_name)
     if is_judged and not is_broker(broker, request):
-        log.warning(
-            "%s is not taken for a broker: %s has no right to CLUSTER_ACTION; name it in super.users",
-            connection.identity, ascii(connection.principal),
-        )  # fmt: skip
+        broker.audit.refused_broker(connection, "it has no right to CLUSTER_ACTION; name it in super.users")
         return SaslHandshakeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     connection.peer_exchange = identity.accepting(connection.proved_broker)
     return SaslHandshakeResponse(mechanisms=[MECHANISM])

@@ -138,10 +138,9 @@ class ConnectionInfo:
         self._session_timer = timer
 
     def proved_broker(self, peer: Peer) -> None:
-        """Notes that the other end is a broker of this cluster: its session does not end, since a broker does not log in again."""
+        """Notes that the other end is a broker of this cluster, for as long as the connection lasts; its login may have to be renewed."""
         self.peer = peer
         self.is_inter_broker = True
-        self.limit_session(None)
 
     def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None:
         """Calls `function(subject)` when the connection is closed, unless `forget_closing` was called before."""

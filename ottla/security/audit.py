@@ -53,6 +53,14 @@ class AuditLog:
             line = f"{who}host={quoted(host)} mechanism={quoted(mechanism)} reason={quoted(reason)} listener={quoted(listener)}"
             log.warning("authentication refused: %s%s", line, _more(left_out), extra={"listener": listener})
 
+    def refused_broker(self, requester: Requester, reason: str) -> None:
+        """The sender has wanted to be taken for a broker; it stays a client."""
+        left_out = self._left_out("broker", requester.principal, requester.host, reason)
+        if left_out is not None:
+            line = f"principal={quoted(requester.principal)} host={quoted(requester.host)} reason={quoted(reason)}"
+            text = f"{line} listener={quoted(requester.listener)}"
+            log.warning("not taken for a broker: %s%s", text, _more(left_out), extra=_facts(requester))
+
     def _left_out(self, *subject: object) -> int | None:
         """How many lines about this were left out since the last one; None if this is left out as well."""
         now_ms = self._clock.monotonic_ms()

@@ -94,6 +94,9 @@ class Connecting:
     def first(self) -> bytes:
         return self._hello
 
+    def slow_part(self, challenge: bytes) -> None:
+        return None
+
     def answer(self, challenge: bytes) -> bytes | None:
         """Raises `ValueError` if the other side does not know the secret."""
         if self._has_proved:

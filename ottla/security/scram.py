@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from contextlib import suppress
 
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 1_000_000
@@ -27,20 +28,21 @@ class ScramClient:
         name = username.replace("=", "=3D").replace(",", "=2C")
         self._first_bare = f"n={name},r={nonce}{',tokenauth=true' if is_by_token else ''}"
         self._server_signature = b""
+        self._hashed: tuple[bytes, bytes] | None = None
+        """The server's first message, and the password after the rounds that it asks for."""
 
     def first(self) -> bytes:
         return f"n,,{self._first_bare}".encode()
 
+    def hash_ahead(self, server_first: bytes) -> None:
+        """What takes long in `final`; a message that makes no sense is left to it."""
+        with suppress(ValueError):
+            self._hash_password(server_first)
+
     def final(self, server_first: bytes) -> bytes:
         """The proof, from the server's salt and number of rounds."""
-        fields = attributes(server_first)
-        nonce, rounds = fields.get("r", ""), fields.get("i", "")
-        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not rounds.isdigit():
-            raise ValueError("the server's first SCRAM message makes no sense")
-        if not ITERATIONS_MIN <= int(rounds) <= ITERATIONS_MAX:
-            raise ValueError(f"the server asks for {rounds} SCRAM rounds")
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(fields.get("s", "")), int(rounds))
-        without_proof = f"c=biws,r={nonce}"
+        salted = self._hash_password(server_first)
+        without_proof = f"c=biws,r={attributes(server_first)['r']}"
         signed = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
         client_key = self._mac(salted, b"Client Key")
         signature = self._mac(hashlib.new(self._hash, client_key).digest(), signed)
@@ -55,6 +57,19 @@ class ScramClient:
             raise ValueError(f"the server refused: {fields['e']}")
         if not hmac.compare_digest(base64.b64decode(fields.get("v", "")), self._server_signature):
             raise ValueError("the server could not prove that it knows the password")
+
+    def _hash_password(self, server_first: bytes) -> bytes:
+        """The password after many rounds, which are done once for a message."""
+        if self._hashed is None or self._hashed[0] != server_first:
+            fields = attributes(server_first)
+            nonce, rounds = fields.get("r", ""), fields.get("i", "")
+            if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not rounds.isdigit():
+                raise ValueError("the server's first SCRAM message makes no sense")
+            if not ITERATIONS_MIN <= int(rounds) <= ITERATIONS_MAX:
+                raise ValueError(f"the server asks for {rounds} SCRAM rounds")
+            salt = base64.b64decode(fields.get("s", ""))
+            self._hashed = server_first, hashlib.pbkdf2_hmac(self._hash, self._password, salt, int(rounds))
+        return self._hashed[1]
 
     def _mac(self, key: bytes, data: bytes) -> bytes:
         return hmac.new(key, data, self._hash).digest()

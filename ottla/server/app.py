@@ -38,7 +38,7 @@ from ottla.server.garbage import LOOK_SECONDS, Garbage
 from ottla.server.logging_setup import sources_line
 from ottla.server.node import Node
 from ottla.server.service import feed_watchdog, notify_ready, on_signals
-from ottla.server.token_start import check_token_keys, read_document
+from ottla.server.token_start import check_token_keys, check_token_login, make_token_source, read_document
 
 if TYPE_CHECKING:
     from ottla.adapters.tls_listeners import TlsListeners
@@ -100,6 +100,7 @@ class BrokerServer:
         """Brings the broker up to its first request, or on its way there (`ready`). Raises `StartRefused` with one line."""
         try:
             check_token_keys(self.config)
+            check_token_login(self.config)
             lock_directories(self.directories)
             self._open_store()
             self.node = self._make_node()
@@ -164,6 +165,7 @@ class BrokerServer:
             network=self.network,
             store=self.store,
             read_document=read_document,
+            make_token_source=make_token_source,
         )
         return Node(
             ports,

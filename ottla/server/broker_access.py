@@ -7,29 +7,87 @@ it by the cluster's secret (`security/cluster_identity.py`).
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.base.config import BrokerConfig
-from ottla.base.ports import Random
+from ottla.base.errors import ErrorCode, OttlaError
+from ottla.base.ports import LoginToken, Ports
+from ottla.base.settings.security import BrokerLogin
+from ottla.base.settings.token_login import TokenLogin
 from ottla.security.mechanisms import NONCE_BYTES
 
 if TYPE_CHECKING:
     from ottla.client.core.sasl import SaslExchange
+    from ottla.security.broker_tokens import BrokerTokens
+
+Begun = Callable[["SaslExchange | None", OttlaError | None], object]
 
 
 class BrokerAccess:
-    """`peers.Access`. The password is read anew for each connection."""
+    """`peers.Access`. The settings are read anew for each login."""
 
-    def __init__(self, config: BrokerConfig, random: Random) -> None:
+    def __init__(self, config: BrokerConfig, ports: Ports) -> None:
         self._config = config
-        self._random = random
+        self._ports = ports
         self._endpoint = next(endpoint for endpoint in config.endpoints if endpoint.name == config.inter_broker_listener)
         self.tls = self._endpoint.name if self._endpoint.is_tls else ""
+        self.logs_in = config.of_listeners.broker_login(self._endpoint) is not None
+        self._tokens: tuple[TokenLogin, BrokerTokens] | None = None
+        """The tokens, and the settings by which they are fetched."""
 
-    def login(self) -> SaslExchange | None:
+    def prepare(self) -> None:
+        """Fetches the first token, so that the log of a broker that gets none says so although no other needs it yet."""
         login = self._config.of_listeners.broker_login(self._endpoint)
-        if login is None:
-            return None
-        from ottla.client.core.sasl import exchange  # on use: a broker by itself asks no other
+        if isinstance(login, TokenLogin):
+            self._tokens_of(login).get(lambda _token, _error: None)
 
-        return exchange(login.mechanism, login.user, login.password, base64.b64encode(self._random.token_bytes(NONCE_BYTES)).decode())
+    def begin_login(self, done: Begun) -> None:
+        from ottla.client.errors import refused  # on use: a broker by itself asks no other
+
+        try:
+            login = self._config.of_listeners.broker_login(self._endpoint)
+            if isinstance(login, TokenLogin):
+                self._begin_by_token(self._tokens_of(login), done)
+            else:
+                assert login is not None, "whether brokers log in does not change while they run"
+                done(self._by_password(login), None)
+        except ValueError as error:  # the settings have changed to nonsense while the broker runs
+            done(None, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"this broker cannot log in to others: {error}"))
+
+    def share(self) -> float:
+        return self._ports.random.uniform(0, 1)
+
+    def close(self) -> None:
+        if self._tokens is not None:
+            self._tokens[1].close()
+
+    def _by_password(self, login: BrokerLogin) -> SaslExchange:
+        from ottla.client.core.sasl import exchange
+
+        nonce = base64.b64encode(self._ports.random.token_bytes(NONCE_BYTES)).decode()
+        return exchange(login.mechanism, login.user, login.password, nonce)
+
+    def _tokens_of(self, login: TokenLogin) -> BrokerTokens:
+        """Raises ValueError."""
+        if self._tokens is None or self._tokens[0] != login:
+            from ottla.security.broker_tokens import BrokerTokens
+
+            ports = self._ports
+            assert ports.make_token_source is not None, "logins by tokens, and nowhere to get them"
+            tokens = BrokerTokens(ports.make_token_source(login.properties), ports.threads, ports.clock, ports.timers)
+            self.close()
+            self._tokens = login, tokens
+        return self._tokens[1]
+
+    @staticmethod
+    def _begin_by_token(tokens: BrokerTokens, done: Begun) -> None:
+        from ottla.client.core.sasl import BearerExchange
+
+        def found(token: LoginToken | None, error: OttlaError | None) -> None:
+            if token is None:
+                done(None, error)
+            else:
+                done(BearerExchange(token, lambda: tokens.refused(token)), None)
+
+        tokens.get(found)

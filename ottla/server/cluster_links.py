@@ -72,7 +72,8 @@ class ClusterLinks:
             client_id=f"broker-{config.this_broker_id}",
             timeout_ms=lambda: config.request_timeout_ms,
             identity=self.identity,
-            access=BrokerAccess(config, ports.random),
+            access=BrokerAccess(config, ports),
+            threads=ports.threads,
         )
 
     def attach(

@@ -8,10 +8,10 @@ NETWORK_EXCEPTION: it may have done what was asked. A connection to an address t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode, OttlaError
-from ottla.base.ports import DEFAULT_LANE, Clock, Locate, Network, Timers
+from ottla.base.ports import DEFAULT_LANE, Clock, Locate, Network, Threads, Timers
 from ottla.server.reachability import Reachability
 
 if TYPE_CHECKING:
@@ -29,13 +29,33 @@ class Access(Protocol):
     def tls(self) -> str:
         """The listener whose settings hold for TLS; empty without."""
 
-    def login(self) -> SaslExchange | None:
-        """Begins to log in; None where brokers do not."""
+    @property
+    def logs_in(self) -> bool:
+        """Whether brokers log in by SASL before they prove to be brokers."""
+
+    def begin_login(self, done: Callable[[SaslExchange | None, OttlaError | None], object]) -> None:
+        """Calls back, now or later, with the exchange of a login, or with None and the error."""
+
+    def prepare(self) -> None:
+        """Begins to get what logins need, before there is one."""
+
+    def share(self) -> float:
+        """Of `LoginRenewal`, by chance, for one connection."""
+
+    def close(self) -> None:
+        """Ends what goes on for later logins."""
+
+
+class Opening(NamedTuple):
+    """What a connection opens with: a login, where brokers log in, and the proof that this is one, where it is asked for."""
+
+    login: SaslExchange | None = None
+    proof: SaslExchange | None = None
 
 
 class BrokerPeers:
     """`ports.Peers`. `timeout_ms` is called for each request; without `identity` the other brokers take this one for a client, and
-    without `access` it connects to listeners that want neither TLS nor a login."""
+    without `access` it connects to listeners that want neither TLS nor a login. Passwords are hashed in `threads`."""
 
     def __init__(
         self,
@@ -47,6 +67,7 @@ class BrokerPeers:
         timeout_ms: Callable[[], int],
         identity: ClusterIdentity | None = None,
         access: Access | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -55,6 +76,7 @@ class BrokerPeers:
         self._timeout_ms = timeout_ms
         self._identity = identity
         self._access = access
+        self._threads = threads
         self._connections: dict[tuple[int, str], LoopConnection] = {}
         self._locate: Locate = lambda _broker_id: None
         self._is_closed = False
@@ -63,6 +85,8 @@ class BrokerPeers:
 
     def start(self, locate: Locate) -> None:
         self._locate = locate
+        if self._access is not None:
+            self._timers.call_soon(self._access.prepare)
 
     def send(self, broker_id: int, request: Any, done: Answered, *, lane: str = DEFAULT_LANE) -> None:
         address = self._locate(broker_id)
@@ -73,18 +97,32 @@ class BrokerPeers:
         if connection is not None and not connection.is_closed and connection.address == address:
             self._ask(connection, broker_id, request, done)
         elif self._identity is None:
-            self._open((broker_id, lane), address, request, done, None)
+            self._open((broker_id, lane), address, request, done, Opening())
         else:
 
-            def begin(exchange: SaslExchange | None) -> None:
-                if exchange is None:
+            def begin(proof: SaslExchange | None) -> None:
+                if proof is None:
                     done(None, ErrorCode.NETWORK_EXCEPTION)
                 else:
-                    self._open((broker_id, lane), address, request, done, exchange)
+                    self._log_in((broker_id, lane), address, request, done, proof)
 
             self._identity.connecting(broker_id, begin)
 
-    def _open(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, exchange: SaslExchange | None) -> None:
+    def _log_in(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, proof: SaslExchange) -> None:
+        """Begins a login, where brokers log in, and goes on with it."""
+        if self._access is None or not self._access.logs_in:
+            self._open(key, address, request, done, Opening(None, proof))
+            return
+
+        def begun(login: SaslExchange | None, error: OttlaError | None) -> None:
+            if error is None:
+                self._open(key, address, request, done, Opening(login, proof))
+            else:
+                self._refuse(key[0], error, done)
+
+        self._access.begin_login(begun)
+
+    def _open(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, opening: Opening) -> None:
         """Sends over a new connection, unless there is one by now."""
         if self._is_closed:
             done(None, ErrorCode.NETWORK_EXCEPTION)
@@ -99,7 +137,9 @@ class BrokerPeers:
         access = self._access
         connection = self._connections[key] = LoopConnection(
             Address(*address), self._network, self._timers, self._clock, client_id=self._client_id,
-            sasl=None if access is None else access.login(), proof=exchange, tls="" if access is None else access.tls,
+            sasl=opening.login, proof=opening.proof, tls="" if access is None else access.tls,
+            begin_login=None if access is None or opening.login is None else access.begin_login,
+            share=0.0 if access is None else access.share(), threads=self._threads,
         )  # fmt: skip
         connection.on_hang_up = lambda: self._on_hang_up(key[0])
         if known is not None:
@@ -129,6 +169,8 @@ class BrokerPeers:
 
     def close(self) -> None:
         self._is_closed = True
+        if self._access is not None:
+            self._access.close()
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()

@@ -1,12 +1,16 @@
-"""Refuses to start a broker with a listener for bearer tokens whose signatures it could not check."""
+"""Refuses to start a broker with a listener for bearer tokens whose signatures it could not check, and one that could get no token by
+which to log in to other brokers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 from ottla.base.config import BrokerConfig
-from ottla.base.errors import StorageError
+from ottla.base.errors import OttlaError, StorageError
+from ottla.base.ports import TokenSource
 from ottla.base.settings.oauthbearer import MECHANISM
+from ottla.base.settings.token_login import TokenLogin
 
 PACKAGES = {"jwt": "PyJWT", "cryptography": "cryptography"}
 
@@ -36,3 +40,27 @@ def check_token_keys(config: BrokerConfig) -> None:
             read_key_set(read_document(options.jwks_url, None))
         except (OSError, ValueError) as error:
             raise StorageError(f"listener {endpoint.name}: sasl.oauthbearer.jwks.endpoint.url={options.jwks_url}: {error}") from None
+
+
+def make_token_source(properties: Mapping[str, str]) -> TokenSource:
+    """`ports.MakeTokenSource`."""
+    from ottla.client.security import tokens_of  # on use: few brokers log in by tokens
+
+    return tokens_of(properties)
+
+
+def check_token_login(config: BrokerConfig) -> None:
+    """Raises `StorageError` where brokers log in to each other by tokens and the settings cannot give one. A file is read; an address is
+    asked later: its host may be down for a while."""
+    if config.is_single_broker:
+        return
+    endpoint = next(one for one in config.endpoints if one.name == config.inter_broker_listener)
+    login = config.of_listeners.broker_login(endpoint)
+    if not isinstance(login, TokenLogin):
+        return
+    try:
+        source = make_token_source(login.properties)
+        if login.is_by_file:
+            source.token()
+    except (ValueError, OttlaError) as error:
+        raise StorageError(f"listener {endpoint.name}: {error}") from None

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.client.core.sasl import SaslExchange, exchange
-from ottla.client.errors import AuthenticationError, ConnectError, RequestTimeoutError
+from ottla.client.errors import AuthenticationError, ConnectError, MalformedResponseError, RequestTimeoutError
+from ottla.client.loop import LoopConnection
+from ottla.security.authentication import Outcome
+from ottla.security.scram_server import ScramServer, make_credential
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
-from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.client.test_loop import BROKER, World
+from tests.fakes.threads import ManualThreads
 
 HEARTBEAT, HANDSHAKE, AUTHENTICATE = 12, 17, 36
 LIFETIME_MS = 1000
@@ -124,9 +129,110 @@ def test_a_login_that_cannot_begin_is_an_error_of_the_request(is_first: bool) ->
     def fail() -> None:
         raise ConnectError("no token")
 
-    for holder in (sessions.world.client, *sessions.world.client._connections.values()):
-        holder._new_exchange = fail
+    sessions.world.client._new_exchange = fail
     sessions.ask()
     assert sessions.errors() == [], "never before the call returns"
     sessions.world.settle()
     assert sessions.errors() == [ConnectError]
+
+
+def test_another_login_may_begin_later() -> None:
+    """As where a token is fetched in a thread first."""
+    sessions = Sessions()
+    sessions.ask()
+    sessions.world.settle()
+    (connection,) = sessions.world.client._connections.values()
+    begun: list[Any] = []
+    connection._begin_login = begun.append
+    sessions.world.timers.advance(920)
+    sessions.ask(2)
+    sessions.world.settle()
+    assert len(begun) == 1 and len(sessions.world.results) == 1 and connection.in_flight == 2 and connection.is_open
+    begun[0](exchange("PLAIN", "alice", "a", ""), None)
+    sessions.world.settle()
+    assert len(sessions.world.results) == 3 and sessions.errors() == [] and sessions.late == 0
+    sessions.world.timers.advance(920)
+    sessions.ask()
+    sessions.world.settle()
+    connection.close()
+    begun[1](exchange("PLAIN", "alice", "a", ""), None)
+    assert sessions.errors() == [ConnectError], "what comes after the end changes nothing"
+
+
+class ScramBroker:
+    """A broker whose user alice has the password `wonder`, and connections to it that hash passwords in threads of the test."""
+
+    def __init__(self) -> None:
+        credential = make_credential("SCRAM-SHA-256", "wonder", b"salt", 4096)
+        self.server = ScramServer("SCRAM-SHA-256", lambda _name: credential, lambda _name: credential, "server")
+        script: dict[int, Any] = {
+            HANDSHAKE: lambda _body, _version: SaslHandshakeResponse(),
+            AUTHENTICATE: lambda body, _version: self._authenticate(bytes(body.auth_bytes)),
+        }
+        self.world = World(script=script)
+        self.threads = ManualThreads()
+
+    def _authenticate(self, token: bytes) -> SaslAuthenticateResponse:
+        found: list[Outcome] = []
+        self.server.step(token, found.append)
+        code = ErrorCode.NONE if found[0].error is None else ErrorCode.SASL_AUTHENTICATION_FAILED
+        return SaslAuthenticateResponse(error_code=int(code), error_message=found[0].error, auth_bytes=found[0].token)
+
+    def connect(self, password: str = "wonder") -> LoopConnection:
+        world, login = self.world, exchange("SCRAM-SHA-256", "alice", password, "client")
+        made = LoopConnection(BROKER, world.network, world.timers, world.timers.clock, sasl=login, threads=self.threads)
+        made.open(world.done)
+        world.settle()
+        return made
+
+
+def test_a_password_is_hashed_in_a_thread_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = ScramBroker()
+    rounds: list[int] = []
+    hashed = hashlib.pbkdf2_hmac
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *given: (rounds.append(given[3]), hashed(*given))[1])
+    connection = broker.connect()
+    assert rounds == [] and len(broker.threads.waiting) == 1 and not connection.is_open
+    broker.threads.run_one()
+    assert rounds == [4096]
+    broker.world.settle()
+    assert connection.is_open and rounds == [4096] and not broker.threads.waiting
+
+
+def test_a_wrong_password_is_refused_after_it() -> None:
+    broker = ScramBroker()
+    broker.connect("wander")
+    broker.threads.run_all()
+    broker.world.settle()
+    assert isinstance(broker.world.error(), AuthenticationError)
+
+
+def test_a_connection_that_is_closed_while_its_password_is_hashed_stays_so() -> None:
+    broker = ScramBroker()
+    connection = broker.connect()
+    connection.close()
+    broker.threads.run_all()
+    broker.world.settle()
+    assert isinstance(broker.world.error(), ConnectError) and broker.world.timers.pending() == 0
+
+
+@pytest.mark.parametrize("first", [b"r=client1,s=c2FsdA==,i=1", b"r=other,s=c2FsdA==,i=4096", b"\xff", b"r=client1,s=!,i=4096"])
+def test_a_challenge_that_makes_no_sense_is_an_error_of_the_login(first: bytes) -> None:
+    broker = ScramBroker()
+    broker.world.peer.script[AUTHENTICATE] = lambda _body, _version: SaslAuthenticateResponse(auth_bytes=first)
+    broker.connect()
+    broker.threads.run_all()
+    broker.world.settle()
+    assert isinstance(broker.world.error(), AuthenticationError)
+
+
+def test_what_comes_before_the_answer_to_a_challenge_ends_the_connection() -> None:
+    broker = ScramBroker()
+    connection = broker.connect()
+    (channel,) = broker.world.network.channels
+    channel.send([bytes(connection.protocol.request(SaslHandshakeRequest(mechanism="PLAIN"), version=1, is_answered=False))])
+    broker.world.settle()
+    assert connection.is_closed and isinstance(broker.world.error(), MalformedResponseError)
+    broker.threads.run_all()
+    broker.world.settle()
+    assert len(broker.world.results) == 1

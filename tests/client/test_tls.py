@@ -84,6 +84,7 @@ def test_a_certificate_in_the_properties(properties: dict[str, str]) -> None:
         ({"ssl.crl.location": "crl.pem"}, "ssl.crl.location is not served"),
         ({"ssl.enabled.protocols": "TLSv1.3,TLSv1"}, "names TLSv1; there are"),
         ({"ssl.cipher.suites": "ROT13"}, "no cipher that OpenSSL knows"),
+        ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384", "ssl.enabled.protocols": "TLSv1.2"}, "suites of TLS 1.3 alone"),
         ({"ssl.endpoint.identification.algorithm": "LDAPS"}, "neither https nor empty"),
         ({"ssl.ca.location": "/no/such/file"}, "cannot read a TLS file: ssl.ca.location=/no/such/file: no such file"),
     ],

@@ -170,3 +170,27 @@ def test_a_refused_token_is_not_sent_again() -> None:
     assert keeper.token().text == "t2"
     keeper.discard(refused)
     assert keeper.token().text == "t2", "another one is there by now"
+
+
+def test_a_token_may_be_refused_while_another_one_is_fetched() -> None:
+    """As where one thread fetches and another one gets the refusal."""
+    source = Source()
+    keeper = TokenKeeper(lambda: (keeper.discard(first), source())[1], now=lambda: source.now_s)
+    first = BearerToken("none", 0)
+    first = keeper.token()
+    source.error, source.now_s = ConnectError("away"), 1090.0
+    with pytest.raises(ConnectError, match="away"):
+        keeper.token()
+
+
+@pytest.mark.parametrize("url", ["https://issuer:99999/", "https://issuer:x/", "http://[::1/token", "http://issuer:0/", "https:///token"])
+def test_an_address_that_is_none_is_refused_in_one_line(url: str) -> None:
+    with pytest.raises(ValueError, match=r"is neither https://HOST/PATH") as refusal:
+        Security({**line(f'clientId="app" clientSecret="{SECRET}"'), URL: url})
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_address_that_cannot_be_sent_is_an_error_of_the_login() -> None:
+    properties = {**line(f'clientId="app" clientSecret="{SECRET}"'), "sasl.login.retry.backoff.max.ms": "0"}
+    with TokenEndpoint(lambda: "opaque").serving() as endpoint, pytest.raises(ConnectError, match=r"cannot reach .*: no address"):
+        first({**properties, URL: f"{endpoint.url}/t\u00f6ken"})

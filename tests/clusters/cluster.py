@@ -58,7 +58,7 @@ class Cluster:
             "transaction.state.log.num.partitions": 3,
             "group.initial.rebalance.delay.ms": 0,
             "replica.lag.time.max.ms": 3_000,
-            **{name.replace("_", "."): value for name, value in settings.items()},
+            **{name if "." in name else name.replace("_", "."): value for name, value in settings.items()},
         }
         self.brokers: dict[int, BrokerProcess] = {}
         for number in range(1, size + 1):

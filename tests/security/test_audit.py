@@ -88,3 +88,14 @@ def test_what_is_only_filtered_is_not_written(clock: ManualClock, caplog: pytest
     assert not lines(caplog)
     assert not made.is_allowed(of("User:a"), READ, TOPIC, "orders") and not made.is_allowed_on_any(of("User:a"), READ, TOPIC)
     assert len(lines(caplog)) == 2
+
+
+def test_who_is_not_taken_for_a_broker_is_named_once_in_a_while(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that is set up wrongly tries several times a second."""
+    audit = AuditLog(clock)
+    for _ in range(30):
+        audit.refused_broker(of("User:a"), "it has no right")
+    clock.advance(REPEAT_MS)
+    audit.refused_broker(of("User:a"), "it has no right")
+    expected = 'not taken for a broker: principal="User:a" host="10.0.0.1" reason="it has no right" listener="CLIENTS"'
+    assert lines(caplog) == [expected, f"{expected} (29 more since the last such line)"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from ottla.adapters.clock import SystemClock
@@ -10,6 +11,8 @@ from ottla.adapters.network import SocketNetwork
 from ottla.adapters.timers import LoopTimers
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import DEFAULT_LANE, FETCH_LANE
+from ottla.client.core.sasl import PlainExchange
+from ottla.client.errors import refused
 from ottla.server.app import BrokerServer, close_loop
 from ottla.server.peers import BrokerPeers
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -109,6 +112,56 @@ def test_a_broker_that_is_gone_and_comes_back(make_server: MakeServer, loop: asy
     run_until(loop, lambda: len(asker.answers) == 3)
     assert asker.answers[2][1] == 0
     asker.peers.close()
+
+
+class LaterAccess:
+    """`peers.Access` whose logins begin when the test says."""
+
+    tls = ""
+    logs_in = True
+
+    def __init__(self) -> None:
+        self.begun: list[Callable[[Any, Any], object]] = []
+        self.is_prepared = self.is_closed = False
+
+    def prepare(self) -> None:
+        self.is_prepared = True
+
+    def begin_login(self, done: Callable[[Any, Any], object]) -> None:
+        self.begun.append(done)
+
+    def share(self) -> float:
+        return 0.5
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class AnyIdentity:
+    """In place of the proof over the cluster's secret, which comes after the login."""
+
+    def connecting(self, _broker_id: int, done: Callable[[Any], object]) -> None:
+        done(object())
+
+
+def test_requests_wait_for_a_login_that_begins_later_and_fail_with_it(loop: asyncio.AbstractEventLoop) -> None:
+    access, answers = LaterAccess(), list[tuple[Any, int]]()
+    identity: Any = AnyIdentity()
+    peers = BrokerPeers(
+        SocketNetwork(loop), SystemClock(), LoopTimers(loop), client_id="broker-1", timeout_ms=lambda: 30_000, identity=identity,
+        access=access,
+    )  # fmt: skip
+    peers.start({OTHER: ("127.0.0.1", 1)}.get)
+    run_until(loop, lambda: access.is_prepared)
+    for _ in range(2):
+        peers.send(OTHER, WriteTxnMarkersRequest(markers=[]), lambda response, code: answers.append((response, code)))
+    assert answers == [] and len(access.begun) == 2
+    access.begun[0](None, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, "no token"))
+    assert answers == [(None, ErrorCode.SASL_AUTHENTICATION_FAILED)]
+    peers.close()
+    assert access.is_closed
+    access.begun[1](PlainExchange("a", "b"), None)
+    assert answers[1:] == [(None, ErrorCode.NETWORK_EXCEPTION)], "nothing is opened after the end"
 
 
 def test_closing_answers_what_waits(loop: asyncio.AbstractEventLoop) -> None:

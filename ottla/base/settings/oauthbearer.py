@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from ottla.base.settings.setting import at_least, boolean, integer, long, maybe_string, settings_of, string, words
+from ottla.base.settings.setting import Setting, Type, at_least, boolean, integer, long, maybe_string, settings_of, string, words
 
 MECHANISM = "OAUTHBEARER"
+HANDLER = "sasl.server.callback.handler.class"
 
 
 class OAuthBearerSettings:
@@ -50,6 +51,9 @@ class OAuthBearerSettings:
         "ottla.sasl.oauthbearer.unsecured.allowed", False,
         "Takes tokens without a signature, in which anybody may write any name: for tests alone.",
     )  # fmt: skip
+    sasl_server_callback_handler_class: Setting[str | None] = Setting(
+        HANDLER, Type.CLASS, None, "Kafka's OAuthBearerValidatorCallbackHandler is known and need not be named; others are not served."
+    )
 
 
 OAUTHBEARER_SETTINGS = frozenset(setting.name for setting in settings_of(OAuthBearerSettings))
@@ -83,3 +87,12 @@ class TokenOptions(NamedTuple):
         if not self.name_claim or not self.scope_claim:
             return "sasl.oauthbearer.sub.claim.name and sasl.oauthbearer.scope.claim.name must not be empty"
         return ""
+
+
+def why_handler_unserved(handler: str, mechanism: str, *, is_unsecured_allowed: bool) -> str:
+    """Why a class of Kafka's that checks clients' credentials stands for nothing here, in one sentence; empty if it is known.
+    `mechanism`: the one that it is set for, empty for all."""
+    served = ("OAuthBearerValidatorCallbackHandler", *(("OAuthBearerUnsecuredValidatorCallbackHandler",) if is_unsecured_allowed else ()))
+    if mechanism.upper() in ("", MECHANISM) and handler.rpartition(".")[2] in served:
+        return ""
+    return f"{handler} is not served, and without it clients would be let in unchecked; remove it"

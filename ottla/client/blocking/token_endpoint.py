@@ -77,7 +77,7 @@ def fetch_token(endpoint: Endpoint, sleep: Callable[[float], object] = time.slee
     while True:
         try:
             status, body = _post(endpoint)
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, UnicodeError) as error:
             failure: ClientError = ConnectError(f"cannot reach {shown(endpoint.url)} for a token: {_reason(error)}")
         else:
             if status == 200:
@@ -164,10 +164,12 @@ def _reason(error: Exception) -> str:
         return f"its certificate is not trusted ({error.verify_message})"
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
-    return f"no HTTP ({type(error).__name__})"
+    return "no address" if isinstance(error, UnicodeError) else f"no HTTP ({type(error).__name__})"
 
 
 def file_path(url: str) -> str | None:
     """The path of a `file:` address, None for others."""
+    if not url.lower().startswith("file:"):
+        return None
     parts = urlsplit(url)
-    return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else None
+    return unquote(parts.path) if not parts.netloc else None

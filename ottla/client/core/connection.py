@@ -18,6 +18,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError, error_code
@@ -93,6 +94,8 @@ class ConnectionProtocol:
         self.pending: deque[Pending] = deque()
         self._software_version = software_version
         self._sasl: SaslExchange | None = None
+        self._rest: Callable[[], bytes] | None = None
+        """The second half of a step of the opening."""
         self._exchanges = deque(exchange for exchange in (sasl, proof) if exchange is not None)
         self._extensions = EXTENSIONS_VERSION if with_extensions else NO_EXTENSIONS
         self._correlation_id = 0
@@ -124,10 +127,33 @@ class ConnectionProtocol:
 
     def advance(self, frame: memoryview) -> bytes:
         """Takes the answer to a step of the opening; the next bytes to send, none once the connection is ready."""
+        self.begin_step(frame)
+        return self.end_step()
+
+    def begin_step(self, frame: memoryview) -> Callable[[], object] | None:
+        """The first half of `advance`: takes the answer. What it returns takes long; done in a thread before `end_step`, it does not
+        take as long there. None if nothing does."""
+        if self.state is State.VERSIONS:
+            self._rest = partial(self._take_versions, frame)
+            return None
         try:
-            if self.state is State.VERSIONS:
-                return self._take_versions(frame)
-            return self._take_sasl(self.response(frame))
+            answer = self.response(frame)
+        except OttlaError:
+            self.close()
+            raise
+        self._rest = partial(self._take_sasl, answer)
+        if self.state is not State.AUTHENTICATE or answer.error_code:
+            return None
+        assert self._sasl is not None, "an exchange is under way"
+        answer.auth_bytes = bytes(answer.auth_bytes)  # the frame may be gone by then
+        return self._sasl.slow_part(answer.auth_bytes)
+
+    def end_step(self) -> bytes:
+        """The second half of `advance`: the next bytes to send."""
+        rest, self._rest = self._rest, None
+        assert rest is not None, "a step was begun"
+        try:
+            return rest()
         except OttlaError:
             self.close()
             raise
@@ -186,6 +212,9 @@ class ConnectionProtocol:
         sasl = self._sasl
         assert sasl is not None, "an exchange is under way"
         if self.state is State.HANDSHAKE:
+            if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                said = "its user has no right to CLUSTER_ACTION; name it in super.users"
+                raise refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{self.peer} does not take this broker for one: {said}")
             if answer.error_code:
                 offered = ", ".join(answer.mechanisms) or "no SASL"
                 raise refused(error_code(answer.error_code), f"{self.peer} takes {offered}, not {sasl.mechanism}")

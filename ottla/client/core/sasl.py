@@ -4,10 +4,11 @@ OAUTHBEARER (RFC 7628)."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ottla.client.core.bearer_token import BearerToken
+    from ottla.base.ports import LoginToken
 
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
@@ -20,6 +21,9 @@ class SaslExchange(Protocol):
 
     def first(self) -> bytes:
         """The token that opens the exchange."""
+
+    def slow_part(self, challenge: bytes) -> Callable[[], object] | None:
+        """What of `answer` to this token takes long, to be done before it, in a thread where there are any; None if nothing does."""
 
     def answer(self, challenge: bytes) -> bytes | None:
         """The token for the server's; None when the exchange is complete. ValueError when the server breaks the protocol."""
@@ -35,6 +39,9 @@ class PlainExchange:
 
     def first(self) -> bytes:
         return self._token
+
+    def slow_part(self, challenge: bytes) -> None:
+        return None
 
     def answer(self, challenge: bytes) -> bytes | None:
         return None
@@ -53,6 +60,9 @@ class ScramExchange:
     def first(self) -> bytes:
         return self._scram.first()
 
+    def slow_part(self, challenge: bytes) -> Callable[[], object] | None:
+        return None if self._has_proved else partial(self._scram.hash_ahead, challenge)
+
     def answer(self, challenge: bytes) -> bytes | None:
         if self._has_proved:
             self._scram.check(challenge)
@@ -66,13 +76,16 @@ class BearerExchange:
 
     mechanism = OAUTHBEARER
 
-    def __init__(self, token: BearerToken, refused: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, token: LoginToken, refused: Callable[[], object] = lambda: None) -> None:
         self._token = token
         self._refused = refused
         self._status: str | None = None
 
     def first(self) -> bytes:
         return self._token.first_message()
+
+    def slow_part(self, challenge: bytes) -> None:
+        return None
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self._status is not None:

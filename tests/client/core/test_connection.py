@@ -133,6 +133,7 @@ def test_a_server_that_cannot_prove_itself_is_refused(step: int) -> None:
     ("handshake", "authenticate", "message"),
     [
         (SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-256"]), None, "b:9092 takes SCRAM-SHA-256, not PLAIN"),
+        (SaslHandshakeResponse(error_code=31), None, "b:9092 does not take this broker for one: its user has no right to CLUSTER_ACTION"),
         (SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58), "name or password is wrong"),
         (SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58, error_message="no such user"), "no such user"),
     ],
@@ -140,7 +141,7 @@ def test_a_server_that_cannot_prove_itself_is_refused(step: int) -> None:
 def test_a_refused_authentication_closes_and_never_repeats_the_password(step: int, handshake: Any, authenticate: Any, message: str) -> None:
     script = {HANDSHAKE: lambda _body, _version: handshake, AUTHENTICATE: lambda _body, _version: authenticate}
     protocol = ConnectionProtocol("b:9092", sasl=exchange("PLAIN", "alice", "s3cret", ""))
-    with pytest.raises(AuthenticationError, match=message) as caught:
+    with pytest.raises(KafkaError, match=message) as caught:
         open_protocol(protocol, ScriptedPeer(script), step)
     assert "s3cret" not in str(caught.value)
     assert protocol.state is State.CLOSED

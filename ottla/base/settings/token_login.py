@@ -1,0 +1,107 @@
+"""Settings of a broker that logs in to others by a bearer token (OAUTHBEARER): where its tokens come from (KIP-255, KIP-768, KIP-1139).
+
+They are Kafka's settings of clients, which brokers have as well: `listener.name.NAME.oauthbearer.SETTING`, or for all. The options of the
+JAAS line (`clientId`, `clientSecret`, `scope`, `extension_...`, `ssl....`) say the same, where there is one. A token without a signature is
+made only for a listener that takes such tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.base.settings.jaas import OAUTHBEARER as MODULE
+from ottla.base.settings.jaas import parse_jaas
+from ottla.base.settings.oauthbearer import MECHANISM
+from ottla.base.settings.setting import (
+    Between,
+    Setting,
+    SettingError,
+    Type,
+    Update,
+    at_least,
+    boolean,
+    double,
+    long,
+    maybe_integer,
+    maybe_password,
+    maybe_string,
+    settings_of,
+)
+
+_URL = "sasl.oauthbearer.token.endpoint.url"
+
+
+class TokenLoginSettings:
+    """Bearer tokens by which brokers log in to each other."""
+
+    sasl_oauthbearer_token_endpoint_url = maybe_string(
+        _URL, "Where a broker gets the tokens by which it logs in to others: https://HOST/PATH, http://HOST/PATH or file:///PATH."
+    )
+    sasl_oauthbearer_client_credentials_client_id = maybe_string(
+        "sasl.oauthbearer.client.credentials.client.id", "As whom a broker asks for tokens; else clientId in sasl.jaas.config."
+    )
+    sasl_oauthbearer_client_credentials_client_secret = maybe_password(
+        "sasl.oauthbearer.client.credentials.client.secret", "The secret that goes with it; else clientSecret in sasl.jaas.config."
+    )
+    sasl_oauthbearer_scope = maybe_string("sasl.oauthbearer.scope", "The scope that a broker asks for; else scope in sasl.jaas.config.")
+    sasl_oauthbearer_header_urlencode = boolean(
+        "sasl.oauthbearer.header.urlencode", False, "Whether id and secret are URL-encoded in the request for a token (RFC 6749, 2.3.1)."
+    )
+    sasl_login_callback_handler_class: Setting[str | None] = Setting(
+        "sasl.login.callback.handler.class", Type.CLASS, None,
+        "Kafka's OAuthBearerLoginCallbackHandler is known and need not be named; others are not served.",
+    )  # fmt: skip
+    sasl_oauthbearer_jwt_retriever_class: Setting[str | None] = Setting(
+        "sasl.oauthbearer.jwt.retriever.class", Type.CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "Kafka's DefaultJwtRetriever, ClientCredentialsJwtRetriever and FileJwtRetriever; the address says which is meant.",
+    )  # fmt: skip
+    sasl_login_connect_timeout_ms = maybe_integer(
+        "sasl.login.connect.timeout.ms", "Time for a connection to the address of tokens; 10 s unless set.", valid=at_least(1)
+    )
+    sasl_login_read_timeout_ms = maybe_integer(
+        "sasl.login.read.timeout.ms", "Time for each answer of it; 10 s unless set.", valid=at_least(1)
+    )
+    sasl_login_retry_backoff_ms = long(
+        "sasl.login.retry.backoff.ms", 100, "Wait after a failure to get a token; it doubles each time.", valid=at_least(1)
+    )
+    sasl_login_retry_backoff_max_ms = long(
+        "sasl.login.retry.backoff.max.ms", 10_000, "After so much time the failure counts as one.", valid=at_least(0)
+    )
+    sasl_login_refresh_window_factor = double(
+        "sasl.login.refresh.window.factor", 0.8, "Another token is fetched after this part of a token's time.",
+        valid=Between(0.5, 1.0), update=Update.PER_BROKER,
+    )  # fmt: skip
+
+
+TOKEN_LOGIN_SETTINGS = frozenset(setting.name for setting in settings_of(TokenLoginSettings))
+
+
+class TokenLogin(NamedTuple):
+    """A login by bearer tokens: the properties of a client that say where those come from."""
+
+    mechanism: str
+    properties: dict[str, str]
+
+    @property
+    def is_by_file(self) -> bool:
+        """Whether the tokens stand in a file of this machine."""
+        return self.properties.get(_URL, "").lower().startswith("file:")
+
+    def __repr__(self) -> str:
+        return f"TokenLogin({sorted(self.properties)})"
+
+
+def token_login(values: Mapping[str, Any], jaas: str | None, *, is_unsecured_allowed: bool) -> TokenLogin:
+    """`values`: those of `TokenLoginSettings` in force. Raises `SettingError`, which shows no secret."""
+    if jaas and parse_jaas(jaas).module != MODULE:
+        raise SettingError(f"sasl.jaas.config: the mechanism {MECHANISM} needs the OAuthBearerLoginModule")
+    if not values[_URL] and not is_unsecured_allowed:
+        raise SettingError(
+            f"sasl.mechanism.inter.broker.protocol={MECHANISM} needs {_URL}; tokens without a signature are for listeners with "
+            "ottla.sasl.oauthbearer.unsecured.allowed"
+        )
+    properties = {
+        setting.name: setting.text(value) for setting in settings_of(TokenLoginSettings) if (value := values[setting.name]) is not None
+    }
+    return TokenLogin(MECHANISM, {**properties, **({"sasl.jaas.config": jaas} if jaas else {})})

@@ -1,0 +1,114 @@
+"""The bearer token by which a broker logs in to the others: fetched in a thread, one fetch at a time, and again before it ends.
+
+All connections share the token. Another one is fetched ahead of its end, whether or not a connection needs one then, so that sessions are
+renewed without a wait (`client/core/login_renewal.py`); while that fails the old one serves until it ends. After a failure, and after a
+refusal by another broker, logins fail at once for a while, so that the issuer is not asked without pause.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla.base.errors import ApiError, ErrorCode, OttlaError
+from ottla.base.ports import Clock, LoginToken, Threads, TimerHandle, Timers, TokenSource
+
+log = logging.getLogger("ottla.security")
+
+PAUSE_MS = 1_000
+"""Between two fetches, at least."""
+
+Got = Callable[[LoginToken | None, OttlaError | None], object]
+
+
+class BrokerTokens:
+    """See the module."""
+
+    def __init__(self, source: TokenSource, threads: Threads, clock: Clock, timers: Timers) -> None:
+        self._source = source
+        self._threads = threads
+        self._clock = clock
+        self._timers = timers
+        self._token: LoginToken | None = None
+        self._ends_ms = 0.0
+        self._waiting: list[Got] = []
+        self._is_fetching = self._is_closed = False
+        self._failure: OttlaError | None = None
+        self._pause_ends_ms = 0.0
+        self._timer: TimerHandle | None = None
+        self._is_failing = False
+        """Whether the log has a failure that is not over."""
+
+    def get(self, done: Got) -> None:
+        """Calls back, now or later, with a token that is valid, or with None and the error."""
+        if self._token is not None and self._clock.wall_ms() < self._ends_ms:
+            done(self._token, None)
+        elif self._failure is not None and (self._is_closed or self._clock.monotonic_ms() < self._pause_ends_ms):
+            done(None, self._failure)
+        else:
+            self._waiting.append(done)
+            self._fetch()
+
+    def refused(self, token: LoginToken) -> None:
+        """Another broker has refused the token: it is not sent again."""
+        if token is not self._token:
+            return
+        self._source.discard(token)
+        self._token = None
+        self._fail(ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the token of this broker was refused"))
+
+    def close(self) -> None:
+        """Fetches no more; what waits is refused."""
+        self._is_closed = True
+        self._cancel_timer()
+        self._token, self._failure = None, ApiError(ErrorCode.NETWORK_EXCEPTION, "this broker logs in no more")
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(None, self._failure)
+
+    def _fetch(self) -> None:
+        if not self._is_fetching and not self._is_closed:
+            self._is_fetching = True
+            self._cancel_timer()
+            self._threads.run(self._try, self._fetched)
+
+    def _try(self) -> LoginToken | OttlaError:
+        """In a thread."""
+        try:
+            return self._source.token()
+        except OttlaError as error:
+            return error
+
+    def _fetched(self, found: LoginToken | OttlaError) -> None:
+        self._is_fetching = False
+        if self._is_closed:
+            return
+        waiting, self._waiting = self._waiting, []
+        if isinstance(found, OttlaError):
+            self._token = None
+            self._fail(found)
+            self._note(found, "this broker cannot log in to others")
+        else:
+            self._token, self._failure, self._ends_ms = found, None, self._source.ends_s * 1000
+            self._note(self._source.failure, "the token at hand serves until it ends")
+            delay_ms = max(self._source.due_s * 1000 - self._clock.wall_ms(), PAUSE_MS)
+            self._timer = self._timers.call_later(delay_ms, self._fetch)
+        for done in waiting:
+            done(self._token, self._failure)
+
+    def _fail(self, error: OttlaError) -> None:
+        self._failure = error
+        self._pause_ends_ms = self._clock.monotonic_ms() + PAUSE_MS
+
+    def _note(self, failure: OttlaError | None, consequence: str) -> None:
+        """One line when failures begin, one when they are over."""
+        if failure is not None and not self._is_failing:
+            log.warning("%s; %s", failure, consequence)
+        elif failure is None and self._is_failing:
+            log.info("there are tokens for logins to other brokers again")
+        self._is_failing = failure is not None
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
