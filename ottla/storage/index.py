@@ -7,7 +7,8 @@ In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches
 when `PENDING_MAX` have gathered, with a flush, at a roll and at close. Nothing is mapped or allocated ahead: an idle segment costs
 nothing.
 Invariants: offsets, positions and timestamps never go down; an index can always be made again from its segment, so a crash may leave it
-short or wrong: `load` says whether what it found makes sense, and the segment looks whether a batch stands where an entry says. Left out: reading the segment (`segment.py`).
+short or wrong: `load` says whether what it found makes sense, and the segment looks whether a batch stands where an entry says. Left out:
+reading the segment (`segment.py`).
 """
 
 from __future__ import annotations
