@@ -25,6 +25,8 @@ from tests.fakes.memory_store import ZooKeeperModel
 STEPS = 80
 GUARDED = ("/brokers/topics/", "/config/topics/", "/admin/delete_topics/")
 SEEDS = range(30)
+SEEDS_TO_FIND = range(2000)
+"""Until one of them notices a planted fault: each takes some ten milliseconds."""
 
 
 class Run:
@@ -168,14 +170,14 @@ def test_a_controller_that_takes_over_an_epoch_by_reading_is_found(monkeypatch: 
 
     monkeypatch.setattr(CommandQueue, "_order_behind", reads_the_epoch)
     monkeypatch.setattr(ControllerElection, "_on_session", lambda self, event: None)
-    assert find(range(200))
+    assert find(SEEDS_TO_FIND)
 
 
 def test_an_answer_that_is_taken_for_a_success_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CommandQueue, "_order_behind", CommandQueue._on_taken)
-    assert find(SEEDS)
+    assert find(SEEDS_TO_FIND)
 
 
 def test_a_look_that_is_not_ordered_behind_the_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CommandQueue, "_order_behind", CommandQueue._look)
-    assert find(range(100))
+    assert find(SEEDS_TO_FIND)

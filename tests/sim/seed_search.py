@@ -1,11 +1,20 @@
-"""Looks for a seed whose run fails while a fault is planted."""
+"""Looks for seeds: one whose run fails while a fault is planted, or some that show enough together."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+
+class RunnableWorld(Protocol):
+    """A simulated world."""
+
+    def run(self) -> None: ...
+
+
+WorldType = TypeVar("WorldType", bound=RunnableWorld)
 
 
 def assert_noticed(name: str, found: tuple[int, str], seeds: int, verdict: str = "") -> None:
@@ -14,6 +23,19 @@ def assert_noticed(name: str, found: tuple[int, str], seeds: int, verdict: str =
     print(f"{name} was caught by seed {seed}: {why}")
     assert seed > 0, f"{name} was not noticed in {seeds} seeds"
     assert why and re.search(verdict, why)
+
+
+def run_until(make: Callable[[int], WorldType], seeds: Iterable[int], is_enough: Callable[[list[WorldType]], object]) -> None:
+    """Runs the worlds of these seeds, one after the other, until they have shown enough together; fails if they never do. What a single
+    seed shows changes with every change of the product."""
+    worlds: list[WorldType] = []
+    for seed in seeds:
+        world = make(seed)
+        world.run()
+        worlds.append(world)
+        if is_enough(worlds):
+            return
+    raise AssertionError(f"{len(worlds)} worlds have not shown enough")
 
 
 def catch_seed(

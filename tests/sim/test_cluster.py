@@ -7,7 +7,7 @@ import pytest
 from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.cluster_faults import FAULTS, VERDICTS, catch
 from tests.sim.cluster_world import ClusterWorld
-from tests.sim.seed_search import assert_noticed
+from tests.sim.seed_search import assert_noticed, run_until
 
 SEEDS = 80
 SEEDS_TO_CATCH = 60
@@ -51,26 +51,32 @@ def test_a_seed_repeats_its_run(seed: int) -> None:
 
 def test_the_runs_are_worth_something() -> None:
     """Leaders change, brokers leave the in-sync sets and come back, and what is committed is read."""
-    worlds = [ClusterWorld(seed) for seed in (9, 11, 12)]
-    for world in worlds:
-        world.run()
-    assert sum(world.crashes for world in worlds) > 2 and sum(world.checks.store.isr_changes for world in worlds) > 10
-    assert all(len(world.history.seen) > 20 and len(world.nemesis.counts) > 3 for world in worlds)
-    assert any(len(set(leaders.values())) > 2 for world in worlds for leaders in world.checks.store.leaders.values())
+
+    def is_enough(worlds: list[ClusterWorld]) -> bool:
+        return (
+            sum(world.crashes for world in worlds) > 2
+            and sum(world.checks.store.isr_changes for world in worlds) > 10
+            and sum(len(world.history.seen) > 20 and len(world.nemesis.counts) > 3 for world in worlds) > 2
+            and any(len(set(leaders.values())) > 2 for world in worlds for leaders in world.checks.store.leaders.values())
+        )
+
+    run_until(ClusterWorld, range(9, 17), is_enough)
 
 
 def test_hosts_are_lost_and_brokers_restarted_in_turn() -> None:
     """A host that is silent for longer than its session, and a rolling restart, on top of what strikes every cluster."""
-    world = ClusterWorld(12)
-    world.run()
-    assert world.operations.lost == 1 and world.operations.restarted > 1
+    run_until(
+        ClusterWorld, range(12, 36, 6), lambda worlds: any(world.operations.lost and world.operations.restarted > 1 for world in worlds)
+    )
 
 
 def test_coordinators_move_and_disks_are_lost() -> None:
     """Moves of coordinators, reassignments that are cancelled, and brokers that come back with an empty disk."""
-    world = ClusterWorld(16)
-    world.run()
-    assert world.operations.moved > 1 and world.operations.cancelled and world.operations.wiped
+    run_until(ClusterWorld, range(7, 151, 9), lambda worlds: all(sum(counts) > 1 for counts in zip(*map(moves, worlds), strict=True)))
+
+
+def moves(world: ClusterWorld) -> tuple[int, int, int]:
+    return world.operations.moved, world.operations.cancelled, world.operations.wiped
 
 
 @pytest.mark.parametrize("name", FAULTS)

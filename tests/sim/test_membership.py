@@ -9,10 +9,10 @@ from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.group_history import GroupHistory
 from tests.sim.membership_faults import FAULTS, VERDICTS, catch
 from tests.sim.membership_world import MembershipWorld
-from tests.sim.seed_search import assert_noticed
+from tests.sim.seed_search import assert_noticed, run_until
 
 SEEDS = 4
-SEEDS_TO_CATCH = 20
+SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
     "former_process_not_fenced": 4,
     "restart_loses_assignment": 3,
@@ -33,11 +33,19 @@ def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 clusters from 201" in capsys.readouterr().out
 
 
-def test_a_run_is_worth_something() -> None:
+def test_the_runs_are_worth_something() -> None:
     """Groups are converted both ways, members replaced, offsets set and refused to be set."""
-    world = MembershipWorld(26)
-    world.run()
-    assert all(world.conversions.values()) and world.replaced > 1 and world.altered and world.refused
+
+    def is_enough(worlds: list[MembershipWorld]) -> bool:
+        converted = [sum(counts) for counts in zip(*(world.conversions.values() for world in worlds), strict=True)]
+        replaced, altered, refused = (sum(counts) for counts in zip(*map(changes, worlds), strict=True))
+        return all(converted) and replaced > 1 and altered > 0 and refused > 0
+
+    run_until(MembershipWorld, range(1, 31), is_enough)
+
+
+def changes(world: MembershipWorld) -> tuple[int, int, int]:
+    return world.replaced, int(world.altered), int(world.refused)
 
 
 @pytest.mark.parametrize("name", FAULTS)
