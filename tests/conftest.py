@@ -9,10 +9,11 @@ plain words; where `CI` is set, a missing program is a failure, because there no
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -66,6 +67,19 @@ def _folder(nodeid: str) -> str:
 def _rank(nodeid: str) -> int:
     folder = _folder(nodeid)
     return LONG.index(folder) if folder in LONG else len(LONG)
+
+
+LOGGERS = ("ottla", "asyncio")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Takes back what a broker that was started in the process of the tests has set: it would write to the output that its test captured."""
+    before = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in map(logging.getLogger, LOGGERS)]
+    yield
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")
