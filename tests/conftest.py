@@ -74,7 +74,7 @@ LOGGERS = ("ottla", "asyncio")
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Takes back what a broker that was started in the process of the tests has set: it would write to the output that its test captured."""
+    """Takes back what a broker that a test started in this process has set: it would write to the output which that test captured."""
     before = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in map(logging.getLogger, LOGGERS)]
     yield
     for logger, handlers, level, propagate in before:

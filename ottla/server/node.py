@@ -386,9 +386,8 @@ class Node:
         self.member.start(registration, on_registered=self._serve, refused=on_refused)
 
     def _is_clean(self) -> bool:
-        """Whether no log has lost anything: since the last life, or, once a controller has dealt with that, in this one."""
-        is_known = self.is_ready or all(directory.was_whole for directory in self.directories)
-        return is_known and not any(directory.has_failed or not directory.is_claimed for directory in self.directories)
+        """Whether no log has lost anything: since the last life, or, once a controller has dealt with that, in this one, to its end."""
+        return all(directory.is_proved and directory.is_claimed and not directory.has_failed for directory in self.directories)
 
     def _note_boot(self) -> None:
         for directory in online(self.directories):

@@ -64,3 +64,25 @@ def test_a_broker_that_left_does_not_register_again() -> None:
     store.renew()  # type: ignore[attr-defined]
     world.settle()
     assert znodes.broker_path(2) not in world.model.tree.nodes()
+
+
+def test_a_stopping_broker_that_registers_anew_has_lost_nothing() -> None:
+    """KIP-966: it is eligible before and after. Its session ends just before it stops, and it needs another one to say that it leaves."""
+    world = Nodes(3)
+    world.create("t", [2, 3], min_insync_replicas="2")
+    world.write("acknowledged")
+    world.until(lambda: world.replica(2).high_watermark == 1)
+    world.nodes[3].links.fetchers.close()
+    world.write("on one alone")
+    world.until(lambda: world.replica(2).isr == (2,), 120_000)
+    closed: list[bool] = []
+    store = world.nodes[3].ports.store
+    store.expire()  # type: ignore[attr-defined]
+    world.until(lambda: 3 not in world.nodes[1].metadata.brokers)
+    world.nodes[3].stop(closed.append)
+    store.renew()  # type: ignore[attr-defined]
+    world.until(lambda: closed)
+    world.nodes.pop(3)
+    world.settle()
+    partition = world.nodes[1].controller.state.partition("t", 0)
+    assert partition is not None and (partition.isr, partition.eligible) == ((2,), (3,))

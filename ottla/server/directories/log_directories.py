@@ -63,7 +63,8 @@ class LogDirectoryState:
         self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
-        self._is_proof = False  # whether the marker of a clean stop may prove that nothing was lost
+        self.is_proved = False
+        """Whether it has lost nothing that a controller has not dealt with yet. Only then the marker of a clean stop is written."""
         self._is_new = False
         self._disk = disk
         self._boot_id = boot_id
@@ -94,7 +95,7 @@ class LogDirectoryState:
         self.was_clean = small_files.take_clean_shutdown(self._disk, self.path)
         self.was_whole = self.was_clean or (bool(self._boot_id) and small_files.read_boot(self._disk, self.path) == self._boot_id)
         self._closed = read_entries(self._disk, self.path, log.warning)
-        self._is_proof = self.was_whole
+        self.is_proved = self.was_whole
         self.is_claimed = True
 
     def disown(self) -> None:
@@ -111,7 +112,7 @@ class LogDirectoryState:
     def note_boot(self) -> None:
         """A kill of the process loses nothing from now on. Only once what an earlier loss means has been dealt with: this ends its trace.
         Raises `StorageError`."""
-        self._is_proof = True
+        self.is_proved = True
         if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != self._boot_id:
             small_files.write_boot(self._disk, self.path, self._boot_id)
 
@@ -172,7 +173,7 @@ class LogDirectoryState:
             if self._lock is None:
                 self.lock()
             self.claim(*self._owner)
-            self._is_proof = True  # the broker has registered with a directory that failed
+            self.is_proved = True  # the broker has registered with a directory that failed
         sweep(self._disk, self.path)
         self.is_online = True
         self.reason = ""
@@ -213,7 +214,7 @@ class LogDirectoryState:
     def close(self, *, is_clean: bool) -> None:
         """Writes the marker of a clean stop, and gives the directory up. There is no marker if the directory had lost something, such as
         everything by a new disk, and the start did not come so far that a controller knows: the marker would deny the loss."""
-        if is_clean and self.is_online and self._is_proof:
+        if is_clean and self.is_online and self.is_proved:
             small_files.write_clean_shutdown(self._disk, self.path)
         self.release()
 
