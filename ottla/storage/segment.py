@@ -270,25 +270,26 @@ class Segment:
             index = bisect_left(self.tail_lasts, offset)
             return self.tail_positions[index] if index < len(self.tail_positions) else self.size
         if offset <= self.base_offset:
-            return self._walk_to(offset, 0)
+            return self._walk_to(offset, NO_ENTRY)
         self.load_indexes()
-        entry = self.index.lookup(offset - self.base_offset)
-        if not self._is_right(entry):
+        position = self._walk_to(offset, self.index.lookup(offset - self.base_offset))
+        if position < 0:
             self._mend_indexes("the index names a batch that is not there")
-            entry = self.index.lookup(offset - self.base_offset)
-        return self._walk_to(offset, entry[1])
+            position = self._walk_to(offset, self.index.lookup(offset - self.base_offset))
+        return position
 
-    def _is_right(self, entry: tuple[int, int]) -> bool:
-        """Indexes are not synced: a power cut may leave a part of a write, or what stood there before a truncation."""
-        return entry == NO_ENTRY or is_batch_at(self.file(), entry[1], self.base_offset + entry[0])
-
-    def _walk_to(self, offset: int, position: int) -> int:
-        """From a batch at `position` on, the first one that does not end before `offset`."""
-        file, size = self.file(), self.size
+    def _walk_to(self, offset: int, entry: tuple[int, int]) -> int:
+        """From the batch of an index entry on, the first one that does not end before `offset`; -1 if the entry is wrong."""
+        file, size, position = self.file(), self.size, entry[1]
         unpack = _PREFIX.unpack_from
+        expected = NO_OFFSET if entry is NO_ENTRY else self.base_offset + entry[0]
         while position < size:
             piece = file.pread(min(LOOKUP_BYTES, size - position), position)
             at, limit = 0, len(piece) - _PREFIX.size
+            if expected != NO_OFFSET:
+                if limit < 0 or sum(unpack(piece)[::2]) != expected:
+                    return -1
+                expected = NO_OFFSET
             while at <= limit:
                 base_offset, batch_length, last_offset_delta = unpack(piece, at)
                 if not BATCH_LENGTH_MIN <= batch_length <= size - position - at - LOG_OVERHEAD:
@@ -378,13 +379,12 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
 
     def drop_index_tail(self, offset: int) -> int:
-        """Removes index entries from `offset` on, and so much before it that a scan from the answered position makes it again: all of
-        them when the last one that is to stay is wrong."""
+        """Removes index entries from `offset` on, and before it what a scan from the answered position makes again; all if one is wrong."""
         base = self.base_offset
         self.times.keep(self.times.count_below(offset - base))
         known_to = min(offset - 1 - base, self.times.last[1])
         entry = self.index.lookup(known_to) if known_to > 0 else NO_ENTRY
-        if not self._is_right(entry):
+        if entry != NO_ENTRY and not is_batch_at(self.file(), entry[1], base + entry[0]):
             self.forget_indexes()
             return 0
         self.index.keep(bisect_left(self.index.positions, max(entry[1], 1)))
