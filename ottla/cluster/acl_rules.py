@@ -82,6 +82,7 @@ class AclRules:
         """`is_alone`: no other broker writes or has to learn of a change."""
         self._store = store
         self._retries = retries
+        self._timers = timers
         self._table = table
         self._is_alone = is_alone
         self._on_loaded: Callable[[], object] | None = None
@@ -120,7 +121,7 @@ class AclRules:
     def _end(self, failed: Mapping[Pattern, ErrorCode], done: Done) -> None:
         self._waiting.popleft()
         if self._waiting:
-            self._waiting[0].run()
+            self._timers.call_soon(self._waiting[0].run)  # by itself: thousands of them may have nothing to write
         done(failed)
 
     def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:

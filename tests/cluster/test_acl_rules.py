@@ -137,6 +137,17 @@ def test_two_brokers_that_change_one_pattern_lose_no_rule() -> None:
         world.until(world.agree)
 
 
+def test_thousands_of_changes_that_wait_and_write_nothing_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, not one within the other."""
+    side = alone()
+    multi, held = side.store.multi, []
+    monkeypatch.setattr(side.store, "multi", lambda operations, done: held.append(lambda: multi(operations, done)))
+    answers = [side.change(ORDERS, added=[rule("a")]) for _ in range(3_000)]
+    held.pop()()
+    side.timers.advance(1)
+    assert answers == [[{}]] * 3_000 and side.table.rules == {ORDERS: {rule("a")}} and not held
+
+
 def test_another_program_that_writes_the_node_is_noticed() -> None:
     world = World(1)
     answers = world.sides[0].change(ORDERS, added=[rule("a")])
