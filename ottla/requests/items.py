@@ -35,6 +35,7 @@ class Items(NamedTuple):
     names: tuple[str, ...]
     """The fields of a request's element that say what it is about; empty: the element itself, a string or a number."""
     response_names: tuple[str, ...]
+    """The same of an answer's element; empty where only its place says it."""
     repeats: Repeats
     inner: Items | None
     at_once: int
@@ -61,10 +62,8 @@ def _items(
 ) -> Items:
     asked = tuple(names.split())
     answered = asked if response_names is None else tuple(response_names.split())
-    request_key = key or (attrgetter(*asked) if asked else _itself)
-    return Items(
-        request, response, asked, answered, repeats, inner, at_once, since, is_amplified, request_key, key or attrgetter(*answered)
-    )
+    request_key, response_key = (key or (attrgetter(*names) if names else _itself) for names in (asked, answered))
+    return Items(request, response, asked, answered, repeats, inner, at_once, since, is_amplified, request_key, response_key)
 
 
 def _itself(value: Hashable) -> Hashable:
@@ -118,6 +117,8 @@ ITEMS: dict[int, Sequence[Items]] = {
         "DeleteRecords": [_items("topics", "topics", "name", None, _PARTITIONS, at_once=50)],
         "OffsetForLeaderEpoch": [_items("topics", "topics", "topic", None, _items("partitions", "partitions", "partition"))],
         "TxnOffsetCommit": [_items("topics", "topics", "name topic_id", None, _DATA, at_once=500)],
+        "CreateAcls": [_items("creations", "results", repeats=_ALL, at_once=50)],
+        "DeleteAcls": [_items("filters", "filter_results", repeats=_ALL, at_once=10, is_amplified=True)],
         "DescribeConfigs": [_items("resources", "results", _RESOURCE, at_once=5, is_amplified=True)],
         "AlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=50)],
         "IncrementalAlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=50)],

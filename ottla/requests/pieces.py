@@ -198,7 +198,7 @@ def _refused(cls: type[Struct], elements: Any, items: Items, code: ErrorCode, me
     refused = []
     for element in elements or ():
         values = [getattr(element, name) for name in items.names] or [element]
-        known: dict[str, Any] = dict(zip(items.response_names, values, strict=True))
+        known: dict[str, Any] = dict(zip(items.response_names, values, strict=True)) if items.response_names else {}
         if "error_code" in names:
             known["error_code"] = code
         if "error_message" in names:

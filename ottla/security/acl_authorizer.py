@@ -80,8 +80,8 @@ class AclAuthorizer:
 
     def bindings(self, wanted: AclFilter) -> list[Binding]:
         """The rules that the filter means, by pattern."""
-        found = ((pattern, rules) for pattern, rules in self._index.items() if wanted.holds_for(pattern))
-        return [Binding(pattern, rule) for pattern, rules in described(found) for rule in rules if wanted.takes(rule)]
+        found = described(self._index.meant_by(wanted))
+        return [Binding(pattern, rule) for pattern, rules in found for rule in rules if wanted.takes(rule)]
 
     # Deciding
 

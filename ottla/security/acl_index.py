@@ -16,7 +16,20 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from ottla.base.acls import ANY_PRINCIPAL, IMPLIED_BY, WILDCARD, AclOperation, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.base.acls import (
+    ANY,
+    ANY_PRINCIPAL,
+    IMPLIED_BY,
+    MATCH,
+    WILDCARD,
+    AclFilter,
+    AclOperation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    Rule,
+)
 
 T = TypeVar("T")
 Hosts = dict[str, int]
@@ -140,8 +153,18 @@ class AclIndex:
         """How many patterns have rules."""
         return len(self._rules)
 
-    def items(self) -> Iterable[tuple[Pattern, frozenset[Rule]]]:
-        return self._rules.items()
+    def meant_by(self, wanted: AclFilter) -> Iterator[tuple[Pattern, frozenset[Rule]]]:
+        """The patterns that a filter means, with their rules. Where it names them no others are looked at."""
+        if wanted.name is None or wanted.pattern_type == MATCH:
+            for pattern, rules in self._rules.items():
+                if wanted.holds_for(pattern):
+                    yield pattern, rules
+            return
+        kinds = [kind for kind in ResourceType if wanted.resource_type in (ANY, kind)]
+        types = [pattern_type for pattern_type in PatternType if wanted.pattern_type in (ANY, pattern_type)]
+        for pattern in (Pattern(kind, wanted.name, pattern_type) for kind in kinds for pattern_type in types):
+            if pattern in self._rules:
+                yield pattern, self._rules[pattern]
 
     def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None:
         """Makes these the rules of the pattern; none of them forgets it."""

@@ -19,8 +19,6 @@ WHOLE = {
     "DescribeTopicPartitions",
     # Bounded in number; two arrays whose changes of one user are one.
     "AlterUserScramCredentials",
-    # Refused as a whole.
-    "CreateAcls", "DeleteAcls",
     # One token with its renewers; a filter.
     "CreateDelegationToken", "DescribeDelegationToken",
     # Only from brokers.

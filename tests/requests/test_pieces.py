@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from ottla.base.errors import ErrorCode
 from ottla.requests.items import Items, items_of
 from ottla.requests.pieces import ELEMENTS_PER_STEP, cut, gather, has_many_items, item_count, joined, refuse
-from ottla.wire.messages import describe_configs, offset_fetch
+from ottla.wire.messages import create_acls, describe_configs, offset_fetch
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-LIST_OFFSETS, OFFSET_FETCH, DESCRIBE_GROUPS, DESCRIBE_CONFIGS = 2, 9, 15, 32
+LIST_OFFSETS, OFFSET_FETCH, DESCRIBE_GROUPS, CREATE_ACLS, DESCRIBE_CONFIGS = 2, 9, 15, 30, 32
 Shape = list[tuple[str, list[tuple[str, list[int]]]]]
 indexes = st.lists(st.integers(0, 3), max_size=6)
 shapes = st.lists(st.tuples(st.sampled_from("gh"), st.lists(st.tuples(st.sampled_from("tuv"), indexes), max_size=4)), max_size=5)
@@ -160,3 +160,9 @@ def test_a_request_is_not_counted_further_than_to_know_that_it_is_large() -> Non
     topics = CountedList(body.groups[0].topics)
     body.groups[0].topics = topics
     assert has_many_items(body, items(OFFSET_FETCH, 8)) and topics.looks == 2
+
+
+def test_a_refusal_of_elements_without_names_has_their_number() -> None:
+    body = create_acls.CreateAclsRequest(creations=[object()] * 3)
+    refusal = refuse(create_acls.CreateAclsResponse, body, items(CREATE_ACLS, 3), ErrorCode.POLICY_VIOLATION, "too much")
+    assert [(result.error_code, result.error_message) for result in refusal.results] == [(ErrorCode.POLICY_VIOLATION, "too much")] * 3

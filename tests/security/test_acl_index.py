@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.base.acls import ANY, MATCH, AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.security.acl_index import DENIED_SHIFT, AclIndex, normal_host
 from tests.instructions import instructions
 
@@ -114,16 +114,24 @@ def test_decides_as_a_plain_reading_of_all_rules(bindings: list[Binding], name: 
 @given(BINDINGS, BINDINGS, NAMES)
 def test_changes_one_by_one_end_where_reading_everything_does(before: list[Binding], after: list[Binding], name: str) -> None:
     index, wanted = index_of(*before), index_of(*after)
-    rules = dict(wanted.items())
-    for pattern in dict.fromkeys([*dict(index.items()), *rules]):
+    rules = dict(wanted.meant_by(AclFilter()))
+    for pattern in dict.fromkeys([*dict(index.meant_by(AclFilter())), *rules]):
         index.put(pattern, rules.get(pattern, ()))
         index.masks("User:a", HOST, TOPIC, name)  # so that what was arranged is out of date with the next change
-    assert dict(index.items()) == rules and len(index) == len(rules)
+    assert dict(index.meant_by(AclFilter())) == rules and len(index) == len(rules)
     for who in ("User:a", "User:b"):
         assert index.masks(who, HOST, TOPIC, name) == wanted.masks(who, HOST, TOPIC, name)
     for pattern in rules:
         index.put(pattern, ())
     assert len(index) == 0 and not index._of and not index._of_all
+
+
+@given(BINDINGS, st.sampled_from([ANY, MATCH, LITERAL, PREFIXED]), st.sampled_from([ANY, TOPIC, GROUP]), st.none() | NAMES)
+def test_a_filter_means_the_patterns_that_it_holds_for(bindings: list[Binding], pattern_type: int, kind: int, name: str | None) -> None:
+    wanted = AclFilter(resource_type=kind, pattern_type=pattern_type, name=name)
+    expected = {binding.pattern for binding in bindings if wanted.holds_for(binding.pattern)}
+    found = dict(index_of(*bindings).meant_by(wanted))
+    assert set(found) == expected and all(found.values())
 
 
 # Tricks
