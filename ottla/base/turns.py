@@ -12,12 +12,15 @@ it goes on, and the loop gets the exception.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterator, Sized
+from typing import TypeVar
 
 from ottla.base.ports import Clock, Timers
 
 PIECE_MS = 15
 """A loop's turn may take this much longer for each piece; a client's answer waits for one of them at most."""
+
+Result = TypeVar("Result")
 
 
 class Turns:
@@ -102,6 +105,16 @@ class Turns:
                 self._work.popleft()
                 raise
             self._work.popleft()
+
+
+def run_steps(steps: Generator[object, None, Result]) -> Result:
+    """Does long work in one piece after all; returns what it returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
 
 def _once(function: Callable[[], object]) -> Iterator[object]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode
+from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
@@ -30,13 +31,7 @@ PARTITIONS_PER_STEP = 200
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    steps = handle_in_steps(broker, request, body)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: AlterReplicaLogDirsResponse = end.value
-            return answer
+    return run_steps(handle_in_steps(broker, request, body))
 
 
 def handle_in_steps(

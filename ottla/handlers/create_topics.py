@@ -12,7 +12,10 @@ Not done: `create.topic.policy.class.name`, which would run foreign code.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+
 from ottla.base.errors import ErrorCode
+from ottla.base.turns import run_steps
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext
@@ -28,15 +31,33 @@ from ottla.wire.messages.create_topics import (
 )
 
 STRICT_QUOTA_SINCE = 6
+TOPICS_PER_STEP = 200
 
+Answering = Generator[None, None, CreateTopicsResponse]
 Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 """Settings in force, by those that were given."""
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Pending:
+    return run_steps(_handle(broker, request, body, run_steps))
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:
+    """The same for a request of thousands of topics."""
+    return _handle(broker, request, body, _as_it_is)
+
+
+def _as_it_is(steps: Answering) -> Answering:
+    return steps
+
+
+def _handle(
+    broker: Broker, request: RequestContext, body: CreateTopicsRequest, finish: Callable[[Answering], object]
+) -> Generator[None, None, Pending]:
+    """`finish` makes the response, or steps that make it, of the steps of answering."""
     answers: dict[str, CreatableTopicResult] = {}
     wanted: dict[str, NewTopic] = {}
-    for topic in body.topics:
+    for number, topic in enumerate(body.topics, 1):
         if topic.name in answers or topic.name in wanted:
             wanted.pop(topic.name, None)
             answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -44,20 +65,26 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
             answers[topic.name] = _refused(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         else:
             _take(topic, answers, wanted)
+        if not number % TOPICS_PER_STEP:
+            yield
     quota = MutationQuota(broker, request, strict_since=STRICT_QUOTA_SINCE, is_validation=body.validate_only)
     for name in [name for name, topic in wanted.items() if not quota.admits(name, _partition_count(broker, topic))]:
         del wanted[name]
         answers[name] = _refused(name, EXCEEDED, EXCEEDED_TEXT)
     pending = Pending()
 
-    def created(results: list[TopicResult]) -> None:
+    def answering(results: list[TopicResult]) -> Answering:
         entries: Entries = {}
-        for result in results:
+        for number, result in enumerate(results, 1):
             answers[result.name] = _answer(broker, request, result, body.validate_only, entries)
-        order = dict.fromkeys(topic.name for topic in body.topics)
-        pending.complete(CreateTopicsResponse(throttle_time_ms=quota.settle(results), topics=[answers[name] for name in order]))
+            if not number % TOPICS_PER_STEP:
+                yield
+        return CreateTopicsResponse(throttle_time_ms=quota.settle(results), topics=[answers[name] for name in order])
 
-    broker.controller.create_topics(list(wanted.values()), body.validate_only, created, timeout_ms=body.timeout_ms)
+    order = dict.fromkeys(topic.name for topic in body.topics)
+    broker.controller.create_topics(
+        list(wanted.values()), body.validate_only, lambda results: pending.complete(finish(answering(results))), timeout_ms=body.timeout_ms
+    )
     return pending
 
 

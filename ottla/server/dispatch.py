@@ -228,11 +228,13 @@ class Dispatcher:
         if api is None:
             raise unknown_key(key)
         module = importlib.import_module(f"ottla.handlers.{api.module}")
-        handle = module.handle
+        handle, in_steps = module.handle, getattr(module, "handle_in_steps", None)
         if api.is_extension:
             handle = for_extended_connections(key, handle)
+            in_steps = in_steps and for_extended_connections(key, in_steps)
         if api.is_forwarded and self._forwarder is not None:
             handle = self._forwarder.forwarding(api, version, handle)
+            in_steps = in_steps and self._forwarder.forwarding_in_steps(in_steps, handle)
         if hasattr(module, "wanted_change"):
             from ottla.requests.named_brokers import refusing_other_brokers  # on use: few clients alter settings
 
@@ -243,7 +245,7 @@ class Dispatcher:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
             return unsupported_api_versions(api)
-        route = Route(api, version, handle, getattr(module, "handle_in_steps", None))
+        route = Route(api, version, handle, in_steps)
         if not has_client_id(key, version):
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode

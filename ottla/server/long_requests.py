@@ -177,10 +177,9 @@ class LongRequest:
 
     def _execute_whole(self) -> Generator[None, None, None]:
         route = self._route
-        if route.handle_in_steps is not None:
-            response = yield from route.handle_in_steps(self._broker, self._context, self.body)
-        else:
-            response = route.handle(self._broker, self._context, self.body)
+        response = (route.handle_in_steps or route.handle)(self._broker, self._context, self.body)
+        if isinstance(response, Generator):
+            response = yield from response
         self._owner.dispose(self._take_body())
         self._let_connection_go_on()
         if type(response) is Pending and not response.is_done:

@@ -37,7 +37,7 @@ class Route:
         self.parked_factor = api.parked_factor
         self.handle = handle
         self.handle_in_steps = handle_in_steps
-        """For large requests that cannot be cut: a generator that returns what `handle` does."""
+        """For large requests that cannot be cut: answers as `handle` does, or with a generator that returns such an answer."""
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
         self.write = write_response(response_class, version)
         self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None

@@ -187,3 +187,13 @@ def test_an_envelope_is_taken_from_brokers_only_and_holds_what_may_be_forwarded(
         assert ask_as_broker(nodes, envelope).error_code == code
         assert ask_as_broker(nodes, envelope, to=3).error_code == ErrorCode.NOT_CONTROLLER
         assert nodes.ask(1, envelope).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_a_request_that_would_be_executed_in_steps_is_forwarded() -> None:
+    world = Nodes(2)
+    assert world.controller_id != OTHER
+    names = [f"topic-with-a-long-name-{number:08}" for number in range(3_000)]
+    body = CreateTopicsRequest(topics=[topic(name, replicas=2) for name in names], timeout_ms=60_000, validate_only=True)
+    for broker_id in (world.controller_id, OTHER):
+        answer = world.ask(broker_id, body)
+        assert [(result.name, result.error_code) for result in answer.topics] == [(name, ErrorCode.NONE) for name in names]
