@@ -12,6 +12,8 @@ Not done: nothing.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator, Iterator
+from itertools import chain
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ScramRequest, ScramResult
@@ -32,6 +34,7 @@ NAMES = {number: name for name, number in MECHANISM_NUMBERS.items()}
 Entry = ScramCredentialDeletion | ScramCredentialUpsertion
 ENTRIES_MAX = 500
 """Changes in one request, which is executed in one go: a few milliseconds of hashing."""
+TOO_MANY = ScramResult(user="", error=ErrorCode.POLICY_VIOLATION, message=f"More than {ENTRIES_MAX} changes in one request")
 
 
 def handle(
@@ -42,8 +45,7 @@ def handle(
     if not is_allowed_on_cluster(broker, request, AclOperation.ALTER):
         return _all(users, ScramResult(user="", error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     if len(entries) > ENTRIES_MAX:
-        message = f"More than {ENTRIES_MAX} changes in one request"
-        return _all(users, ScramResult(user="", error=ErrorCode.POLICY_VIOLATION, message=message))
+        return _all(users, TOO_MANY)
     repeated = Counter((entry.name, entry.mechanism) for entry in entries)
     refused: dict[str, ScramResult] = {}
     wanted: list[ScramRequest] = []
@@ -62,6 +64,24 @@ def handle(
 
     broker.controller.alter_scram([change for change in wanted if change.user not in refused], altered)
     return pending
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: AlterUserScramCredentialsRequest
+) -> Generator[None, None, AlterUserScramCredentialsResponse | Pending]:
+    """The same where thousands of changes are refused."""
+    if len(body.deletions) + len(body.upsertions) <= ENTRIES_MAX:
+        return handle(broker, request, body)
+    is_allowed = is_allowed_on_cluster(broker, request, AclOperation.ALTER)
+    refusal = TOO_MANY if is_allowed else ScramResult(user="", error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    entries: Iterator[Entry] = chain(body.deletions, body.upsertions)
+    for number, entry in enumerate(entries, 1):
+        if entry.name not in results:
+            results[entry.name] = _answer(entry.name, refusal)
+        if not number % ENTRIES_MAX:
+            yield
+    return AlterUserScramCredentialsResponse(results=list(results.values()))
 
 
 def _check(entry: Entry, count: int) -> None:

@@ -12,6 +12,8 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.replication.attaching import UNKNOWN_OFFSET, Attached, Attaching, Manifest
@@ -31,10 +33,34 @@ from ottla.wire.messages.attach_records import (
 
 TRANSACTIONS_V2_SINCE = 1
 PARTITIONS_MAX = 10_000
+PARTITIONS_PER_STEP = 500
 
 
 def handle(broker: Broker, request: RequestContext, body: AttachRecordsRequest) -> Pending:
     return Attach(broker, request, body).begin()
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: AttachRecordsRequest
+) -> Generator[None, None, AttachRecordsResponse | Pending]:
+    """The same; a request that is refused as a whole may name many thousands of partitions."""
+    attach = Attach(broker, request, body)
+    refusal = attach.refusal()
+    return attach.begin() if refusal is None else (yield from _refused_in_steps(body, refusal))
+
+
+def _refused_in_steps(body: AttachRecordsRequest, refusal: ApiError) -> Generator[None, None, AttachRecordsResponse]:
+    topics, count = [], 0
+    for topic in body.topics:
+        results = [AttachPartitionResult(index=data.index) for data in topic.partitions]
+        for result in results:
+            _refuse(result, refusal)
+        topics.append(AttachTopicResult(name=topic.name, partitions=results))
+        count += 1 + len(results)
+        if count > PARTITIONS_PER_STEP:
+            count = 0
+            yield
+    return AttachRecordsResponse(topics=topics)
 
 
 class Part:
@@ -65,7 +91,7 @@ class Attach:
         self._watch: Watch | None = None
 
     def begin(self) -> Pending:
-        refusal = self._refusal()
+        refusal = self.refusal()
         for topic in self._body.topics:
             results = [AttachPartitionResult(index=data.index) for data in topic.partitions]
             self._topics.append(AttachTopicResult(name=topic.name, partitions=results))
@@ -85,7 +111,7 @@ class Attach:
 
     # Judging
 
-    def _refusal(self) -> ApiError | None:
+    def refusal(self) -> ApiError | None:
         """The reason to refuse the whole request; None if there is none."""
         body = self._body
         if body.acks != ALL_IN_SYNC:

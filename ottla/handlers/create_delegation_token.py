@@ -21,6 +21,9 @@ from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.principal import join_principal, split_principal
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
+RENEWERS_MAX = 1_000
+"""Renewers of a token, which is written as one node of the metadata store."""
+
 
 def handle(broker: Broker, request: RequestContext, body: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | Pending:
     requester = request.connection.principal
@@ -28,14 +31,18 @@ def handle(broker: Broker, request: RequestContext, body: CreateDelegationTokenR
     try:
         tokens = _allowed(broker, request, body, owner)
     except ApiError as refusal:
-        return _answer(broker, refusal.code, _draft(broker, body, owner, requester, "", NO_TIME))
+        return _answer(refusal.code, owner, requester)
     pending = Pending()
 
-    def done(code: ErrorCode, _token: DelegationToken | None) -> None:
-        pending.complete(_answer(broker, code, token))
+    def done(code: ErrorCode, _stored: DelegationToken | None) -> None:
+        answer = _answer(code, owner, requester)
+        if not code:
+            answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms = token.issue_ms, token.expiry_ms, token.max_ms
+            answer.token_id, answer.hmac = token.token_id, secret_of(broker, token)
+        pending.complete(answer)
 
     token_id = uuid_to_text(fresh_uuid(broker.random.token_bytes(16)))
-    token = _draft(broker, body, owner, requester, token_id, broker.clock.wall_ms())
+    token = _token(broker, body, owner, requester, token_id)
     tokens.create(token, done)
     return pending
 
@@ -46,13 +53,15 @@ def _allowed(broker: Broker, request: RequestContext, body: CreateDelegationToke
     check_may_ask(connection)
     if owner != connection.principal and not is_allowed(connection, AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "CREATE_TOKENS on the owner is needed")
+    if len(body.renewers) > RENEWERS_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"a token has {RENEWERS_MAX} renewers at most")
     if any(renewer.principal_type != "User" for renewer in body.renewers):
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE, "renewers are users")
     return tokens_for(broker, request)
 
 
-def _draft(broker: Broker, body: CreateDelegationTokenRequest, owner: str, requester: str, token_id: str, now_ms: int) -> DelegationToken:
-    longest = broker.config.delegation_token_max_lifetime_ms
+def _token(broker: Broker, body: CreateDelegationTokenRequest, owner: str, requester: str, token_id: str) -> DelegationToken:
+    now_ms, longest = broker.clock.wall_ms(), broker.config.delegation_token_max_lifetime_ms
     max_ms = now_ms + (min(body.max_lifetime_ms, longest) if body.max_lifetime_ms > 0 else longest)
     expiry_ms = min(max_ms, now_ms + broker.config.delegation_token_expiry_time_ms)
     return DelegationToken(
@@ -61,13 +70,11 @@ def _draft(broker: Broker, body: CreateDelegationTokenRequest, owner: str, reque
     )  # fmt: skip
 
 
-def _answer(broker: Broker, code: ErrorCode, token: DelegationToken) -> CreateDelegationTokenResponse:
-    owner, requester = split_principal(token.owner), split_principal(token.requester)
-    answer = CreateDelegationTokenResponse(
-        error_code=code, principal_type=owner[0], principal_name=owner[1], token_requester_principal_type=requester[0],
-        token_requester_principal_name=requester[1], issue_timestamp_ms=NO_TIME, expiry_timestamp_ms=NO_TIME, max_timestamp_ms=NO_TIME,
+def _answer(code: ErrorCode, owner: str, requester: str) -> CreateDelegationTokenResponse:
+    """An answer without a token."""
+    owner_type, owner_name = split_principal(owner)
+    requester_type, requester_name = split_principal(requester)
+    return CreateDelegationTokenResponse(
+        error_code=code, principal_type=owner_type, principal_name=owner_name, token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name, issue_timestamp_ms=NO_TIME, expiry_timestamp_ms=NO_TIME, max_timestamp_ms=NO_TIME,
     )  # fmt: skip
-    if not code:
-        answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms = token.issue_ms, token.expiry_ms, token.max_ms
-        answer.token_id, answer.hmac = token.token_id, secret_of(broker, token)
-    return answer

@@ -46,7 +46,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeConfigsRequest
             error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
         )
         try:
-            keys = resource.configuration_keys
+            keys = frozenset(resource.configuration_keys or ())
             result.configs = [
                 _shown(entry, body) for entry in _entries(broker, request, resource) if not keys or entry.setting.name in keys
             ]

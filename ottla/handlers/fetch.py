@@ -82,7 +82,7 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest)
         return FetchResponse(error_code=plan.error)
     fetch = new_fetch(broker, request, body, plan)
     is_enough = yield from fetch.attempt_in_steps()
-    return fetch.answer() if is_enough or body.max_wait_ms <= 0 else fetch.wait_for_a_move()
+    return (yield from fetch.answer_in_steps()) if is_enough or body.max_wait_ms <= 0 else fetch.wait_for_a_move()
 
 
 class Fetch:
@@ -172,11 +172,11 @@ class Fetch:
         assert self._watch is not None and self._pending is not None
         if not self._watch.is_cancelled:
             self._watch.cancel()
-            self._pending.complete(self._answer_in_steps())
+            self._pending.complete(self._attempt_and_answer())
 
-    def _answer_in_steps(self) -> Generator[None, None, FetchResponse]:
+    def _attempt_and_answer(self) -> Generator[None, None, FetchResponse]:
         yield from self.attempt_in_steps()
-        return self.answer()
+        return (yield from self.answer_in_steps())
 
     def wait(self) -> Pending:
         """Answers when there are enough bytes, or after `max_wait_ms`."""
@@ -210,6 +210,22 @@ class Fetch:
             if read.slice is not None:
                 session.move_to_end(wanted.key())
         return make_response(session_id=session.session_id, responses=self._by_topic(answered))
+
+    def answer_in_steps(self) -> Generator[None, None, FetchResponse]:
+        """The same for thousands of partitions, for which there is no session."""
+        throttle_ms = self._throttle_ms() if self._has_records else 0
+        if throttle_ms:
+            return self._throttled(throttle_ms)
+        self._count_bytes()
+        topics: list[FetchableTopicResponse] = []
+        for at in range(0, len(self._reads), PARTITIONS_PER_STEP):
+            step = slice(at, at + PARTITIONS_PER_STEP)
+            found = self._by_topic(list(zip(self._plan.wanted[step], self._reads[step], strict=True)))
+            if topics and (topics[-1].topic, topics[-1].topic_id) == (found[0].topic, found[0].topic_id):
+                topics[-1].partitions += found.pop(0).partitions
+            topics += found
+            yield
+        return make_response(responses=topics)
 
     def _throttle_ms(self) -> int:
         quotas, request = self._broker.quotas, self._request

@@ -7,6 +7,8 @@ import hashlib
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.handlers.alter_user_scram_credentials import handle_in_steps
+from ottla.requests.context import RequestContext
 from ottla.security.credentials import credential_text, read_credential
 from ottla.security.scram_server import make_credential
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -105,3 +107,21 @@ def test_rights_and_bounds() -> None:
     assert altered(denied, upsertion()) == [("alice", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
     world = AdminWorld()
     assert {code for _, code in altered(world, *(deletion(str(number)) for number in range(501)))} == {ErrorCode.POLICY_VIOLATION}
+
+
+@pytest.mark.parametrize(
+    ("world", "code"),
+    [(AdminWorld(), ErrorCode.POLICY_VIOLATION), (AdminWorld(authorizer=DenyAll()), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)],
+)
+def test_thousands_of_changes_are_refused_in_steps(world: AdminWorld, code: ErrorCode) -> None:
+    body = AlterUserScramCredentialsRequest(deletions=[deletion(str(number // 2)) for number in range(3_000)])
+    steps = handle_in_steps(world.broker, RequestContext(0, "test", world.connection), body)
+    count = 0
+    try:
+        while True:
+            next(steps)
+            count += 1
+    except StopIteration as end:
+        answer = end.value
+    assert count == 6
+    assert [(result.user, result.error_code) for result in answer.results] == [(str(user), code) for user in range(1_500)]

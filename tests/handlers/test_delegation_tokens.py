@@ -10,6 +10,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.store_retries import StoreRetries
 from ottla.cluster.delegation_tokens import DelegationTokens
+from ottla.handlers.create_delegation_token import RENEWERS_MAX
 from ottla.security.acl import AclOperation
 from ottla.security.authentication import Authentication
 from ottla.security.token_logins import token_hmac
@@ -103,6 +104,11 @@ def test_for_another_owner_with_the_right_on_that_user() -> None:
     assert (answer.error_code, answer.principal_name, answer.token_requester_principal_name) == (0, "bob", "alice")
     assert world.described("User:alice") == world.described("User:bob") == [answer.token_id]
     assert world.renew(answer.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH  # who asks for a token does not own it
+
+
+def test_renewers_are_bounded() -> None:
+    answer = TokenWorld().create(*(f"User:{number}" for number in range(RENEWERS_MAX + 1)))
+    assert answer.error_code == ErrorCode.POLICY_VIOLATION and not answer.token_id and not answer.hmac
 
 
 def test_renewers_are_users() -> None:

@@ -269,6 +269,7 @@ def test_a_fetch_of_thousands_of_partitions_is_answered_in_steps() -> None:
     assert isinstance(answer, FetchResponse) and answer.session_id == 0, "too many for a session"
     assert values(found[0]) == [b"a"] and found[1].error_code == 0
     assert {result.error_code for result in found[2:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert isinstance(answer, FetchResponse) and len(answer.responses) == 1, "partitions of one topic stand together"
 
 
 def test_a_fetch_of_too_many_partitions_is_refused() -> None:
