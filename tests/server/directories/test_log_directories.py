@@ -327,7 +327,7 @@ def test_the_only_directory_fails_and_every_view_says_so(
 
     well = [(0, 0, [])] * 2
     assert with_client(loop, server, leaders) == well and with_client(loop, server, health) == (0, "healthy\n")
-    FailingDisk.broken = f"{tmp_path}/t-"
+    FailingDisk.broken = f"{tmp_path}/"
     assert with_client(loop, server, lambda client: produce(client, "t", 1)) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert with_client(loop, server, leaders) == [(ErrorCode.LEADER_NOT_AVAILABLE, -1, [0])] * 2
     assert offline_partitions() == 2
