@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.base.acls import Binding, Pattern, Rule
+from ottla.base.acls import AclFilter, Binding, Pattern, Rule
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cluster.acl_rules import RuleChange
 from ottla.requests.acls import filter_of, rules_for
@@ -28,16 +28,19 @@ def handle(broker: Broker, request: RequestContext, body: DeleteAclsRequest) -> 
     except ApiError as refusal:
         return DeleteAclsResponse(filter_results=[_refused(refusal) for _ in body.filters])
     found: list[list[Binding] | ApiError] = []
+    known: dict[AclFilter, list[Binding]] = {}
     unwanted: dict[Pattern, list[Rule]] = {}
     for each in body.filters:
         try:
-            bindings = rules.bindings(filter_of(each))
+            wanted = filter_of(each)
         except ApiError as refusal:
             found.append(refusal)
             continue
-        found.append(bindings)
-        for pattern, rule in bindings:
-            unwanted.setdefault(pattern, []).append(rule)
+        if wanted not in known:  # thousands of rules are looked through once for each filter, however often it is named
+            known[wanted] = rules.bindings(wanted)
+            for pattern, rule in known[wanted]:
+                unwanted.setdefault(pattern, []).append(rule)
+        found.append(known[wanted])
     pending = Pending()
 
     def changed(failed: Mapping[Pattern, ErrorCode]) -> None:

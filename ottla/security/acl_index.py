@@ -154,17 +154,33 @@ class AclIndex:
         return len(self._rules)
 
     def meant_by(self, wanted: AclFilter) -> Iterator[tuple[Pattern, frozenset[Rule]]]:
-        """The patterns that a filter means, with their rules. Where it names them no others are looked at."""
-        if wanted.name is None or wanted.pattern_type == MATCH:
-            for pattern, rules in self._rules.items():
-                if wanted.holds_for(pattern):
-                    yield pattern, rules
-            return
-        kinds = [kind for kind in ResourceType if wanted.resource_type in (ANY, kind)]
-        types = [pattern_type for pattern_type in PatternType if wanted.pattern_type in (ANY, pattern_type)]
-        for pattern in (Pattern(kind, wanted.name, pattern_type) for kind in kinds for pattern_type in types):
-            if pattern in self._rules:
-                yield pattern, self._rules[pattern]
+        """The patterns that a filter means and that may have rules which it takes, with all their rules. Where the filter names a resource
+        or a principal no others are looked at: a request may have thousands of filters."""
+        for pattern in self._candidates(wanted):
+            rules = self._rules.get(pattern)
+            if rules is not None and wanted.holds_for(pattern):
+                yield pattern, rules
+
+    def _candidates(self, wanted: AclFilter) -> Iterable[Pattern]:
+        """Patterns among which are all that the filter means, each once."""
+        name, kinds = wanted.name, [kind for kind in ResourceType if wanted.resource_type in (ANY, kind)]
+        if name is not None and wanted.pattern_type != MATCH:
+            return (Pattern(kind, name, pattern_type) for kind in kinds for pattern_type in PatternType)
+        if name is not None and len(name) < len(self._rules):
+            names = dict.fromkeys([(name, PatternType.LITERAL), (WILDCARD, PatternType.LITERAL)])
+            names.update(dict.fromkeys((name[:end], PatternType.PREFIXED) for end in range(len(name) + 1)))
+            return (Pattern(kind, *each) for kind in kinds for each in names)
+        if wanted.principal is not None:
+            return self._patterns_of(wanted.principal, kinds)
+        return self._rules
+
+    def _patterns_of(self, principal: str, kinds: Iterable[ResourceType]) -> Iterator[Pattern]:
+        """Those with a rule for the principal."""
+        for kind in kinds:
+            rules = self._of.get((int(kind), principal))
+            if rules is not None:
+                yield from (Pattern(kind, name) for name in rules.literal)
+                yield from (Pattern(kind, name, PatternType.PREFIXED) for name, _ in rules.prefixed.items())
 
     def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None:
         """Makes these the rules of the pattern; none of them forgets it."""

@@ -198,3 +198,17 @@ def test_a_decision_takes_as_many_instructions_with_ten_thousand_rules_as_with_f
         costs.append(instructions(lambda index=index: index.masks("User:service-7", HOST, TOPIC, name)))  # type: ignore[misc]
     assert costs[1] <= costs[0] + 30  # a name may stand behind another prefix in the order
     assert costs[1] < 300
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [AclFilter(principal="User:nobody"), AclFilter(name="name-7", pattern_type=MATCH), AclFilter(name="name-7", principal="User:nobody")],
+)
+def test_a_filter_that_names_something_looks_at_few_of_thousands_of_rules(wanted: AclFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_of(*(allowing(f"name-{number}", pattern_type=kind) for number in range(1000) for kind in (LITERAL, PREFIXED)))
+    looked_at: list[Pattern] = []
+    holds_for = AclFilter.holds_for
+    monkeypatch.setattr(AclFilter, "holds_for", lambda self, pattern: looked_at.append(pattern) or holds_for(self, pattern))
+    found = dict(index.meant_by(wanted))
+    assert len(looked_at) < 10
+    assert all(holds_for(wanted, pattern) for pattern in found)
