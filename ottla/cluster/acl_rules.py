@@ -109,7 +109,9 @@ class AclRules:
         if len(self._waiting) >= CHANGES_MAX:
             done(dict.fromkeys(changes, ErrorCode.REQUEST_TIMED_OUT))
             return
-        writing = _Writing(self._store, self._retries, self._table, changes, self._is_alone, lambda failed: self._end(failed, done))
+        writing = _Writing(
+            self._store, self._retries, self._timers, self._table, changes, self._is_alone, lambda failed: self._end(failed, done)
+        )  # fmt: skip
         self._waiting.append(writing)
         if len(self._waiting) == 1:
             self._waiting[0].run()
@@ -150,6 +152,7 @@ class _Writing:
         self,
         store: MetadataStore,
         retries: StoreRetries,
+        timers: Timers,
         table: RuleTable,
         changes: Mapping[Pattern, RuleChange],
         is_alone: bool,
@@ -157,6 +160,7 @@ class _Writing:
     ) -> None:
         self._store = store
         self._retries = retries
+        self._timers = timers
         self._table = table
         self._left = dict(changes)
         self._is_alone = is_alone
@@ -226,7 +230,10 @@ class _Writing:
             self._table.put(pattern, rules)
             del self._left[pattern]
         self._attempts = 0
-        self.run()
+        if self._left:
+            self._timers.call_soon(self.run)  # by itself: a store that answers at once would have one write within the other
+        else:
+            self._done(self._failed)
 
     def _try_again(self, result: StoreResult) -> None:
         """Decides again from what the store has then; a write whose outcome is unknown is found there, or not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Iterable, Mapping
 
@@ -11,7 +12,7 @@ from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternTy
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Delete, Set, StoreResult
 from ottla.base.store_retries import StoreRetries
-from ottla.cluster.acl_rules import DENY_ALL, AclRules, RuleChange
+from ottla.cluster.acl_rules import DENY_ALL, PATTERNS_PER_WRITE, AclRules, RuleChange
 from ottla.cluster.change_watch import PURGE_MS
 from ottla.controller import acl_nodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
@@ -148,6 +149,19 @@ def test_thousands_of_changes_that_wait_and_write_nothing_are_answered(monkeypat
     assert answers == [[{}]] * 3_000 and side.table.rules == {ORDERS: {rule("a")}} and not held
 
 
+def test_a_change_of_many_patterns_is_written_in_turns_and_not_one_write_within_the_other() -> None:
+    side, answers = alone(), list[Mapping[Pattern, ErrorCode]]()
+    patterns = [Pattern(ResourceType.TOPIC, f"topic-{number}") for number in range(4 * PATTERNS_PER_WRITE)]
+    depths: list[int] = []
+    multi = side.store.multi
+    side.store.multi = lambda operations, done: (depths.append(len(inspect.stack(0))), multi(operations, done))  # type: ignore[method-assign]
+    side.rules.change({pattern: RuleChange(frozenset([rule("a")])) for pattern in patterns}, answers.append)
+    assert len(depths) == 1
+    side.timers.advance(1)
+    assert answers == [{}] and set(side.table.rules) == set(patterns)
+    assert len(depths) == 4 and len(set(depths[1:])) == 1
+
+
 def test_another_program_that_writes_the_node_is_noticed() -> None:
     world = World(1)
     answers = world.sides[0].change(ORDERS, added=[rule("a")])
@@ -254,6 +268,7 @@ def test_a_pattern_has_no_more_rules_than_a_node_holds() -> None:
     answers: list[Mapping[Pattern, ErrorCode]] = []
     changes = {Pattern(ResourceType.TOPIC, f"t{number}"): RuleChange(frozenset(many[:100])) for number in range(20)}
     side.rules.change(changes, answers.append)
+    side.timers.advance(1)
     assert answers == [{}] and len(side.table.rules) == 20
 
 
