@@ -11,7 +11,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ INSTALL = "pip install 'ottla[spark]'"
 
 WORKER_IMPORTS = "import ottla.spark, pyspark_ottla, pyspark, pyarrow, pandas"
 IMPORT_SECONDS_MAX = 60
+
+WORKER_STARTUP = str(Path(__file__).parent / "worker_startup")
+"""A directory for the workers' PYTHONPATH, with which they import the compiled modules of pyspark (`worker_startup/sitecustomize.py`)."""
 
 SAID_BY_THE_FAILURE = "|".join([
     r"Aborting task",
@@ -93,6 +97,20 @@ def prepare_environment(config: Mapping[str, str]) -> None:
         check_worker_python(python)
 
 
+@contextmanager
+def workers_path() -> Iterator[None]:
+    """Puts `WORKER_STARTUP` on the PYTHONPATH of a Java that is started within, which hands it on to its workers."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = WORKER_STARTUP if not before else os.pathsep.join([WORKER_STARTUP, before])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
 def check_worker_python(python: str) -> None:
     """Lets the interpreter that the user chose for the workers import what they need; `MissingRequirementError` with its last words."""
     try:
@@ -132,7 +150,8 @@ def build_session(name: str = "ottla", *, master: str | None = None, config: Map
             _silence(settings, Path(folder))
         for key, value in settings.items():
             builder = builder.config(key, value)
-        session = builder.getOrCreate()
+        with workers_path():
+            session = builder.getOrCreate()
     if is_quiet:
         session.sparkContext.setLogLevel("ERROR")
     return session

