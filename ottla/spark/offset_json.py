@@ -1,9 +1,11 @@
-"""The source's offsets as JSON: what Spark writes into a query's offset log, a line a source, and what the sink finds there again.
+"""The source's offsets as JSON: what Spark writes into a query's offset log, a line a source, and shows in a query's progress.
 
-    {"group": "orders-etl", "offsets": {"orders": {"0": 120, "1": 98}}, "ids": {"orders": "q2bPEP9tQHe4bbvrJwmLLg"}}
+    {"orders": {"0": 120, "1": 98}, "@ottla": {"group": "orders-etl", "ids": {"orders": "q2bPEP9tQHe4bbvrJwmLLg"}}}
 
-The group is in it so that the sink recognizes the lines of its own pipeline among those of other sources. The topic ids are there because
-offsets mean nothing in another topic of the same name; older checkpoints, and brokers older than Kafka 2.8, have none.
+The topics stand as in the offsets of Spark's Kafka connector, so that what reads its progress reads ours. What we need besides is under a
+key that no topic can have as its name. The group is in it so that the sink recognizes the lines of its own pipeline among those of other
+sources. The topic ids are there because offsets mean nothing in another topic of the same name; brokers older than Kafka 2.8 have none.
+Checkpoints of older versions have `{"group": ..., "offsets": {"orders": ...}, "ids": ...}`, without `ids` in the oldest.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from typing import Any, NamedTuple
 
 from ottla.client import TopicPartition
 
-_FIELDS = frozenset({"group", "offsets", "ids"})
+OWN_KEY = "@ottla"
+"""What stands under it is no topic: the names of topics have no `@`."""
+
+_OLD_FIELDS = frozenset({"group", "offsets", "ids"})
 
 
 class StoredOffsets(NamedTuple):
@@ -31,21 +36,25 @@ def write_offsets(group: str, offsets: Mapping[TopicPartition, int], topic_ids: 
     for partition in sorted(offsets):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
     ids = {topic: topic_ids[topic] for topic in topics if topic in topic_ids} if topic_ids else {}
-    return {"group": group, "offsets": topics, **({"ids": ids} if ids else {})}
+    return {**topics, OWN_KEY: {"group": group, **({"ids": ids} if ids else {})}}
 
 
 def read_offsets(value: Mapping[str, Any] | str) -> StoredOffsets | None:
-    """What `write_offsets` wrote; None for the offset of another kind of source."""
+    """What `write_offsets` wrote, here or in an older version; None for the offset of another kind of source."""
     try:
         found: Any = json.loads(value) if isinstance(value, str) else value
-        if not isinstance(found, Mapping) or not {"group", "offsets"} <= set(found) <= _FIELDS:
+        if OWN_KEY in found:
+            topics, own = {topic: partitions for topic, partitions in found.items() if topic != OWN_KEY}, found[OWN_KEY]
+        elif {"group", "offsets"} <= set(found) <= _OLD_FIELDS:
+            topics, own = found["offsets"], found
+        else:
             return None
         offsets = {
             TopicPartition(topic, int(number)): int(offset)
-            for topic, partitions in found["offsets"].items()
+            for topic, partitions in topics.items()
             for number, offset in partitions.items()
         }
-        ids = {topic: str(topic_id) for topic, topic_id in found.get("ids", {}).items()}
-    except (AttributeError, TypeError, ValueError):
+        ids = {topic: str(topic_id) for topic, topic_id in own.get("ids", {}).items()}
+        return StoredOffsets(str(own["group"]), offsets, ids)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    return StoredOffsets(str(found["group"]), offsets, ids)

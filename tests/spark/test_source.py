@@ -461,6 +461,14 @@ def test_a_batch_waits_for_enough(broker: Broker, topic: str, fill: Fill) -> Non
     assert offsets(impatient.latestOffset(start, ReadMaxRows(100)))[topic, 0] == 9
 
 
+def test_the_offsets_of_an_older_checkpoint_are_gone_on_from(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(1, 6)
+    old = {"group": "", "offsets": {topic: {"0": 0, "1": 4}}}
+    end = stream(broker, subscribe=topic).latestOffset(old, ReadMaxRows(100))
+    assert end[topic] == {"0": 0, "1": 6}
+    assert [one.value.start for one in stream(broker, subscribe=topic).partitions(old, end)] == [4]
+
+
 def test_lag_is_reported(broker: Broker, topic: str, fill: Fill) -> None:
     fill(1, 6)
     reader = stream(broker, subscribe=topic)
