@@ -6,7 +6,8 @@ there what Spark asks it to plan (`leave_range`). A batch without data is not pl
 (`mark_used`): found by the batch after it, it means that nothing moved. That way takes one source a group.
 
 A query without an `ottla` source counts its batches instead: batch n moves the group's offset of a partition of the sink's topic from n to
-n + 1. One whose `ottla` sources are all of other groups is refused.
+n + 1. A query with an `ottla` source of another group is refused, as is one of whose `ottla` sources none has the sink's group: the sink
+commits the offsets of its own group alone. A source beside it that has no group keeps its position in the checkpoint.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ def find_batch_range(checkpoint: str | None, batch_id: int, *, group: str, sink_
     if log is None:
         return _from_rendezvous(checkpoint, batch_id, group)
     assert directory is not None
-    if not log.offsets and group not in (groups := _source_groups(directory / "offsets", batch_id)):
-        _check_groups(groups, group)
+    groups = _source_groups(directory / "offsets", batch_id)
+    _check_groups(groups, group)
+    if not groups:
         return _counted(batch_id, group, sink_topic)
     if batch_id > 0:
         before = _read_log(directory / "offsets", batch_id - 1, group)
@@ -101,7 +103,7 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
             continue
         twice = found.offsets.keys() & known.offsets.keys()
         if twice:
-            raise OffsetConflictError(f"group: two sources of group {group!r} read {min(twice)}; give one of them another group")
+            raise OffsetConflictError(f"group: two sources of group {group!r} read {min(twice)}; leave the option out of one of them")
         found.offsets.update(known.offsets)
         found.topic_ids.update(known.topic_ids)
     return found
@@ -113,10 +115,17 @@ def _source_groups(offsets: Path, batch_id: int) -> list[str]:
     return sorted({found.group for line in lines if line != _NO_OFFSET and (found := read_offsets(line)) is not None})
 
 
-def _check_groups(others: Sequence[str], group: str) -> None:
-    """`OffsetConflictError` if the query reads topics, none of them under the sink's group: only the checkpoint would have its position."""
-    if others:
-        named = ", ".join(repr(other) for other in others) if any(others) else "no group"
+def _check_groups(groups: Sequence[str], group: str) -> None:
+    """`OffsetConflictError` if a source has a group that the sink does not commit, or none of the sources has the sink's group."""
+    others = [other for other in groups if other not in ("", group)]
+    if group in groups and others:
+        named = ", ".join(map(repr, sorted([group, *others])))
+        raise OffsetConflictError(
+            f"group: the query's sources of format ottla have the groups {named}, and the sink would commit the offsets of {group!r} "
+            f"alone; set the option to {group!r} in all of them, or leave it out of a source whose position the checkpoint alone is to have"
+        )
+    if groups and group not in groups:
+        named = ", ".join(repr(other) for other in groups) if any(groups) else "no group"
         raise OffsetConflictError(
             f"group: the sink has group {group!r}, the query's sources of format ottla have {named}; set the option to the same group in "
             "the sink and in (one of) the sources, since its offsets are committed with the output"

@@ -80,9 +80,21 @@ def test_a_source_without_partitions_yet_moves_nothing(tmp_path: Path) -> None:
     assert find_batch_range(str(tmp_path), 2, group="g") == BatchRange({}, {A: 3})
 
 
+@pytest.mark.parametrize("offsets", [{B: 1}, {}], ids=["with records", "its pattern matches nothing yet"])
+def test_sources_of_two_groups_are_refused_since_the_sink_would_commit_one(tmp_path: Path, offsets: Offsets) -> None:
+    _log(tmp_path, 0, _line({A: 5}), _line(offsets, "another"), _line({A: 5}, ""))
+    with pytest.raises(OffsetConflictError) as caught:
+        find_batch_range(str(tmp_path), 0, group="g", sink_topic="out")
+    assert str(caught.value) == (
+        "group: the query's sources of format ottla have the groups 'another', 'g', and the sink would commit the offsets of 'g' alone; "
+        "set the option to 'g' in all of them, or leave it out of a source whose position the checkpoint alone is to have"
+    )
+
+
 def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: Path) -> None:
-    _log(tmp_path, 0, _line({A: 5}), "17", "-", _line({TopicPartition("x", 0): 1}, "another"))
-    _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({TopicPartition("x", 0): 1}, "another"))
+    kafka = json.dumps({"x": {"0": 1}})
+    _log(tmp_path, 0, _line({A: 5}), "17", "-", _line({A: 1}, ""), kafka)
+    _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({A: 4}, ""), kafka)
     assert find_batch_range(str(tmp_path), 1, group="g") == BatchRange({A: 5}, {A: 6, B: 2})
     _log(tmp_path, 2, _line({A: 6}), _line({A: 6}))
     with pytest.raises(OffsetConflictError, match=r"two sources of group 'g' read in-0"):

@@ -172,7 +172,7 @@ def test_a_join_of_two_streams(world: World) -> None:
     assert sorted((row["order_id"], row["amount"]) for row in world.rows(sink)) == [(n, n * 10) for n in range(0, 20, 2)]
 
 
-def test_a_topic_on_both_sides_of_a_join_is_read_with_two_groups(world: World) -> None:
+def test_a_topic_on_both_sides_of_a_join_is_read_a_second_time_without_a_group(world: World) -> None:
     source, sink = world.topic("parts"), world.topic("pairs")
 
     def pairs(rows: Any, others: Any) -> Any:
@@ -185,14 +185,16 @@ def test_a_topic_on_both_sides_of_a_join_is_read_with_two_groups(world: World) -
         return left.join(right, expr("id = parent")).selectExpr("to_json(struct(id, parent)) AS value")
 
     world.produce(source, *({"id": number, "parent": number // 2} for number in range(10)))
-    with pytest.raises(QueryFailedError, match=rf"two sources of group '.*' read {source}-0; give one of them another group"):
+    with pytest.raises(QueryFailedError, match=rf"two sources of group '.*' read {source}-0; leave the option out of one of them"):
         run_pipelines([world.pipeline({"rows": source, "others": source}, sink, pairs)], world.session)
 
-    def with_itself(rows: Any) -> Any:
+    def with_itself(rows: Any, **given: str) -> Any:
         options = {"kafka.bootstrap.servers": world.broker.get_bootstrap_server(), "subscribe": source, "startingOffsets": "earliest"}
-        others = rows.sparkSession.readStream.format("ottla").options(**options, group=f"{source}-others").load()
-        return pairs(rows, others)
+        return pairs(rows, rows.sparkSession.readStream.format("ottla").options(**options, **given).load())
 
+    refused = world.pipeline(source, sink, lambda rows: with_itself(rows, group=f"{source}-others"))
+    with pytest.raises(QueryFailedError, match=rf"group: .* have the groups .*'{source}-others'.*, and the sink would commit"):
+        run_pipelines([replace(refused, checkpoint=refused.checkpoint + "-1")], world.session)
     pipeline = replace(world.pipeline(source, sink, with_itself), checkpoint=world.pipeline(source, sink, pairs).checkpoint + "-2")
     world.run(pipeline)
     world.produce(source, {"id": 20, "parent": 9})
