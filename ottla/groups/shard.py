@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Random
-from ottla.base.share_state import Persister
+from ottla.base.share_state import Persister, SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
@@ -70,6 +70,7 @@ class GroupShard:
     """What every command of a group coordinator works on."""
 
     __slots__ = (
+        "beginning",
         "deferred",
         "deleted_topics",
         "forgetting",
@@ -107,6 +108,7 @@ class GroupShard:
         self.deleted_topics: dict[str, int | None] = {}
         self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
         self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
+        self.beginning: dict[SharePartitionKey, int] = {}  # soft: what share coordinators are asked to begin, and in which epoch
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) that share coordinators are asked to forget, how often
         self.share_joiners: dict[str, list[Callable[[Draft], None]]] = {}  # soft: joins that wait for partitions to become ready
         self.topics_version = 0  # goes up when a topic was created, deleted or got more partitions

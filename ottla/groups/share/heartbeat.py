@@ -135,11 +135,12 @@ def _advance(
     if facts != before:
         change.put_member(member_id, facts)
     if _must_look_up(shard, change.group, now_ms) or wants_other:
-        if want_states(shard, change):
-            initialize(shard, change.group.group_id, draft)
+        is_beginning = want_states(shard, change)
         topics_hash = metadata_hash(shard, change.group)
-        if wants_other or topics_hash != change.group.metadata_hash:
+        if is_beginning or wants_other or topics_hash != change.group.metadata_hash:
             change.put_epoch(change.group.epoch + 1, topics_hash)
+        if is_beginning:
+            initialize(shard, change.group, draft)
     if _may_assign(shard, change.group, now_ms):
         _update_target(shard, change, now_ms)
     position = _next_position(shard, change.group, member_id, facts)

@@ -26,6 +26,7 @@ from ottla.groups.share.records import ShareChange
 from ottla.groups.share.topics import (
     Codes,
     ask_all,
+    end_beginning,
     forget_states,
     is_going,
     keys_to_delete,
@@ -104,6 +105,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
     settle = _defer(shard, f"share-alter/{group_id}", reply, refuse_share_offsets, draft)
 
     def ask() -> None:
+        shard.beginning.update(dict.fromkeys(starts, epoch))
         ask_all(
             list(starts),
             lambda key, done: persister.initialize(key, epoch, starts[key][0], done),
@@ -111,6 +113,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
         )
 
     def altered(codes: Codes) -> Decision:
+        end_beginning(shard, codes, epoch)
         group, later = shard.groups.get(group_id), Draft()
         if type(group) is ShareGroup:
             after = ShareChange(group)

@@ -9,8 +9,9 @@ A topic that was deleted has nothing left to remember; what a share coordinator 
 known.
 
 Invariants: a partition becomes initialized only by its share coordinator's yes; a topic that is deleting is not initialized anew before it
-is gone; nothing is asked before a record is committed, so a coordinator that was replaced asks nothing new. Answers come back as decisions
-of their own (`GroupShard.run`), never inside the one that asked.
+is gone; nothing is asked before a record is committed, so a coordinator that was replaced asks nothing new; each beginning has a state
+epoch higher than all that was asked before it, and none is asked for while another one, or an alteration, is on its way (I54). Answers
+come back as decisions of their own (`GroupShard.run`), never inside the one that asked.
 """
 
 from __future__ import annotations
@@ -77,26 +78,39 @@ def want_states(shard: GroupShard, change: ShareChange) -> bool:
     return True
 
 
-def initialize(shard: GroupShard, group_id: str, draft: Draft) -> None:
-    """Has the share coordinators asked for all that is logged as initializing. Asking twice does no harm."""
+def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
+    """Has the share coordinators asked for all that is logged as initializing, in the state epoch that is the group's by now. What one
+    is being asked for already, here or by an alteration, it is not asked for once more: members may read when the second is carried out."""
+    group_id, epoch, keys = group.group_id, group.epoch, group.initializing_keys()
 
     def ask() -> None:
-        group = shard.groups.get(group_id)
-        if type(group) is not ShareGroup:
+        known = shard.groups.get(group_id)
+        if type(known) is not ShareGroup:
             return
-        epoch = group.epoch
+        wanted = set(known.initializing_keys()).difference(shard.beginning)
+        asked = [key for key in keys if key in wanted]
+        if not asked:
+            return  # those that are on their way will be answered
+        shard.beginning.update(dict.fromkeys(asked, epoch))
         ask_all(
-            group.initializing_keys(),
+            asked,
             lambda key, done: _begin(shard, key, epoch, done),
-            lambda codes: shard.run(lambda now_ms: _initialized(shard, group_id, codes, now_ms)),
+            lambda codes: shard.run(lambda now_ms: _initialized(shard, group_id, epoch, codes, now_ms)),
         )
 
     draft.call(ask)
 
 
+def end_beginning(shard: GroupShard, keys: Iterable[SharePartitionKey], epoch: int) -> None:
+    """The share coordinators have answered what they were asked in this epoch."""
+    for key in keys:
+        if shard.beginning.get(key) == epoch:
+            del shard.beginning[key]
+
+
 def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable[[ErrorCode], None]) -> None:
     """Initializes the state of one partition; a state of a higher epoch was left by a group of the same name, and is deleted first,
-    unless the group's own epoch has been raised since: then the state may be that of an alteration."""
+    unless something else was asked for since: then the state may be that of an alteration."""
     persister = shard.persister
 
     def initialized(code: ErrorCode) -> None:
@@ -107,7 +121,7 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
 
     def delete_left_over(code: ErrorCode) -> Decision:
         group, draft = shard.groups.get(key.group_id), Draft()
-        if type(group) is ShareGroup and group.epoch == epoch and key in group.initializing_keys():
+        if type(group) is ShareGroup and shard.beginning.get(key) == epoch and key in group.initializing_keys():
             draft.records.extend(_wish_again(group))
             draft.call(lambda: persister.delete(key, deleted))
             draft.on_refusal(lambda repair, refusal: repair.call(lambda: done(refusal)))
@@ -132,7 +146,8 @@ def _wish_again(group: ShareGroup) -> list[LogRecord]:
     return change.records
 
 
-def _initialized(shard: GroupShard, group_id: str, codes: Codes, now_ms: int) -> Decision:
+def _initialized(shard: GroupShard, group_id: str, epoch: int, codes: Codes, now_ms: int) -> Decision:
+    end_beginning(shard, codes, epoch)
     group = shard.groups.get(group_id)
     if type(group) is not ShareGroup:
         return NOTHING
@@ -170,13 +185,23 @@ def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> N
 def retry_initialization(shard: GroupShard, group_id: str, draft: Draft) -> None:
     def again(_now_ms: int) -> Decision:
         group, later = shard.groups.get(group_id), Draft()
-        if type(group) is ShareGroup and group.state_topics.initializing:
-            later.records.extend(_wish_again(group))
-            initialize(shard, group_id, later)
-            later.on_refusal(lambda repair, _code: retry_initialization(shard, group_id, repair))
+        if type(group) is ShareGroup:
+            initialize_again(shard, group, later)
         return later.decision()
 
     draft.schedule(f"share-initialize/{group_id}", shard.settings.share_initialize_retry_interval_ms, again)
+
+
+def initialize_again(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
+    """What nobody is asked for now is asked for in a state epoch of its own: a late copy of what was asked before, a beginning or an
+    alteration that failed, does not set back what is begun now."""
+    if shard.beginning.keys() >= set(group.initializing_keys()):
+        return
+    change = ShareChange(group)
+    change.raise_epoch()
+    draft.records.extend(change.records)
+    initialize(shard, change.group, draft)
+    draft.on_refusal(lambda repair, _code: retry_initialization(shard, group.group_id, repair))
 
 
 # Ending
@@ -237,8 +262,9 @@ def forget_states(
             _log_forgotten(change, codes)
             if change.group.state_topics.deleting:
                 _retry_deletion(shard, group_id, later)
-            if change.group.facts and want_states(shard, change):
-                initialize(shard, group_id, later)  # a member joined meanwhile
+            if change.group.facts and want_states(shard, change):  # a member joined meanwhile
+                change.raise_epoch()
+                initialize(shard, change.group, later)
         finish(codes, change, later)
         if change is not None:
             later.records.extend(change.records)
@@ -310,6 +336,6 @@ def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset
 def resume_share_states(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
     """A coordinator takes over: what is logged as open is asked for again."""
     if group.state_topics.initializing:
-        initialize(shard, group.group_id, draft)
+        initialize_again(shard, group, draft)
     if group.state_topics.deleting:
         finish_deletions(shard, group, draft)

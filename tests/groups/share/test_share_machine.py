@@ -205,3 +205,57 @@ def test_a_late_beginning_does_not_undo_an_alteration() -> None:
     group = world.machine.shard.groups["g"]
     assert isinstance(group, ShareGroup) and not group.state_topics.initializing
     assert start_of(world, "t", 0) == 5 and start_of(world, "t", 1) == -1
+
+
+def test_a_beginning_that_is_tried_again_does_not_undo_an_alteration() -> None:
+    """The alteration is on its way when the beginning is due again (I54)."""
+    world = World()
+    world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
+    world.run("share a")
+    world.run("share a epoch=-1")
+    world.run("persister fine")
+    world.run("persister hold")
+    world.run("share-alter t-0=5")
+    world.run("advance 31000")
+    assert "alter: NONE t-0 NONE" in world.run("persister release")
+    assert start_of(world, "t", 0) == 5 and start_of(world, "t", 1) == -1
+
+
+def test_a_new_coordinator_of_the_group_fences_an_alteration_under_way() -> None:
+    """What it begins anew no late copy sets back, also while members read by then."""
+    world = World()
+    world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
+    assert "alter: NONE t-0 COORDINATOR_NOT_AVAILABLE" in world.run("share-alter t-0=5")
+    world.run("persister fine")
+    epoch = world.machine.shard.groups["g"].epoch  # type: ignore[union-attr]
+    world.run("restart")
+    ((key, state),) = world.persister.states.items()
+    codes: list[ErrorCode] = []
+    world.persister.initialize(key, epoch, 5, codes.append)
+    assert codes == [ErrorCode.FENCED_STATE_EPOCH] and state.start_offset == -1 and start_of(world, "t", 0) == -1
+
+
+def test_a_share_coordinator_is_asked_to_begin_once_at_a_time() -> None:
+    """What is asked for another partition meanwhile sets nothing back that members read by then."""
+    world = World()
+    world.run("topic t 1")
+    world.run("persister hold")
+    world.run("share a")
+    world.run("topic t 2")
+    calls = [line for line in world.run("share b") if line.startswith("asked: ")]
+    assert len(calls) == 1 and calls[0].startswith("asked: initialize g t-1")
+
+
+def test_each_beginning_has_an_epoch_of_its_own() -> None:
+    """A late copy of the first is fenced once the second was carried out."""
+    world = World()
+    world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
+    world.run("topic t 1")
+    first = world.run("share a")
+    world.run("persister fine")
+    second = world.run("advance 31000")
+
+    def epochs(lines: list[str]) -> list[int]:
+        return [int(line.partition("epoch=")[2].split()[0]) for line in lines if line.startswith("asked: initialize")]
+
+    assert max(epochs(first)) < min(epochs(second))
