@@ -41,7 +41,7 @@ from ottla.requests.share_reads import LogWalk, find_start
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT, Acquired
 from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
-from ottla.sharing.share_partition import SharePartition
+from ottla.sharing.share_partition import Check, SharePartition
 from ottla.storage.file_slice import FileSlice
 from ottla.wire.messages.share_fetch import (
     AcquiredRecords,
@@ -71,12 +71,13 @@ class Got(NamedTuple):
 class Reading:
     """One partition of the session in this request; after an `error` it is not read any more."""
 
-    __slots__ = ("error", "partition", "place", "share")
+    __slots__ = ("check", "error", "partition", "place", "share")
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.partition: Partition | None = None
         self.share: SharePartition | None = None
+        self.check: Check | None = None
         self.error = ErrorCode.NONE
 
 
@@ -236,13 +237,22 @@ class ShareFetch:
         except ApiError as error:
             reading.error = error.code
             return reading
-        clock = self._broker.clock
-        key = SharePartitionKey(self._session.group_id, *place)
         reading.partition = partition
-        reading.share = self._broker.share_partitions.get(
-            key, partition.leader_epoch, lambda reset: find_start(partition, reset, clock.wall_ms())
-        )
+        self._open_share(reading, partition)
         return reading
+
+    def _open_share(self, reading: Reading, partition: Partition) -> None:
+        """The share partition, checked first if the member begins to read it; made again if what it goes on from is not stored any more."""
+        shares, clock, session = self._broker.share_partitions, self._broker.clock, self._session
+        key = SharePartitionKey(session.group_id, *reading.place)
+        known = shares.find(key, partition.leader_epoch)
+
+        def get() -> SharePartition:
+            return shares.get(key, partition.leader_epoch, lambda reset: find_start(partition, reset, clock.wall_ms()))
+
+        share = get()
+        reading.check = session.check(reading.place, share, share is not known)
+        reading.share = get() if share is known and share.is_closed else share
 
     def _attempt(self, is_last: bool) -> bool:
         """Acquires available records; False if the request should wait for more."""
@@ -280,6 +290,8 @@ class ShareFetch:
             return None
         if share.flight.end > partition.log.log_end_offset:
             share.forget_from(partition.log.log_end_offset)
+        if reading.check is not None and not reading.check.is_over:
+            return None
         offset = share.fetch_offset(partition.log.log_start_offset)
         if offset is None:
             return None

@@ -22,6 +22,7 @@ from typing import Protocol
 from ottla.base.errors import ErrorCode
 from ottla.base.fair_slots import FairSlots, Origin
 from ottla.sharing.registry import SharePartitions
+from ottla.sharing.share_partition import Check, SharePartition
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -46,9 +47,10 @@ class ClosingConnection(Origin, Protocol):
 
 
 class ShareSession:
-    """The partitions that one member wants, in the order in which it named them; `epoch` is the one its next request carries."""
+    """The partitions that one member wants, in the order in which it named them; `epoch` is the one its next request carries. `checks`
+    holds, for a partition that it begins to read, what it waits for: None, to be asked yet."""
 
-    __slots__ = ("connection", "epoch", "group_id", "member_id", "principal", "wanted")
+    __slots__ = ("checks", "connection", "epoch", "group_id", "member_id", "principal", "wanted")
 
     def __init__(self, group_id: str, member_id: str, connection: ClosingConnection) -> None:
         self.group_id = group_id
@@ -57,13 +59,28 @@ class ShareSession:
         self.principal = connection.principal
         self.epoch = 1
         self.wanted: dict[Place, None] = {}
+        self.checks: dict[Place, Check | None] = {}
 
     def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
         """Applies the additions and removals of a request."""
         for place in forgotten:
             self.wanted.pop(place, None)
+            self.checks.pop(place, None)
         for place in added:
             self.wanted[place] = None
+            self.checks[place] = None
+
+    def check(self, place: Place, share: SharePartition, is_new: bool) -> Check | None:
+        """What is to be waited for before records of this share partition are delivered. One that was there before the member began to
+        read may be of before an alteration, of which the member knows."""
+        if place not in self.checks:
+            return None
+        check = self.checks[place]
+        if check is None and not is_new:
+            check = self.checks[place] = share.check()
+        if check is None or check.is_over:
+            del self.checks[place]
+        return check
 
     def step(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1

@@ -6,7 +6,8 @@ answers them. Members that wait are woken when records become available again, o
 One timer serves all locks: it is set for the first that runs out, and when it fires, for the next one.
 
 When the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic is gone, the
-share partition closes itself; the next request for it reads the stored state anew.
+share partition closes itself; the next request for it reads the stored state anew. So that an alteration or a deletion is also noticed by
+a leader that has nothing to write, a member that begins to read a partition has it checked first (`check`).
 
 Left out: the log (`requests/share_reads.py`), and which share partitions there are (`registry.py`).
 """
@@ -61,6 +62,15 @@ class GroupTerms(NamedTuple):
     may_renew: bool
 
 
+class Check:
+    """A question to the share coordinator: is the stored state still the one that this leader goes on from?"""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+
 class SharePartition:
     """See above. `find_start` answers where to begin when there is no stored state, or raises `ApiError`."""
 
@@ -84,6 +94,8 @@ class SharePartition:
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._completing = 0  # records that will be done with when what is being written is durable
+        self._stored_start = UNINITIALIZED_START_OFFSET  # as it was read, or was written since
+        self._checks: list[Check] = []
         self._written_end = 0  # the start plus the completed records after it, as of the last write
         self.notifier = Notifier()
 
@@ -109,6 +121,7 @@ class SharePartition:
                 self.close()
                 return
         self.state_epoch = state.state_epoch
+        self._stored_start = state.start_offset
         self.flight = InFlight(start, state.batches)
         self._written_end = self.flight.start + self.flight.complete_count
         self.is_loaded = True
@@ -123,8 +136,45 @@ class SharePartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for check in self._checks:
+            check.is_over = True
         self._on_closed(self)
         self.notifier.notify()
+
+    # Noticing that it was altered or deleted
+
+    def check(self) -> Check:
+        """Asks whether the state is still what it was; if not, this closes. Watchers are notified when the answer has come. A share
+        coordinator that cannot be asked changes nothing: what is acknowledged meanwhile it will refuse."""
+        check = Check()
+        self._checks.append(check)
+        self._persister.read(self.key, self.leader_epoch, lambda code, state: self._checked(check, code, state))
+        return check
+
+    def _checked(self, check: Check, code: ErrorCode, state: ShareState | None) -> None:
+        check.is_over = True
+        if self.is_closed:
+            return
+        self._checks.remove(check)
+        if code in CLOSING or (state is not None and self._is_other(state)):
+            self.close()
+        else:
+            self.notifier.notify()
+
+    def _is_other(self, state: ShareState) -> bool:
+        """Whether a stored state does not come from what this leader has read and written; all that it wrote before it asked is in it. The
+        epoch alone does not tell: a group that is deleted and made again may come to the same one."""
+        if not self.is_loaded:
+            return False
+        return state.state_epoch != self.state_epoch or not self._stored_start <= state.start_offset <= self.flight.start
+
+    def _write(self, state: ShareState, done: Done) -> None:
+        def written(code: ErrorCode) -> None:
+            if not code:
+                self._stored_start = max(self._stored_start, state.start_offset)
+            done(code)
+
+        self._persister.write(self.key, state, written)
 
     # Reading
 
@@ -143,12 +193,13 @@ class SharePartition:
         flight = self.flight
         flight.forget_from(offset)
         self._written_end = flight.start + flight.complete_count
+        self._stored_start = min(self._stored_start, flight.start)
         self._persister.initialize(self.key, self.state_epoch, flight.start, self._on_background_write)
         left = [run for run in flight.runs if run.state is not ACQUIRED and run.delivery_count]
         if left:
             batches = state_batches(left, flight.start)
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, flight.complete_count, batches)
-            self._persister.write(self.key, state, self._on_background_write)
+            self._write(state, self._on_background_write)
 
     def acquire(
         self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
@@ -206,7 +257,7 @@ class SharePartition:
             self._settle(changing, code)
             done(member_error(code))
 
-        self._persister.write(self.key, state, written)
+        self._write(state, written)
 
     def _settle(self, changing: list[Run], code: ErrorCode) -> None:
         flight = self.flight
@@ -229,7 +280,7 @@ class SharePartition:
             return
         self._written_end = flight.start
         state = ShareState(self.state_epoch, self.leader_epoch, flight.start, 0)
-        self._persister.write(self.key, state, self._on_background_write)
+        self._write(state, self._on_background_write)
 
     # Locks that expire
 
@@ -256,7 +307,7 @@ class SharePartition:
             flight.advance()
             complete = flight.complete_count + self._completing
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(late, flight.start))
-            self._persister.write(self.key, state, self._on_background_write)
+            self._write(state, self._on_background_write)
         self._arm_next()
         if late:
             self.notifier.notify()

@@ -7,7 +7,8 @@ group's offsets starts the state again with a higher state epoch, which fences e
 Two scans: snapshots of share partitions that were not written for long are repeated, so that the part of the log which is still needed
 moves on, and what stands before it is removed (`prune`, a port: it raises the start of the log).
 
-The checks, their order and their codes are Kafka's. Left out: which shard a share partition belongs to and trying again (`routing.py`).
+The checks, their order and their codes are Kafka's, but for writes of a higher state epoch than the stored one, which Kafka takes. Left
+out: which shard a share partition belongs to and trying again (`routing.py`).
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class ShareStateMachine:
         state = known.state
         if change.leader_epoch != NO_EPOCH and change.leader_epoch < state.leader_epoch:
             return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, change.leader_epoch, state.leader_epoch)
-        if change.state_epoch != NO_EPOCH and change.state_epoch < state.state_epoch:
+        if change.state_epoch not in (NO_EPOCH, state.state_epoch):
+            # A higher one is left from a group of the same name that was deleted: Kafka takes what its readers say for the new group's.
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
@@ -197,4 +199,4 @@ def _answer(reply: Reply, result: Result) -> Decision:
 
 
 def _fenced(reply: Reply, code: ErrorCode, epoch: int, known: int) -> Decision:
-    return _answer(reply, Result(code, None, f"the epoch {epoch} is behind {known}"))
+    return _answer(reply, Result(code, None, f"the epoch {epoch} is {'behind' if epoch < known else 'ahead of'} {known}"))

@@ -83,7 +83,7 @@ class MemoryPersister:
                 done(ErrorCode.INVALID_REQUEST)
             elif known.leader_epoch > state.leader_epoch:
                 done(ErrorCode.FENCED_LEADER_EPOCH)
-            elif known.state_epoch > state.state_epoch:
+            elif known.state_epoch != state.state_epoch:
                 done(ErrorCode.FENCED_STATE_EPOCH)
             else:
                 self.states[key] = updated(known, state)

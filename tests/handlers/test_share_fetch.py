@@ -447,3 +447,33 @@ def test_the_topic_of_an_answer_is_named_by_its_id() -> None:
     world = ShareWorld()
     world.append(1)
     assert [topic.topic_id for topic in world.fetch(0, partitions=(0,)).responses] == [TOPIC_ID]
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_new_member_reads_what_was_altered_though_another_is_there_yet(is_slow: bool) -> None:
+    """The other one has left the group, and has not closed its session: the leader goes on from memory (I55)."""
+    world = ShareWorld()
+    world.append(5, 5)
+    assert acquired(world.fetch(0, partitions=(0,), max_records=1)) == {0: [(0, 4, 1)]}
+    key = SharePartitionKey(GROUP, TOPIC_ID, 0)
+    world.persister.states[key] = world.persister.states[key]._replace(state_epoch=7, start_offset=2)
+    world.persister.is_held = is_slow
+    answer = world.fetch(0, member="b", partitions=(0,))
+    if is_slow:
+        assert isinstance(answer, Pending) and not answer.is_done
+        world.persister.release()
+        world.timers.run_due()
+        assert codes(answer.response) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        answer = world.fetch(1, member="b")
+    assert acquired(answer) == {0: [(2, 9, 1)]}
+
+
+def test_what_a_session_has_had_is_not_checked_again() -> None:
+    world = ShareWorld()
+    world.append(5)
+    world.fetch(0, partitions=(0,))
+    world.fetch(0, member="b", partitions=(0,), max_wait_ms=0)
+    world.persister.calls.clear()
+    world.append(5)
+    world.fetch(1, member="b")
+    assert world.persister.calls == []

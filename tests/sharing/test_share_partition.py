@@ -268,3 +268,45 @@ def test_the_start_behind_archived_records_is_written_when_nothing_is_in_flight(
     world.persister.fail_with = ErrorCode.FENCED_STATE_EPOCH
     assert world.share.acquire("a", 8, iter([(8, 8, False)]), 5, 500, False) == []
     assert world.share.is_closed
+
+
+def test_a_state_that_is_still_the_same_is_served_on() -> None:
+    world = World()
+    world.acquire("a")
+    world.say("a", 0, 9, ACCEPT)
+    world.persister.is_held = True
+    woken, check = world.woken, world.share.check()
+    assert not check.is_over
+    world.persister.release()
+    assert check.is_over and world.share.is_loaded and world.woken == woken + 1
+
+
+@pytest.mark.parametrize(
+    "state", [ShareState(5, 7, 10, 0), ShareState(3, 7, 10, 0), ShareState(4, 7, -1, -1), ShareState(4, 7, 30, 0), None]
+)
+def test_a_state_that_was_altered_or_deleted_is_dropped(state: ShareState | None) -> None:
+    """Also where a group of the same name has begun in the same epoch (I55)."""
+    world = World()
+    world.acquire("a", 20)
+    world.say("a", 0, 9, ACCEPT)
+    if state is None:
+        del world.persister.states[KEY]
+    else:
+        world.persister.states[KEY] = state
+    check = world.share.check()
+    assert check.is_over and world.share.is_closed and world.closed == [world.share]
+
+
+def test_while_the_share_coordinator_cannot_be_asked_members_read_on() -> None:
+    world = World()
+    world.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.share.check().is_over and world.share.is_loaded
+
+
+def test_nothing_waits_for_the_check_of_a_closed_share_partition() -> None:
+    world = World()
+    world.persister.is_held = True
+    check = world.share.check()
+    world.share.close()
+    assert check.is_over
+    world.persister.release()

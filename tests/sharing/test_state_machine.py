@@ -59,6 +59,7 @@ def test_a_state_epoch_does_not_go_back() -> None:
     assert world.answer(Initialize(KEY, 3, 0)).code is FENCED_STATE
     assert world.answer(Initialize(KEY, 4, 9)).code is NONE
     assert world.answer(write(state_epoch=3)).code is FENCED_STATE
+    assert world.answer(write(state_epoch=5)).code is FENCED_STATE, "it is left from a group that was deleted"
     assert world.answer(write(state_epoch=-1, start=9)).code is NONE
     assert world.answer(Initialize(KEY, -1, 2)).code is NONE
     assert world.answer(ReadSummary(KEY, 0)).state == ShareState(4, 0, 2, 0)
@@ -318,7 +319,7 @@ class ShareStates(RuleBasedStateMachine):
         before = self.world.log.end
         state = ShareState(state_epoch, leader_epoch, start, len(changes), tuple(changes))
         self.ask(Write(key, state))
-        is_fenced = known is not None and (-1 != leader_epoch < known.leader_epoch or -1 != state_epoch < known.state_epoch)
+        is_fenced = known is not None and (-1 != leader_epoch < known.leader_epoch or state_epoch not in (-1, known.state_epoch))
         if known is None or is_fenced:
             assert self.world.log.end == before
             return
