@@ -35,6 +35,7 @@ CLOSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
+CHECK_RETRY_MS = 1_000
 _CODES_FOR_MEMBERS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -144,21 +145,27 @@ class SharePartition:
     # Noticing that it was altered or deleted
 
     def check(self) -> Check:
-        """Asks whether the state is still what it was; if not, this closes. Watchers are notified when the answer has come. A share
-        coordinator that cannot be asked changes nothing: what is acknowledged meanwhile it will refuse."""
+        """Asks whether the state is still what it was; if not, this closes. Watchers are notified when the answer has come. While the share
+        coordinator cannot be asked, those that do not wait for the answer read on: what they acknowledge it will refuse."""
         check = Check()
         self._checks.append(check)
-        self._persister.read(self.key, self.leader_epoch, lambda code, state: self._checked(check, code, state))
+        self._ask(check)
         return check
 
+    def _ask(self, check: Check) -> None:
+        if not check.is_over:
+            self._persister.read(self.key, self.leader_epoch, lambda code, state: self._checked(check, code, state))
+
     def _checked(self, check: Check, code: ErrorCode, state: ShareState | None) -> None:
-        check.is_over = True
         if self.is_closed:
             return
-        self._checks.remove(check)
         if code in CLOSING or (state is not None and self._is_other(state)):
             self.close()
+        elif code:
+            self._timers.call_later(CHECK_RETRY_MS, lambda: self._ask(check))
         else:
+            check.is_over = True
+            self._checks.remove(check)
             self.notifier.notify()
 
     def _is_other(self, state: ShareState) -> bool:

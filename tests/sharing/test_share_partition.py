@@ -8,7 +8,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, RELEASE, RENEW, Acknowledgement
 from ottla.sharing.acquisition import Acquired
-from ottla.sharing.share_partition import GroupTerms, SharePartition, member_error
+from ottla.sharing.share_partition import CHECK_RETRY_MS, GroupTerms, SharePartition, member_error
 from tests.fakes import ManualTimers
 from tests.fakes.persister import MemoryPersister
 
@@ -297,10 +297,14 @@ def test_a_state_that_was_altered_or_deleted_is_dropped(state: ShareState | None
     assert check.is_over and world.share.is_closed and world.closed == [world.share]
 
 
-def test_while_the_share_coordinator_cannot_be_asked_members_read_on() -> None:
+def test_while_the_share_coordinator_cannot_be_asked_other_members_read_on() -> None:
     world = World()
     world.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.share.check().is_over and world.share.is_loaded
+    check = world.share.check()
+    assert not check.is_over and world.share.is_loaded and world.acquire("a")
+    world.persister.fail_with = None
+    world.timers.advance(CHECK_RETRY_MS)
+    assert check.is_over and world.share.is_loaded
 
 
 def test_nothing_waits_for_the_check_of_a_closed_share_partition() -> None:
