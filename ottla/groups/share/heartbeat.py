@@ -225,9 +225,9 @@ def _await_assignment(
         return NOTHING if deferred.pop(key, None) is None else _answer_joiner(shard, group_id, member_id, reply, now_ms)
 
     def undo(repair: Draft, code: ErrorCode) -> None:
-        deferred.pop(key, None)
         repair.cancel(key)
-        repair.answer(reply, refuse_beat(code), refuse_beat)
+        if deferred.pop(key, None) is not None:  # unless a log that failed has ended the coordinator, and with that answered
+            repair.answer(reply, refuse_beat(code), refuse_beat)
 
     deferred[key] = refused
     if is_early:

@@ -9,7 +9,7 @@ from unittest import mock
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import Done, SharePartitionKey, ShareState
 from ottla.groups.machine import GroupMachine
 from ottla.groups.share.group import ShareGroup
@@ -259,3 +259,16 @@ def test_each_beginning_has_an_epoch_of_its_own() -> None:
         return [int(line.partition("epoch=")[2].split()[0]) for line in lines if line.startswith("asked: initialize")]
 
     assert max(epochs(first)) < min(epochs(second))
+
+
+def test_a_join_is_answered_once_when_its_log_fails() -> None:
+    """The directory is gone, and with it the coordinator, before the log refuses."""
+    world = World()
+
+    def failing(*_arguments: object) -> None:
+        world.host.close()
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    with mock.patch.object(world.log, "append_records", failing):
+        lines = world.run("share a")
+    assert len([line for line in lines if line.startswith("a: ")]) == 1, lines
