@@ -154,7 +154,7 @@ class SharePartition:
 
     def _ask(self, check: Check) -> None:
         if not check.is_over:
-            self._persister.read(self.key, self.leader_epoch, lambda code, state: self._checked(check, code, state))
+            self._persister.summary(self.key, self.leader_epoch, lambda code, state: self._checked(check, code, state))
 
     def _checked(self, check: Check, code: ErrorCode, state: ShareState | None) -> None:
         if self.is_closed:
@@ -170,10 +170,12 @@ class SharePartition:
 
     def _is_other(self, state: ShareState) -> bool:
         """Whether a stored state does not come from what this leader has read and written; all that it wrote before it asked is in it. The
-        epoch alone does not tell: a group that is deleted and made again may come to the same one."""
+        state epoch alone does not tell: a group that is deleted and made again may come to the same one, but nobody has taken over its
+        state yet."""
         if not self.is_loaded:
             return False
-        return state.state_epoch != self.state_epoch or not self._stored_start <= state.start_offset <= self.flight.start
+        epochs = (self.state_epoch, self.leader_epoch)
+        return epochs != (state.state_epoch, state.leader_epoch) or not self._stored_start <= state.start_offset <= self.flight.start
 
     def _write(self, state: ShareState, done: Done) -> None:
         def written(code: ErrorCode) -> None:

@@ -282,7 +282,16 @@ def test_a_state_that_is_still_the_same_is_served_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "state", [ShareState(5, 7, 10, 0), ShareState(3, 7, 10, 0), ShareState(4, 7, -1, -1), ShareState(4, 7, 30, 0), None]
+    "state",
+    [
+        ShareState(5, 7, 10, 0),
+        ShareState(3, 7, 10, 0),
+        ShareState(4, 7, -1, -1),
+        ShareState(4, 7, 30, 0),
+        ShareState(4, 0, 0, 0),
+        ShareState(4, 8, 0, 0),
+        None,
+    ],
 )
 def test_a_state_that_was_altered_or_deleted_is_dropped(state: ShareState | None) -> None:
     """Also where a group of the same name has begun in the same epoch (I55)."""
