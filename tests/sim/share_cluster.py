@@ -1,17 +1,20 @@
 """One run of a cluster with a share group: group, partitions and share states are led by different brokers, and all of them move.
 
-Members join by heartbeats, fetch and acknowledge; share states go from partition leaders to share coordinators by the keys 83 to 87. The
+Members join by heartbeats, fetch and acknowledge; operators stop them every now and then, and alter or delete what the group has read
+(`share_operator.py`). Share states go from partition leaders to share coordinators by the keys 83 to 87. The
 verdicts are those of `share_history.py`. A leader that was replaced, and does not know it, may give out what it has (in Kafka as well): no
 acknowledgement of that counts, because the share coordinator has noted its successor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.base.share_state import SharePartitionKey
+from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from ottla.groups.epoch_group import LEAVING_EPOCH
 from ottla.handlers import share_group_heartbeat
 from ottla.machine.host import HostState
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -22,14 +25,17 @@ from tests.sim.cluster_world import REST_MS, ClusterWorld
 from tests.sim.group_client import PATIENCE_MS, GroupClient
 from tests.sim.process import Process, Steps
 from tests.sim.share_broker import STATE_SETTINGS, TERMS
-from tests.sim.share_history import LOCK_MS, Holder, ShareHistory
+from tests.sim.share_history import LOCK_MS, Era, Holder, ShareHistory
 from tests.sim.share_judge import ShareJudge
 from tests.sim.share_members import GROUP
 from tests.sim.share_members import Member as ShareMember
+from tests.sim.share_operator import ShareOperator
 
 CHAOS_MS = 6_000
 TOPIC = "t"
 PARTITIONS = 2
+UNKNOWN = -2
+"""The epoch of a state that was not seen yet."""
 SHARED = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
 STATES = TopicPartition(SHARE_GROUP_STATE_TOPIC, 0)
 MEMBERS = 3
@@ -44,6 +50,7 @@ SETTINGS = (
     "group.share.min.heartbeat.interval.ms=50",
     "group.share.heartbeat.interval.ms=250",
     "group.share.assignment.interval.ms=20",
+    "group.share.initialize.retry.interval.ms=200",
 )
 
 
@@ -85,6 +92,13 @@ class ClusterShareMember(GroupClient, ShareMember):
         if self.partition not in self.assigned or self.chance.random() < 0.1:
             raise Lost
 
+    def leave_group(self) -> None:
+        """Says so once, and does not wait for an answer."""
+        body = ShareGroupHeartbeatRequest(group_id=GROUP, member_id=self.name, member_epoch=LEAVING_EPOCH)
+        farewell = self._to_coordinator(share_group_heartbeat, 1, body)
+        if farewell is not None:
+            self.connections.send(farewell, lambda _answer: None)
+
     def _beat(self) -> Steps:
         self._last_beat_ms = self.world.clock.monotonic_ms()
         answers: list[Any] = []
@@ -108,15 +122,80 @@ class ClusterShareMember(GroupClient, ShareMember):
 
 
 class ClusterShareHistory(ShareHistory):
-    """The history of one era, which the group coordinator begins."""
+    """The history of eras which the group coordinator begins, and which end when an operator's alteration begins; the next one begins with
+    its answer. Only members that were made since count."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(partitions)
+        self.stored: Callable[[int], ShareState | None] = lambda _partition: None
+        """What the share coordinator has of a partition; None also when there is none."""
+        self.is_coordinated: Callable[[], bool] = lambda: False
+        self.made = 0
+        self.farthest = [0] * partitions
+        """Where an operator may let a partition begin."""
+        self.spoiled: set[int] = set()
+        """Partitions whose state was deleted by a late request: it has no epoch, so nothing can fence it (in Kafka neither)."""
+        self._suspended: dict[int, bool] = {}
+        self._former = [0] * partitions
+        self.eras = [Era(UNKNOWN, 0) for _ in range(partitions)]
+
+    # Operators
+
+    def suspend(self, partitions: Sequence[int], *, is_deleting: bool) -> None:
+        """They are about to be altered or deleted."""
+        self._suspended.update(dict.fromkeys(partitions, is_deleting))
+        self.spoiled.difference_update(partitions)
+
+    def forgotten(self, partition: int) -> None:
+        if not self._suspended.get(partition, False):
+            self.spoiled.add(partition)
+
+    def resume(self, partition: int, start: int | None) -> None:
+        """The answer is there: the group begins at an offset, or anew (None)."""
+        where, stored = f"{TOPIC}-{partition}", self.stored(partition)
+        if self.is_coordinated() and partition not in self.spoiled:
+            is_there = stored is not None and stored.start_offset >= start if start is not None else stored is None
+            assert is_there, f"not altered: of {where} there is {stored}, the operator was answered {start}"
+        self.begin_era(partition, stored.state_epoch if stored is not None else UNKNOWN, start or 0)
+        self._former[partition] = self.made
+        del self._suspended[partition]
+
+    def _is_judged(self, partition: int, member: str) -> bool:
+        return not {partition} & (self._suspended.keys() | self.spoiled) and int(member[1:]) > self._former[partition]
+
+    # What happens
+
+    def note_acknowledgement(self, partition: int, member: str, offset: int, kind: int, now_ms: int) -> int:
+        return super().note_acknowledgement(partition, member, offset, kind, now_ms) if self._is_judged(partition, member) else 0
+
+    def settled(self, partition: int, state_epoch: int, offset: int, kind: int, count: int) -> None:
+        if partition not in self._suspended:
+            super().settled(partition, state_epoch, offset, kind, count)
+
+    def wrote(self, partition: int, state_epoch: int) -> None:
+        """The share coordinator has taken what a leader wrote of this state."""
+        known = self.eras[partition].state_epoch
+        is_right = partition in self._suspended or partition in self.spoiled or known in (UNKNOWN, state_epoch)
+        assert is_right, f"earlier state: a write of epoch {state_epoch} is taken for {TOPIC}-{partition}, whose state is of epoch {known}"
 
     def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int, leader_epoch: int) -> None:
-        era, state_epoch = self.eras[partition], holder.share.state_epoch
-        if not era.delivered:
-            era.state_epoch = max(era.state_epoch, state_epoch)
-        elif leader_epoch >= self.present_epoch(partition):
-            known = era.state_epoch
-            assert state_epoch <= known, f"reset: the state of {TOPIC}-{partition} begins anew in epoch {state_epoch} after {known}"
+        self.farthest[partition] = max(self.farthest[partition], offset)
+        if not self._is_judged(partition, holder.member):
+            return
+        if leader_epoch < self.present_epoch(partition):
+            # What it is told of that counts until its successor has taken the state over.
+            if holder.share.state_epoch == self.eras[partition].state_epoch and self.leaders[partition] <= leader_epoch:
+                self.eras[partition].delivered.setdefault(offset, holder.count)
+            return
+        era, state_epoch, stored = self.eras[partition], holder.share.state_epoch, self.stored(partition)
+        where = f"{TOPIC}-{partition}"
+        is_present = stored is None or stored.state_epoch == state_epoch
+        assert is_present, f"stale: {where}@{offset} goes to {holder.member} from the state of epoch {state_epoch}, there is {stored}"
+        if era.state_epoch == UNKNOWN:
+            era.state_epoch = state_epoch
+        known = era.state_epoch
+        assert state_epoch == known, f"reset: the state of {where} begins anew in epoch {state_epoch} after {known}"
+        assert offset >= era.start, f"not altered: {where}@{offset} goes to {holder.member}, the group begins at {era.start}"
         super().acquired(partition, offset, holder, now_ms, leader_epoch)
 
 
@@ -131,13 +210,17 @@ class ShareClusterWorld(ClusterWorld):
         super().__init__(seed, chaos_ms, broker_count=broker_count)
         self.shares = ClusterShareHistory(PARTITIONS)
         self.shares.present_epoch = lambda partition: self.checks.store.states[SHARED[partition]].leader_epoch
+        self.shares.stored = self._stored
+        self.shares.is_coordinated = lambda: self._coordinator() is not None
         self.readers = []
         self.moved_keys = [STATES, OFFSETS, *SHARED]
         self.usurped_keys = [STATES, *SHARED]
         self.is_closing = False
         """Members come to their end."""
         self._members: dict[str, tuple[ClusterShareMember, Process]] = {}
-        self._made = 0
+        self.operated: dict[str, int] = {}
+        """How often operators have done what."""
+        self._is_stopped = False
 
     def prepare(self, broker: ClusterBroker, node: ClusterNode) -> None:
         super().prepare(broker, node)
@@ -152,14 +235,16 @@ class ShareClusterWorld(ClusterWorld):
     def _start_clients(self) -> None:
         self._start_client(ClusterPlainProducer(self).run())  # type: ignore[arg-type]
         self._start_client(self.operator.run())
+        operator = ShareOperator(self, TOPIC, PARTITIONS)
+        self.start_process(Process(operator.connections, operator.run(), lambda _value: None, PATIENCE_MS))
         for _ in range(MEMBERS):
             self._join()
 
     def _join(self) -> None:
-        if self.is_closing:
+        if self.is_closing or self._is_stopped:
             return
-        self._made += 1
-        member = ClusterShareMember(self, f"m{self._made}")
+        self.shares.made += 1
+        member = ClusterShareMember(self, f"m{self.shares.made}")
         process = Process(member.connections, member.run(), lambda _value: None, PATIENCE_MS)
         self._members[member.name] = member, process
         self.start_process(process)
@@ -169,47 +254,83 @@ class ShareClusterWorld(ClusterWorld):
         if self.is_ending:
             return
         self.later(100, 1_000, self._disturb)
+        if not self._members:
+            return
         name = self.chance.choice(sorted(self._members))
-        member, process = self._members[name]
+        _, process = self._members[name]
         kind = self.chance.choice(["die", "vanish", "sleep"])
         if kind == "sleep":
             process.sleep(self.chance.randint(50, 1_500))
             return
-        del self._members[name]
-        process.die()
-        if kind == "die":
-            member.connections.give_up()
+        self._remove(name, kind)
         self.later(1, 300, self._join)
+
+    def _remove(self, name: str, kind: str) -> None:
+        member, process = self._members.pop(name)
+        process.die()
+        if kind == "leave":
+            member.leave_group()
+        elif kind == "die":
+            member.connections.give_up()
+
+    def stop_members(self) -> None:
+        """All of them end; the sessions that some had stay open."""
+        self._is_stopped = True
+        for name in sorted(self._members):
+            self._remove(name, self.chance.choice(["die", "vanish", "leave", "leave"]))
+
+    def restart_members(self) -> None:
+        self._is_stopped = False
+        for _ in range(MEMBERS):
+            self._join()
 
     def _end_clients(self) -> None:
         self._join()
 
     def _rest(self) -> None:
         self.run_for(1_000)
+        self.wait(self._are_others_over, REST_MS, "producers and operators do not come to their end")
         self.wait(lambda: not self._why_unfinished(), REST_MS, self._why_unfinished)
         self.is_closing = True
         self.run_for(LOCK_MS)
         super()._rest()
 
+    def _are_others_over(self) -> bool:
+        """Whether nothing more is appended or altered: members end last."""
+        members = [process for _, process in self._members.values()]
+        return all(process.is_dead or process in members for process in self._clients)
+
     def _states(self) -> dict[SharePartitionKey, Any]:
         """What the share coordinator has; nothing while there is none."""
+        host = self._coordinator()
+        return {} if host is None else host.machine.shard.partitions
+
+    def _stored(self, partition: int) -> ShareState | None:
+        known = self._states().get(self._key_of(SHARED[partition]))
+        return known.state if known is not None else None
+
+    def _coordinator(self) -> Any:
+        """The host of the present share coordinator, or None."""
         state = self.checks.store.states.get(STATES)
         node = self.brokers[state.leader].node if state is not None and state.leader in self.brokers else None
         host = None if node is None else node.share_states._hosts.get(STATES.partition)
-        return {} if host is None or host.state is not HostState.ACTIVE else host.machine.shard.partitions
+        return None if host is None or host.state is not HostState.ACTIVE else host
 
     def _why_unfinished(self) -> str:
         """A record that is neither accepted nor given up; empty if there is none."""
         states = self._states()
-        for key in SHARED:
+        for key in self._judged_keys():
             known, leader = states.get(self._key_of(key)), self.leader_of(key)
             if known is None or leader is None:
                 return f"{key} has no leader, or no state of the group"
             terminal = {offset for batch in known.state.batches if batch.delivery_state >= 2 for offset in range(batch[0], batch[1] + 1)}
-            for offset in range(known.state.start_offset, leader.high_watermark):
+            for offset in range(known.state.start_offset, leader.log.log_end_offset):
                 if offset not in terminal:
                     return f"stuck: {key}@{offset} is not finished, the state begins at {known.state.start_offset}"
         return ""
+
+    def _judged_keys(self) -> list[TopicPartition]:
+        return [key for key in SHARED if key.partition not in self.shares.spoiled]
 
     def _key_of(self, key: TopicPartition) -> SharePartitionKey:
         return SharePartitionKey(GROUP, self.topic_id(TOPIC), key.partition)
@@ -219,8 +340,9 @@ class ShareClusterWorld(ClusterWorld):
     def _judge_clients(self) -> None:
         states = self._states()
         for key in SHARED:
+            self.read_all(key)
+        for key in self._judged_keys():
             leader, known = self.leader_of(key), states.get(self._key_of(key))
             assert leader is not None and known is not None, f"forgotten: nothing is remembered of {key}"
-            self.read_all(key)
             self.shares.judge(key.partition, leader.high_watermark, known.state.start_offset, known.state.batches)
         self.history.judge({})

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
+from ottla.groups.share import offsets
 from ottla.replication.leader import Leader
+from ottla.sharing.routing import SharePersister
+from ottla.sharing.share_partition import Check, SharePartition
 from tests.sim import share_faults
 from tests.sim.seed_search import catch_seed
 from tests.sim.share_cluster import ShareClusterWorld
@@ -29,10 +33,37 @@ def state_before_replicated() -> Any:
     return mock.patch.object(Leader, "committed_end", end)
 
 
-FAULTS: dict[str, Callable[[], Any]] = {fault.__name__: fault for fault in (write_of_replaced_leader, state_before_replicated)}
+def altered_is_begun_again() -> Any:
+    """A partition that was altered stays to be begun, and is begun again after the operator was answered."""
+    return mock.patch.object(offsets, "log_initialized", lambda _change, _keys: None)
+
+
+def served_from_memory() -> Any:
+    """A leader gives a new member what it has in memory, and does not ask whether that was altered."""
+
+    def check(_share: SharePartition) -> Check:
+        answered = Check()
+        answered.is_over = True
+        return answered
+
+    return mock.patch.object(SharePartition, "check", check)
+
+
+def deleted_but_remembered() -> Any:
+    """A deletion is answered, and the share coordinator has not forgotten anything."""
+    return mock.patch.object(SharePersister, "delete", lambda _persister, _key, done: done(ErrorCode.NONE))
+
+
+FAULTS: dict[str, Callable[[], Any]] = {fault.__name__: fault for fault in (
+    write_of_replaced_leader, state_before_replicated, altered_is_begun_again, served_from_memory,
+    deleted_but_remembered,
+)}  # fmt: skip
 VERDICTS = {
     "write_of_replaced_leader": r"old leader: .* was accepted after",
     "state_before_replicated": r"answers \w+ before \d+, the high watermark is \d+: it may be lost \(I14\)",
+    "altered_is_begun_again": r"not altered: t-\d@\d+ goes to \w+, the group begins at \d+|reset: the state of t-\d begins anew",
+    "served_from_memory": r"stale: t-\d@\d+ goes to \w+ from the state of epoch \d+",
+    "deleted_but_remembered": r"not altered: of t-\d there is ShareState.*, the operator was answered None",
 }
 """What is said of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""
 

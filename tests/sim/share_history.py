@@ -119,6 +119,12 @@ class ShareHistory:
         assert leader_epoch >= before, f"old leader: s-{partition} of epoch {leader_epoch} was accepted after {before}"
         self.leaders[partition] = leader_epoch
 
+    def wrote(self, partition: int, state_epoch: int) -> None:
+        """Notes that the coordinator has taken a write of this state."""
+
+    def forgotten(self, partition: int) -> None:
+        """Notes that the coordinator has deleted the state."""
+
     def judge(self, partition: int, end: int, start_offset: int, batches: tuple[StateBatch, ...]) -> None:
         """Judges the partition when all is over: its log ends at `end`, and this is the coordinator's state."""
         era = self.eras[partition]

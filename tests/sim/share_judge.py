@@ -13,7 +13,7 @@ from ottla.replication.partition import Partition
 from ottla.requests.context import Pending, RequestContext
 from ottla.sharing.acknowledgement import ranges
 from ottla.sharing.acquisition import Acquired
-from ottla.sharing.commands import Command, ReadState, Result, Write
+from ottla.sharing.commands import Command, Delete, ReadState, Result, Write
 from ottla.sharing.registry import FindStart
 from ottla.sharing.sessions import FINAL_EPOCH
 from ottla.sharing.share_partition import SharePartition
@@ -82,6 +82,9 @@ class ShareJudge:
             self._history.coordinator_accepted(command.key.partition, command.leader_epoch)
         elif isinstance(command, Write):
             self._history.coordinator_accepted(command.key.partition, command.state.leader_epoch)
+            self._history.wrote(command.key.partition, command.state.state_epoch)
+        elif isinstance(command, Delete):
+            self._history.forgotten(command.key.partition)
 
     def _watch_shares(self) -> None:
         shares, judged_shares = self._node.share_partitions, dict[int, SharePartition]()

@@ -8,6 +8,7 @@ from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.seed_search import assert_noticed
 from tests.sim.share_cluster import ShareClusterWorld
 from tests.sim.share_cluster_faults import FAULTS, VERDICTS, catch
+from tests.sim.share_operator import OPERATIONS
 
 SEEDS = 3
 SEEDS_TO_CATCH = 20
@@ -24,13 +25,19 @@ def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 clusters from 201" in capsys.readouterr().out
 
 
-def test_a_run_is_worth_something() -> None:
-    """Records are delivered, accepted, and delivered again where they were not, while leaders change."""
-    world = ShareClusterWorld(2)
-    world.run()
-    shares = world.shares
-    assert shares.accepted > 20 and shares.repeated > 3, (shares.deliveries, shares.repeated, shares.accepted)
-    assert any(len(set(leaders.values())) > 1 for leaders in world.checks.store.leaders.values())
+def test_runs_are_worth_something() -> None:
+    """Records are delivered, accepted, and delivered again where they were not, while leaders change and operators alter what was read."""
+    accepted = repeated = moved = 0
+    operated: set[str] = set()
+    for seed in range(1, SEEDS_TO_CATCH):
+        world = ShareClusterWorld(seed)
+        world.run()
+        accepted, repeated = accepted + world.shares.accepted, repeated + world.shares.repeated
+        moved += any(len(set(leaders.values())) > 1 for leaders in world.checks.store.leaders.values())
+        operated.update(world.operated)
+        if accepted > 20 and repeated > 3 and moved and len(operated) == len(OPERATIONS):
+            return
+    pytest.fail(f"{accepted} accepted, {repeated} repeated, {moved} moved, {operated}")
 
 
 @pytest.mark.parametrize("name", FAULTS)
