@@ -96,6 +96,8 @@ class SharePartition:
         self._timer_ms = 0
         self._completing = 0  # records that will be done with when what is being written is durable
         self._stored_start = UNINITIALIZED_START_OFFSET  # as it was read, or was written since
+        self._stored_count: int | None = None  # the completed records behind the start, as they were written last
+        self._is_uncertain = False  # a write has failed, and may be stored all the same
         self._checks: list[Check] = []
         self._written_end = 0  # the start plus the completed records after it, as of the last write
         self.notifier = Notifier()
@@ -174,13 +176,19 @@ class SharePartition:
         state yet."""
         if not self.is_loaded:
             return False
-        epochs = (self.state_epoch, self.leader_epoch)
-        return epochs != (state.state_epoch, state.leader_epoch) or not self._stored_start <= state.start_offset <= self.flight.start
+        if (self.state_epoch, self.leader_epoch) != (state.state_epoch, state.leader_epoch):
+            return True
+        if self._is_uncertain:
+            return not self._stored_start <= state.start_offset <= self.flight.start
+        return self._stored_start != state.start_offset or self._stored_count not in (None, state.delivery_complete_count)
 
     def _write(self, state: ShareState, done: Done) -> None:
         def written(code: ErrorCode) -> None:
-            if not code:
+            if code:
+                self._is_uncertain = True
+            else:
                 self._stored_start = max(self._stored_start, state.start_offset)
+                self._stored_count = state.delivery_complete_count
             done(code)
 
         self._persister.write(self.key, state, written)
@@ -202,7 +210,7 @@ class SharePartition:
         flight = self.flight
         flight.forget_from(offset)
         self._written_end = flight.start + flight.complete_count
-        self._stored_start = min(self._stored_start, flight.start)
+        self._stored_start, self._is_uncertain = min(self._stored_start, flight.start), True
         self._persister.initialize(self.key, self.state_epoch, flight.start, self._on_background_write)
         left = [run for run in flight.runs if run.state is not ACQUIRED and run.delivery_count]
         if left:

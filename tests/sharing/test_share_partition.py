@@ -289,6 +289,7 @@ def test_a_state_that_is_still_the_same_is_served_on() -> None:
         ShareState(4, 7, -1, -1),
         ShareState(4, 7, 30, 0),
         ShareState(4, 0, 0, 0),
+        ShareState(4, 7, 0, 0),
         ShareState(4, 8, 0, 0),
         None,
     ],

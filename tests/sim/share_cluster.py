@@ -324,7 +324,7 @@ class ShareClusterWorld(ClusterWorld):
             if known is None or leader is None:
                 return f"{key} has no leader, or no state of the group"
             terminal = {offset for batch in known.state.batches if batch.delivery_state >= 2 for offset in range(batch[0], batch[1] + 1)}
-            for offset in range(known.state.start_offset, leader.log.log_end_offset):
+            for offset in range(max(known.state.start_offset, 0), leader.log.log_end_offset):
                 if offset not in terminal:
                     return f"stuck: {key}@{offset} is not finished, the state begins at {known.state.start_offset}"
         return ""
