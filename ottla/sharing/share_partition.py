@@ -64,7 +64,7 @@ class GroupTerms(NamedTuple):
 
 
 class Check:
-    """A question to the share coordinator: is the stored state still the one that this leader goes on from?"""
+    """Asks the share coordinator whether the stored state is still the one that this leader goes on from."""
 
     __slots__ = ("is_over",)
 
