@@ -56,13 +56,16 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session in local mode, two tasks at a time."""
     from pyspark.sql import SparkSession
 
+    from ottla.spark.session import workers_path
+
     # Not by spark.pyspark.python: only spark-submit looks at that.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
     warehouse = tmp_path_factory.mktemp("warehouse")
     for name, value in {**SESSION_SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with workers_path():  # a worker has ten seconds to start, on a busy machine too
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
