@@ -21,7 +21,7 @@ FIRST_SEEDS = {
     "answer_before_durable": 2,
     "release_early": 6,
     "forget_leader_epoch": 11,
-    "let_start_go_back": 268,
+    "let_start_go_back": 1865,
     "start_ahead_of_its_write": 24,
     "forget_owner": 6,
 }
