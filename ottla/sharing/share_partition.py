@@ -172,8 +172,8 @@ class SharePartition:
 
     def _is_other(self, state: ShareState) -> bool:
         """Whether a stored state does not come from what this leader has read and written; all that it wrote before it asked is in it. The
-        state epoch alone does not tell: a group that is deleted and made again may come to the same one, but nobody has taken over its
-        state yet."""
+        state epoch alone does not show it: a group that is deleted and made again may come to the same one, but no leader has taken
+        over its state yet."""
         if not self.is_loaded:
             return False
         if (self.state_epoch, self.leader_epoch) != (state.state_epoch, state.leader_epoch):

@@ -202,7 +202,7 @@ def test_a_decision_takes_as_many_instructions_with_ten_thousand_rules_as_with_f
 
 @pytest.mark.parametrize(
     "wanted",
-    [AclFilter(principal="User:nobody"), AclFilter(name="name-7", pattern_type=MATCH), AclFilter(name="name-7", principal="User:nobody")],
+    [AclFilter(principal="User:absent"), AclFilter(name="name-7", pattern_type=MATCH), AclFilter(name="name-7", principal="User:absent")],
 )
 def test_a_filter_that_names_something_looks_at_few_of_thousands_of_rules(wanted: AclFilter, monkeypatch: pytest.MonkeyPatch) -> None:
     index = index_of(*(allowing(f"name-{number}", pattern_type=kind) for number in range(1000) for kind in (LITERAL, PREFIXED)))

@@ -183,7 +183,7 @@ class ClusterShareHistory(ShareHistory):
         if not self._is_judged(partition, holder.member):
             return
         if leader_epoch < self.present_epoch(partition):
-            # What it is told of that counts until its successor has taken the state over.
+            # What it is sent of that counts until its successor has taken the state over.
             if holder.share.state_epoch == self.eras[partition].state_epoch and self.leaders[partition] <= leader_epoch:
                 self.eras[partition].delivered.setdefault(offset, holder.count)
             return

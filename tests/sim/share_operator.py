@@ -1,7 +1,7 @@
 """An operator of the share group of a cluster: alters its offsets, deletes them, deletes the group, or deletes it and sets where it begins.
 
 The members are stopped for that: some leave, some die, some vanish, so that leaders hold what they had. Then it is tried until it is known
-to be done, and others take their places; they were told nothing of what was before. From the first try on nothing is judged of the
+to be done, and others take their places; they know nothing of what was before. From the first try on nothing is judged of the
 partitions until the answer is there: a try whose answer was lost may take effect at any time before the last one does.
 """
 

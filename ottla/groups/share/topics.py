@@ -193,8 +193,8 @@ def retry_initialization(shard: GroupShard, group_id: str, draft: Draft) -> None
 
 
 def initialize_again(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """What nobody is asked for now is asked for in a state epoch of its own: a late copy of what was asked before, a beginning or an
-    alteration that failed, does not set back what is begun now."""
+    """What no share coordinator is being asked for is asked for in a state epoch of its own: a late copy of what was asked before, a
+    beginning or an alteration that failed, does not set back what is begun now."""
     if shard.beginning.keys() >= set(group.initializing_keys()):
         return
     change = ShareChange(group)

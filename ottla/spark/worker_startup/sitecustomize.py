@@ -8,6 +8,8 @@ Python runs one module of this name, so that the one that it would have run with
 every start of a worker waits for it.
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 import sys
