@@ -146,13 +146,14 @@ def test_the_groups_offsets_are_of_the_topic_that_they_were_committed_for(broker
     assert initial is not None and initial.offsets == {partition: 0}
 
 
-def test_a_checkpoint_without_ids_is_gone_on_with(broker: Broker, client: Client, topic: str) -> None:
+@pytest.mark.parametrize("is_of_older_version", [False, True])
+def test_a_checkpoint_without_ids_is_gone_on_with(broker: Broker, client: Client, topic: str, is_of_older_version: bool) -> None:
     reader = stream(broker, topic)
-    start = write_offsets("", {TopicPartition(topic, 0): 4})
+    start = {"group": "", "offsets": {topic: {"0": 4}}} if is_of_older_version else write_offsets("", {TopicPartition(topic, 0): 4})
     end = reader.latestOffset(start, ReadMaxRows(100))
-    assert end["ids"] == {topic: client.describe_topic(topic).topic_id_text}
+    read = read_offsets(end)
+    assert read is not None and read.topic_ids == {topic: client.describe_topic(topic).topic_id_text}
     assert records(reader, start, end) == list(range(4, 10))
-
 
 
 def test_the_sink_commits_the_new_topic_s_offsets_and_the_proof_is_of_it_alone(client: Client, pipeline: Pipeline) -> None:
