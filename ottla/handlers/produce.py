@@ -3,7 +3,8 @@
 Behaviour: each partition's batch is appended as it is; the answer waits for the acknowledgement that `acks` asks for: 0 none (no answer
 at all, an error closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is
 accepted only if its partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
-A batch that follows staged records which are still being attached waits for them.
+A batch that follows staged records which are still being attached waits for them; one that follows a batch which was refused a moment ago
+is refused for the same reason (`replication/refused_batches.py`).
 
 Version notes: 0-2 are advertised and refused (`requests/apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 10
 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append
@@ -132,8 +133,9 @@ class Produce:
                 results.append(result)
                 partition = partitions.get(name, data.index)
                 if refusal is not None or partition is None:
-                    traffic = partition.traffic if partition is not None else None
-                    self._refuse(result, refusal or ApiError(partitions.absence(name, data.index)), traffic)
+                    error = refusal or ApiError(partitions.absence(name, data.index))
+                    self._broker.refused_batches.remember(TopicPartition(name, data.index), data.records, error)
+                    self._refuse(result, error, partition.traffic if partition is not None else None)
                     continue
                 records = data.records
                 try:
@@ -151,6 +153,7 @@ class Produce:
                 except WorkerNeeded as needed:
                     self._append_later(leader, partition.topic_partition, bytearray(records or b""), result, needed.demands)
                 except ApiError as error:
+                    self._broker.refused_batches.remember(partition.topic_partition, records, error)
                     self._refuse(result, error, partition.traffic)
 
     def wait(self) -> Pending:
@@ -192,12 +195,15 @@ class Produce:
     ) -> None:
         acks = self._acks
         try:
+            self._broker.refused_batches.check(leader.log, records, is_out_of_order=False)
             appended = leader.append(
                 records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard, inspector=inspector or self
             )
         except ApiError as error:
             if error.code is OUT_OF_ORDER and self._wait_for_attach(leader, records, result, guard):
                 return
+            if error.code is OUT_OF_ORDER:
+                self._broker.refused_batches.check(leader.log, records, is_out_of_order=True)
             if error.code in REFUSED_BY_LOG:
                 result.log_start_offset = leader.log.log_start_offset
             raise

@@ -10,13 +10,14 @@ Every request passes one authorisation point, `Authorizer.is_allowed`, with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
+from ottla.replication.refused_batches import RefusedBatches
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication, Exchange
 from ottla.security.authorizer import Authorizer
@@ -378,3 +379,4 @@ class Broker:
     """None for a broker by itself."""
     lease: Lease | None = None
     """None where the session with the metadata store never ends: the embedded one."""
+    refused_batches: RefusedBatches = field(default_factory=RefusedBatches)

@@ -12,6 +12,7 @@ from ottla.base.types import TopicPartition
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.partition import Partition
+from ottla.replication.refused_batches import RefusedBatches
 from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.authorizer import AllowClients
@@ -71,6 +72,7 @@ class World:
             authorizer=AllowClients(),
             quotas=None,
             stages=self.stage_space(BrokerConfig()),
+            refused_batches=RefusedBatches(),
             lease=None,
         )
 

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.base.errors import ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.types import TopicPartition
 from ottla.handlers.produce import Produce, handle
+from ottla.replication.refused_batches import PRODUCERS_MAX, RefusedBatches
 from ottla.requests.context import Pending
 from ottla.wire.compression import CODEC_LZ4, CODEC_ZSTD
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
@@ -277,3 +279,49 @@ def test_a_refusal_keeps_no_buffers() -> None:
     produce.append_all(body({0: memoryview(encode_batch([Record(0, NOW_MS, None, b"v")] * 3, codec=CODEC_ZSTD))}).topic_data)
     (refusal,) = produce.refusals
     assert refusal.__traceback__ is None and refusal.__context__ is None
+
+
+def idempotent(sequence: int) -> memoryview:
+    return batch(b"x", producer_id=5, producer_epoch=0, base_sequence=sequence)
+
+
+def test_what_is_behind_a_refused_batch_is_refused_for_its_reason() -> None:
+    """As out of order it would make librdkafka begin a new epoch and send again what other partitions may have."""
+    world = World()
+    partition = world.partitions[0]
+    assert codes(handle(world.broker, request(9), body({0: idempotent(0)}))) == [0]
+    partition.become_follower(leader_epoch=1, leader_id=2, partition_epoch=2, replicas=(0, 2), isr=(0, 2))
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert codes(handle(world.broker, request(9), body({0: idempotent(1)}))) == [refused]
+    partition.become_leader(leader_epoch=2, partition_epoch=3, replicas=(0,), isr=(0,), now_ms=0)
+    assert codes(handle(world.broker, request(9), body({0: idempotent(2)}))) == [refused]
+    assert partition.log.log_end_offset == 1
+    for sequence in (1, 2, 3):
+        assert codes(handle(world.broker, request(9), body({0: idempotent(sequence)}))) == [0]
+    assert codes(handle(world.broker, request(9), body({0: batch(b"x", producer_id=6, producer_epoch=0, base_sequence=0)}))) == [0]
+
+
+def test_a_gap_that_the_producer_has_made_is_out_of_order_in_the_end() -> None:
+    world = World()
+    assert codes(handle(world.broker, request(9), body({0: idempotent(0)}))) == [0]
+    assert codes(handle(world.broker, request(9), body({0: idempotent(7)}))) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    world.broker.refused_batches.remember(world.partitions[0].topic_partition, idempotent(1), ApiError(ErrorCode.NOT_ENOUGH_REPLICAS))
+    found = [codes(handle(world.broker, request(9), body({0: idempotent(7)})))[0] for _ in range(5)]
+    assert found == [ErrorCode.NOT_ENOUGH_REPLICAS] * 4 + [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
+def test_the_second_batch_of_a_producer_is_not_taken_as_its_first() -> None:
+    world = World()
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.broker.refused_batches.remember(world.partitions[0].topic_partition, idempotent(0), ApiError(refused))
+    assert codes(handle(world.broker, request(9), body({0: idempotent(1)}))) == [refused]
+    assert [codes(handle(world.broker, request(9), body({0: idempotent(sequence)}))) for sequence in (0, 1)] == [[0], [0]]
+
+
+def test_so_many_refused_batches_are_remembered() -> None:
+    refused = RefusedBatches()
+    for number in range(PRODUCERS_MAX + 5):
+        one = batch(b"x", producer_id=number, producer_epoch=0, base_sequence=1)
+        refused.remember(TopicPartition("t", 0), one, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    refused.remember(TopicPartition("t", 0), batch(b"x"), ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert len(refused) == PRODUCERS_MAX
