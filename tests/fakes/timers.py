@@ -18,17 +18,12 @@ RUNS_MAX = 1_000_000  # a function that re-arms itself without delay would other
 class ManualTimer:
     """`ports.TimerHandle`: a cancelled one stays in the queue and is skipped."""
 
-    def __init__(self, deadline_ms: float, order: int, function: Callable[[], object]) -> None:
-        self.deadline_ms = deadline_ms
-        self.order = order
+    def __init__(self, function: Callable[[], object]) -> None:
         self.function = function
         self.is_cancelled = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
-
-    def __lt__(self, other: ManualTimer) -> bool:
-        return (self.deadline_ms, self.order) < (other.deadline_ms, other.order)
 
 
 class ManualTimers:
@@ -36,13 +31,14 @@ class ManualTimers:
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = clock if clock is not None else ManualClock()
-        self._queue: list[ManualTimer] = []
+        self._queue: list[tuple[float, int, ManualTimer]] = []
+        """By deadline and age: no two have the same, so that timers themselves are never compared."""
         self._made = 0
 
     def call_later(self, delay_ms: float, function: Callable[[], object]) -> ManualTimer:
-        timer = ManualTimer(self.clock.monotonic_ms() + max(delay_ms, 0), self._made, function)
+        timer = ManualTimer(function)
+        heapq.heappush(self._queue, (self.clock.monotonic_ms() + max(delay_ms, 0), self._made, timer))
         self._made += 1
-        heapq.heappush(self._queue, timer)
         return timer
 
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -50,19 +46,19 @@ class ManualTimers:
 
     def pending(self) -> int:
         """How many functions still wait."""
-        return sum(not timer.is_cancelled for timer in self._queue)
+        return sum(not timer.is_cancelled for _, _, timer in self._queue)
 
     def next_deadline_ms(self) -> float | None:
-        while self._queue and self._queue[0].is_cancelled:
+        while self._queue and self._queue[0][2].is_cancelled:
             heapq.heappop(self._queue)
-        return self._queue[0].deadline_ms if self._queue else None
+        return self._queue[0][0] if self._queue else None
 
     def run_due(self) -> int:
         """Runs all that is due at the clock's present time; answers how many functions ran."""
         runs = 0
         now_ms = self.clock.monotonic_ms()
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
-            heapq.heappop(self._queue).function()
+            heapq.heappop(self._queue)[2].function()
             runs += 1
             assert runs < RUNS_MAX, "a timer re-arms itself without delay"
         return runs
@@ -84,7 +80,7 @@ class ManualTimers:
         if deadline_ms is None:
             return False
         self.clock.advance(max(0, math.ceil(deadline_ms) - self.clock.monotonic_ms()))
-        heapq.heappop(self._queue).function()
+        heapq.heappop(self._queue)[2].function()
         return True
 
     def advance_to_next(self) -> bool:

@@ -153,7 +153,7 @@ class ClusterChecks:
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
         self._seen: dict[int, tuple[int, int]] = {}
         self._topics: dict[tuple[int, str], Any] = {}
-        self._looked: dict[tuple[int, int, bytes, int], tuple[Any, ...]] = {}
+        self._looked: dict[Partition, tuple[Any, ...]] = {}
         self._proposals: dict[tuple[int, bytes, int], Proposal] = {}
         self._answers: dict[tuple[int, bytes, int], int] = {}
 
@@ -210,14 +210,12 @@ class ClusterChecks:
 
     def _check_partition(self, broker: ClusterBroker, partition: Partition) -> None:
         log, leader, high = partition.log, partition.leader, partition.high_watermark
-        topic_id, index = partition.topic_id, partition.topic_partition.partition
-        name = (broker.broker_id, broker.lives, topic_id, index)
-        now = (leader, high, log.log_end_offset, log.log_start_offset, partition.isr_state, partition.last_stable_offset)
-        if self._looked.get(name) == now:
-            return
-        self._looked[name] = now
-        where = f"{partition.topic_partition} on broker {broker.broker_id}"
         start, end, stable = log.log_start_offset, log.log_end_offset, partition.last_stable_offset
+        now = (leader, high, end, start, partition.isr_state, stable)
+        if self._looked.get(partition) == now:
+            return
+        self._looked[partition] = now  # each life of a broker has partitions of its own
+        where = f"{partition.topic_partition} on broker {broker.broker_id}"
         assert start <= high <= end, f"{where}: start {start}, high watermark {high}, end {end} (I2)"
         if leader is not None:
             assert start <= stable <= high, f"{where}: start {start}, last stable {stable}, high watermark {high} (I2)"
