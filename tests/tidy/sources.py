@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +41,7 @@ _TEXT_SUFFIXES = {
     ".properties",
 }
 _TEXT_NAMES = {"Makefile", "run", "LICENSE", ".gitignore"}
-_OUTSIDE = {".git", ".venv", "build", "dist", "data", "__pycache__", "target"}
+_OUTSIDE = {".git", ".venv", "build", "dist", "data", "__pycache__", "target", ".hypothesis"}
 
 
 def python_files(*parts: str) -> list[Path]:
@@ -53,13 +54,16 @@ def core_files() -> list[Path]:
 
 
 def text_files() -> Iterator[Path]:
-    """Every file that people write, code or not; caches and what tools make are left out."""
-    for path in sorted(ROOT.rglob("*")):
-        parts = path.relative_to(ROOT).parts
-        if any(part in _OUTSIDE or (part.startswith(".") and part.endswith("cache")) for part in parts) or ".hypothesis" in parts:
-            continue
-        if path.is_file() and (path.suffix in _TEXT_SUFFIXES or path.name in _TEXT_NAMES):
-            yield path
+    """Every file that people write, code or not; caches and what tools make are left out, and not walked through."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(name for name in folders if not _is_outside(name))
+        for path in (Path(folder, name) for name in sorted(names)):
+            if not _is_outside(path.name) and (path.suffix in _TEXT_SUFFIXES or path.name in _TEXT_NAMES):
+                yield path
+
+
+def _is_outside(name: str) -> bool:
+    return name in _OUTSIDE or (name.startswith(".") and name.endswith("cache"))
 
 
 def shown(path: Path) -> str:

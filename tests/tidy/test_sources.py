@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,41 +27,82 @@ TreeRule = Callable[[ast.Module], Iterator[rules.Complaint]]
 TextRule = Callable[[str], Iterator[rules.Complaint]]
 
 
-def _complaints(files: Iterable[Path], rule: Callable[[Path], Iterator[rules.Complaint]]) -> list[str]:
-    return [f"{shown(path)}:{line}: {complaint}" for path in files for line, complaint in rule(path)]
+def _package() -> list[Path]:
+    return python_files("ottla")
 
 
-def _check_trees(files: Iterable[Path], rule: TreeRule) -> None:
-    assert _complaints(files, lambda path: rule(parsed(path))) == []
+def _program() -> list[Path]:
+    return python_files("ottla", "tools")
+
+
+def _everything() -> list[Path]:
+    return python_files("ottla", "tools", "tests")
+
+
+def _tests() -> list[Path]:
+    return [path for path in python_files("tests") if path.name.startswith("test_")]
+
+
+TREE_RULES: dict[TreeRule, Callable[[], Iterable[Path]]] = {
+    rules.function_lengths: _program,
+    rules.opening: lambda: _program() + [path for path in python_files("tests") if path.stat().st_size > 0],
+    rules.questions: _everything,
+    rules.swallowed_exceptions: lambda: set(_package()) - MAY_CATCH_EVERYTHING,
+    rules.decisions_built: lambda: [path for path in _package() if path.parent != BUILDS_DECISIONS],
+    rules.high_watermark_moves: lambda: set(_package()) - {MOVES_HIGH_WATERMARKS, *REMEMBERS_ANSWERS},
+    rules.asynchrony: core_files,
+    rules.salted_hashes: core_files,
+    rules.set_order: core_files,
+    rules.excused_tests: _tests,
+    rules.empty_tests: _tests,
+}
+"""The rules that look at a parsed file, each with the files that must keep it."""
+
+
+@cache
+def _complaints_of_trees() -> dict[TreeRule, list[str]]:
+    """What each of these rules has to say. A file is parsed once for all of them."""
+    files = {rule: set(chosen()) for rule, chosen in TREE_RULES.items()}
+    found: dict[TreeRule, list[str]] = {rule: [] for rule in TREE_RULES}
+    for path in _everything():
+        tree = parsed(path)
+        for rule in TREE_RULES:
+            if path in files[rule]:
+                found[rule] += [f"{shown(path)}:{line}: {complaint}" for line, complaint in rule(tree)]
+    return found
+
+
+def _check_trees(rule: TreeRule) -> None:
+    assert _complaints_of_trees()[rule] == []
 
 
 def _check_texts(files: Iterable[Path], rule: TextRule) -> None:
-    assert _complaints(files, lambda path: rule(path.read_text(encoding="utf-8"))) == []
+    assert [f"{shown(path)}:{line}: {found}" for path in files for line, found in rule(path.read_text(encoding="utf-8"))] == []
 
 
 def test_there_is_something_to_look_at() -> None:
-    assert len(python_files("ottla")) > 30 and len(core_files()) > 10
+    assert len(_package()) > 30 and len(core_files()) > 10
+    assert all(len(set(files()) & set(_everything())) > 10 for files in TREE_RULES.values())
 
 
 def test_functions_are_short() -> None:
-    _check_trees(python_files("ottla", "tools"), rules.function_lengths)
+    _check_trees(rules.function_lengths)
 
 
 def test_files_are_short() -> None:
-    _check_texts(python_files("ottla", "tools"), rules.file_length)
+    _check_texts(_program(), rules.file_length)
 
 
 def test_modules_open_with_what_they_answer() -> None:
-    test_files = [path for path in python_files("tests") if path.stat().st_size > 0]
-    _check_trees(python_files("ottla", "tools") + test_files, rules.opening)
+    _check_trees(rules.opening)
 
 
 def test_docstrings_say_what_a_thing_is_or_does() -> None:
-    _check_trees(python_files("ottla", "tools", "tests"), rules.questions)
+    _check_trees(rules.questions)
 
 
 def test_nothing_is_called_done_before_it_is() -> None:
-    _check_texts([path for path in python_files("ottla", "tools", "tests") if path not in NAMES_THE_FORBIDDEN], rules.unfinished)
+    _check_texts([path for path in _everything() if path not in NAMES_THE_FORBIDDEN], rules.unfinished)
 
 
 def test_names_and_sentences_use_plain_words() -> None:
@@ -69,32 +111,30 @@ def test_names_and_sentences_use_plain_words() -> None:
 
 
 def test_broken_invariants_are_not_swallowed() -> None:
-    _check_trees([path for path in python_files("ottla") if path not in MAY_CATCH_EVERYTHING], rules.swallowed_exceptions)
+    _check_trees(rules.swallowed_exceptions)
 
 
 def test_decisions_of_machines_are_built_in_one_way() -> None:
-    _check_trees([path for path in python_files("ottla") if path.parent != BUILDS_DECISIONS], rules.decisions_built)
+    _check_trees(rules.decisions_built)
 
 
 def test_one_module_moves_the_high_watermark() -> None:
     assert list(rules.high_watermark_moves(parsed(MOVES_HIGH_WATERMARKS)))
-    others = [path for path in python_files("ottla") if path not in {MOVES_HIGH_WATERMARKS, *REMEMBERS_ANSWERS}]
-    _check_trees(others, rules.high_watermark_moves)
+    _check_trees(rules.high_watermark_moves)
 
 
 @pytest.mark.parametrize("rule", [rules.asynchrony, rules.salted_hashes, rules.set_order])
 def test_the_core_gives_the_same_answer_each_time(rule: TreeRule) -> None:
-    _check_trees(core_files(), rule)
+    _check_trees(rule)
 
 
 def test_tests_are_neither_excused_nor_empty() -> None:
-    files = [path for path in python_files("tests") if path.name.startswith("test_")]
-    _check_trees(files, rules.excused_tests)
-    _check_trees(files, rules.empty_tests)
+    _check_trees(rules.excused_tests)
+    _check_trees(rules.empty_tests)
 
 
 def test_files_are_named_by_what_they_answer() -> None:
-    vague = [shown(path) for path in python_files("ottla", "tools", "tests") if rules.VAGUE_NAMES & set(path.stem.split("_"))]
+    vague = [shown(path) for path in _everything() if rules.VAGUE_NAMES & set(path.stem.split("_"))]
     assert vague == []
 
 
