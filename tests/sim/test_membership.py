@@ -14,10 +14,10 @@ from tests.sim.seed_search import assert_noticed, run_until
 SEEDS = 4
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
-    "former_process_not_fenced": 4,
+    "former_process_not_fenced": 11,
     "restart_loses_assignment": 3,
-    "downgrade_against_policy": 4,
-    "upgrade_forgets_assignments": 7,
+    "downgrade_against_policy": 7,
+    "upgrade_forgets_assignments": 15,
     "deletion_keeps_offsets": 8,
 }
 """Where to begin with each fault: it saves time, and nothing depends on it."""
