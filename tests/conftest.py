@@ -9,11 +9,12 @@ plain words; where `CI` is set, a missing program is a failure, because there no
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,6 +40,16 @@ TOGETHER = "spark_jobs"
 
 ONE_BY_ONE = "sim"
 """The folder whose tests are handed out singly: they compute, share nothing, and all of a file would keep one worker busy for long."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects the tests without looking for garbage: modules and tests by the thousand stay, and would be walked over each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
