@@ -17,13 +17,17 @@ from tests.sim.share_world import ShareWorld
 SEEDS = 12
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
-    "answer_before_write": 2,
-    "answer_before_durable": 2,
+    "answer_before_write": 10,
+    "answer_before_durable": 4,
     "release_early": 6,
-    "forget_leader_epoch": 11,
-    "let_start_go_back": 1865,
+    "forget_state_epoch": 7,
+    "forget_expiry": 11,
+    "forget_limit": 10,
+    "share_twice": 5,
+    "forget_leader_epoch": 26,
+    "let_start_go_back": 1870,
     "start_ahead_of_its_write": 24,
-    "forget_owner": 6,
+    "forget_owner": 13,
 }
 """Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""
 

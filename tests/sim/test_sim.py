@@ -17,8 +17,17 @@ from tests.sim.world import World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SEEDS_TO_CATCH = 200
-SEEDS = 200
-FIRST_SEEDS = {"ignore_pending_offsets": 214}
+SEEDS = 96
+"""More than twice as many as the planted faults take to be found, but for one; `make night` runs thousands."""
+FIRST_SEEDS = {
+    "forget_epoch_bump": 24,
+    "forget_bump_on_init": 25,
+    "timeout_without_fencing": 10,
+    "forget_timeouts": 4,
+    "end_any_epoch": 6,
+    "complete_before_markers": 42,
+    "ignore_pending_offsets": 229,
+}
 """Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""
 PIECES = 8
 """The seeds of one run of the tests, in pieces that run side by side."""
