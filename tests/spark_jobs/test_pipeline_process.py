@@ -18,9 +18,12 @@ from ottla.client import Client, ClientError, Committed, TopicPartition
 from ottla.spark.state_file import KILLED, RUNNING, STOPPED
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
+from tests.spark_jobs.conftest import QUICK_JAVA
 from tests.tidy.sources import ROOT
 
-ROWS = 3000
+ROWS = 1500
+"""Fifteen batches: the kill, after some, is far from the last."""
+KILLED_AFTER = 300
 START_SECONDS_MAX = 150
 DEFINITION = """
 from ottla.spark import Pipeline
@@ -45,7 +48,7 @@ pipeline = Pipeline(
 def running(directory: Path, address: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """`ottla pipeline run` in a process group of its own, which is killed at the end."""
     command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", "copied_rows.py", "-b", address, "--master", "local[2]", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": QUICK_JAVA, "PYTHONPATH": str(ROOT)}
     with (directory / "run.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -94,7 +97,7 @@ def test_it_survives_kills_and_stops_when_asked(java: str, tmp_path: Path) -> No
                 producer.produce("in", b"%d" % number, key=b"%d" % number)
         address = broker.get_bootstrap_server()
         with running(tmp_path, address) as process:
-            wait_for(lambda: committed(client) >= ROWS // 4, process, tmp_path)
+            wait_for(lambda: committed(client) >= KILLED_AFTER, process, tmp_path)
             kill_group(process)
         assert 0 < committed(client) < ROWS
         assert status(tmp_path, client) == (KILLED, 0)
