@@ -8,10 +8,13 @@ would be weaker if it were ignored is refused. Every error is a ValueError of on
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from ottla.security.cipher_names import tls12_ciphers
 from ottla.security.key_stores import KeyStoreError, conversion, pem_of
@@ -32,6 +35,23 @@ _SYSTEMS = "probe"
 """librdkafka's word for the authorities of the system."""
 
 Properties = Mapping[str, str]
+
+
+class TlsDetails(NamedTuple):
+    """How a connection is encrypted. `certificate_end` is the broker's; None where its certificate is not checked."""
+
+    version: str
+    cipher: str
+    certificate_end: datetime | None
+
+
+def details_of(connected: socket.socket) -> TlsDetails | None:
+    """None for a socket without TLS."""
+    if not isinstance(connected, ssl.SSLSocket):
+        return None
+    cipher, end = connected.cipher(), (connected.getpeercert() or {}).get("notAfter")
+    ends_at = datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) if isinstance(end, str) else None
+    return TlsDetails(connected.version() or "", cipher[0] if cipher else "", ends_at)
 
 
 def tls_context(properties: Properties) -> ssl.SSLContext:

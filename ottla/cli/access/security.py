@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.acls import (
     ANY_PRINCIPAL,
@@ -27,6 +28,9 @@ from ottla.cli.options import connect, output_of, properties_of
 from ottla.client.blocking import acl_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.errors import ClientError, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client.tls import TlsDetails
 
 _COLUMNS = (("WHAT", "what"), ("MAY", "may"), ("MAY NOT", "may_not"), ("WHY", "why"))
 TOPICS_MAX = 20
@@ -55,7 +59,8 @@ def _check(args: argparse.Namespace) -> int:
             output_of(args).show("access", [_row("connect", "no", "", str(error))], _COLUMNS)
             return 1
         rules, why = _rules(cluster)
-        rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}"), _row("access rules", "", "", why)]
+        rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}")]
+        rows += [_row("TLS", *encryption(cluster.any_connection().tls())), _row("access rules", "", "", why)]
         named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
         for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
             judged = _by_rules(rules, other, args.client_host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
@@ -77,6 +82,18 @@ def own_principal(properties: Mapping[str, str]) -> str | None:
     from ottla.client.tls import has_certificate
 
     return None if has_certificate(properties) else ANONYMOUS
+
+
+def encryption(tls: TlsDetails | None) -> tuple[str, str, str]:
+    """Whether what is sent is encrypted, and how long the broker's certificate holds."""
+    if tls is None:
+        return "", "", "none: what is sent can be read on the way"
+    end = tls.certificate_end
+    if end is None:
+        held = "the broker's certificate is not checked"
+    else:
+        held = f"the broker's certificate ends on {end:%Y-%m-%d}, in {(end - datetime.now(UTC)).days} days"
+    return "", "", f"{tls.version}, {tls.cipher}; {held}"
 
 
 def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:

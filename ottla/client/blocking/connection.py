@@ -30,6 +30,7 @@ from ottla.wire.schema import Buffer, Request
 
 if TYPE_CHECKING:
     from ottla.client.security import Security
+    from ottla.client.tls import TlsDetails
 
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
@@ -150,6 +151,12 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._socket is not None
+
+    def tls(self) -> TlsDetails | None:
+        """How this connection is encrypted; None where it is not."""
+        from ottla.client.tls import details_of
+
+        return None if self._socket is None else details_of(self._socket)
 
     @property
     def in_flight(self) -> int:

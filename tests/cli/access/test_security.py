@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ def checked(run: Ottla, *words: object) -> dict[str, dict[str, Any]]:
 def test_a_broker_without_an_authorizer_says_so(ottla: Ottla, topic: str) -> None:
     found = checked(ottla, "--topic", topic)
     assert found["connect"] == {"what": "connect", "may": "yes", "may_not": "", "why": "as User:ANONYMOUS"}
+    assert found["TLS"]["why"] == "none: what is sent can be read on the way"
     assert found["access rules"]["why"] == "the broker has no authorizer: every client that connects may do everything"
     assert found[f"Topic {topic}"]["may_not"] == "" and "Write" in found[f"Topic {topic}"]["may"]
 
@@ -42,6 +45,15 @@ def test_a_super_user_may_do_everything_and_another_what_rules_say(acl: Ottla, g
     }  # fmt: skip
     elsewhere = checked(acl, "--topic", name, "--principal", "User:alice", "--client-host", "10.0.0.2")
     assert elsewhere[f"Topic {name}"]["may"] == "" and alice["Cluster"]["may"] == ""
+
+
+def test_how_long_the_broker_s_certificate_holds(offline: Ottla, tmp_path: Path) -> None:
+    with Broker(users={"alice": "secret"}, tls=True) as broker:
+        file = broker.write_java_config(tmp_path / "alice.properties", user="alice")
+        found = checked(offline, "--command-config", file)["TLS"]["why"]
+        trusting = checked(offline, "--command-config", file, "-X", "enable.ssl.certificate.verification=false")["TLS"]["why"]
+    assert re.fullmatch(r"TLSv1\.3, TLS_\w+; the broker's certificate ends on \d{4}-\d\d-\d\d, in \d+ days", found)
+    assert trusting.endswith("; the broker's certificate is not checked")
 
 
 def test_an_address_without_a_broker_is_said_to_be_one(offline: Ottla) -> None:
