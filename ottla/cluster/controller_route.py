@@ -129,9 +129,10 @@ class Asking:
             self._route.timers.call_later(pause_ms, lambda: self.attempt() if attempt == self._attempt else None)
 
     def _look(self) -> None:
-        """Waits no longer for a broker that is not the controller any more: its answer may never come."""
+        """Waits no longer for a broker that is not the controller any more: its answer may never come. What waits for its next attempt
+        finds the controller by itself; to begin its pause again at each look would put that attempt off for ever."""
         self._review = None
-        if self._route.is_here or self._route.metadata.controller_id != self._asked:
+        if self._is_under_way and (self._route.is_here or self._route.metadata.controller_id != self._asked):
             self._on_answer(None, ErrorCode.NOT_CONTROLLER)
         if not self.is_over and self._review is None:
             self._review = self._route.timers.call_later(REVIEW_MS, self._look)

@@ -147,6 +147,7 @@ class LocalController:
 
     def _on_lost(self) -> None:
         self._mandate = None
+        self._is_announcing = False  # until it is elected again and everything is sent at once
         self._brokers.stop()
         self._log_dirs.stop()
         self._queue.close()

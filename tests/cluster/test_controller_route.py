@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.cluster.controller_requests import topic_results
+from ottla.cluster.controller_route import RETRY_MAX_MS, ControllerRoute
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.cluster.nodes import Nodes
+from tests.fakes.timers import ManualTimers
 
 OTHER = 2
 SMALL = ("offsets.topic.num.partitions=2", "offsets.topic.replication.factor=3")
@@ -80,3 +87,27 @@ def test_no_request_waits_for_a_controller_that_was_replaced() -> None:
     store.expire()  # type: ignore[attr-defined]
     nodes.until(lambda: answers and codes, 5_000)
     assert [(one.name, one.error) for one in answers] == [("a", ErrorCode.NONE)] and codes == [ErrorCode.NOT_CONTROLLER]
+
+
+@pytest.mark.parametrize("becomes", [OTHER, 3])
+def test_a_request_reaches_a_controller_that_is_found_after_many_attempts(becomes: int) -> None:
+    """The pauses have grown to more than the time between two looks at who the controller is: a look begins no new pause."""
+    timers, local, metadata = ManualTimers(), SimpleNamespace(is_active=False), SimpleNamespace(controller_id=1, brokers={})
+    sent: list[int] = []
+    ended: list[str] = []
+
+    def send(broker_id: int, _request: object, answered: Any, *, lane: str) -> None:
+        sent.append(broker_id)
+        code = ErrorCode.NOT_CONTROLLER if broker_id == 1 else ErrorCode.NONE
+        timers.call_later(1, lambda: answered(SimpleNamespace(error_code=code), 0))
+
+    parts: Any = {"local": local, "metadata": metadata, "peers": SimpleNamespace(send=send)}
+    route = ControllerRoute(**parts, broker_id=OTHER, timers=timers, timeout_ms=lambda: 60_000, is_alone=False)
+    route.ask(object(), lambda response: response.error_code, lambda _response: ended.append("there"), lambda: ended.append("here"))
+    while len(sent) < 12:
+        timers.advance_one()
+    timers.advance(2)  # it is answered, and the next pause begins
+    assert not ended
+    metadata.controller_id, local.is_active = becomes, becomes == OTHER
+    timers.advance(2 * RETRY_MAX_MS)
+    assert ended == ["here" if becomes == OTHER else "there"]
