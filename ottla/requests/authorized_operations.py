@@ -39,13 +39,14 @@ SUPPORTED = {
 
 
 def authorized_operations(broker: Broker, request: RequestContext, resource_type: ResourceType, name: str) -> int:
-    """One bit for each operation that is allowed; without access control all of them, as in Kafka.
+    """One bit for each operation that is allowed; without access control, or without a rule where that makes a resource open, all of them.
 
     CLUSTER_ACTION is among them although clients may not use it: programs compare the set with Kafka's, and no program acts on it.
     """
-    if broker.authorizer.allows_clients_everything(request.connection):
+    authorizer = broker.authorizer
+    if authorizer.allows_clients_everything(request.connection) or authorizer.is_open(resource_type, name):
         return sum(1 << operation for operation in SUPPORTED[resource_type])
-    permits = broker.authorizer.permits
+    permits = authorizer.permits
     return sum(1 << operation for operation in SUPPORTED[resource_type] if permits(request.connection, operation, resource_type, name))
 
 

@@ -65,6 +65,9 @@ class AclAuthorizer:
     def allows_clients_everything(self, requester: Requester) -> bool:
         return not self._audit.logs_granted and self._may_do_everything(requester)
 
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        return self._is_loaded and self._allows_without_rules and not self._index.has_rules(resource_type, name)
+
     # The rules
 
     def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None:
@@ -95,8 +98,7 @@ class AclAuthorizer:
         elif masks & 1 << operation:
             decision = True
         else:
-            is_open = self._allows_without_rules and operation is not AclOperation.CLUSTER_ACTION
-            decision = is_open and not self._index.has_rules(resource_type, name)
+            decision = operation is not AclOperation.CLUSTER_ACTION and self.is_open(resource_type, name)
         return self._remembered((requester.principal, requester.host, operation << 4 | resource_type, name), decision)
 
     def _decide_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:

@@ -23,6 +23,10 @@ class Authorizer(Protocol):
     def allows_clients_everything(self, requester: Requester) -> bool:
         """Whether every operation but CLUSTER_ACTION is allowed on every resource, so that a request need not ask for each of them."""
 
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        """Whether anybody may do everything with this resource, by its rules or their absence; so Kafka, where that includes
+        CLUSTER_ACTION."""
+
 
 class AllowClients:
     """The rule without access control: clients may do everything but speak as a broker."""
@@ -36,4 +40,7 @@ class AllowClients:
         return self.is_allowed(requester, operation, resource_type, "")
 
     def allows_clients_everything(self, requester: Requester) -> bool:
+        return True
+
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
         return True

@@ -29,3 +29,6 @@ class StrictAuthorizer:
 
     def allows_clients_everything(self, requester: Requester) -> bool:
         return False
+
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        return False

@@ -37,6 +37,9 @@ class DenyAll:
     def allows_clients_everything(self, connection: ConnectionInfo) -> bool:
         return False
 
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        return False
+
 
 class AdminWorld:
     """One broker, its controller, and a client of the listener PLAINTEXT."""

@@ -6,9 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from ottla.base.acls import CLUSTER_NAME, Pattern, Permission, ResourceType, Rule
 from ottla.base.errors import ErrorCode
 from ottla.security.acl import AclOperation
+from ottla.security.acl_authorizer import AclAuthorizer
+from ottla.security.audit import AuditLog
 from ottla.wire.messages.describe_cluster import UNKNOWN, DescribeClusterRequest
+from tests.fakes.clock import ManualClock
 from tests.handlers.admin_world import AdminWorld, DenyAll
 
 
@@ -47,3 +51,14 @@ def test_only_the_bits_need_the_right_to_describe_the_cluster() -> None:
     seen = AdminWorld(authorizer=DenyAll((AclOperation.DESCRIBE, "kafka-cluster")))
     bits = seen.ask(DescribeClusterRequest(include_cluster_authorized_operations=True)).cluster_authorized_operations
     assert bits == 1 << AclOperation.DESCRIBE
+
+
+def test_a_cluster_that_is_open_shows_all_operations_until_there_is_a_rule() -> None:
+    """So does Kafka with allow.everyone.if.no.acl.found, and confluent-kafka-go's tests compare the whole set."""
+    authorizer = AclAuthorizer(AuditLog(ManualClock()), allows_without_rules=True)
+    authorizer.replace({})
+    world = AdminWorld(authorizer=authorizer)
+    asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert world.ask(asked).cluster_authorized_operations == sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+    authorizer.put(Pattern(ResourceType.CLUSTER, CLUSTER_NAME), [Rule("User:*", "*", AclOperation.ALTER, Permission.ALLOW)])
+    assert world.ask(asked).cluster_authorized_operations == 1 << AclOperation.ALTER | 1 << AclOperation.DESCRIBE

@@ -75,6 +75,9 @@ class BrokerWorld:
     def allows_clients_everything(self, connection: ConnectionInfo) -> bool:
         return not self.has_rules
 
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        return not self.has_rules
+
     def topic(self, name: str) -> Any:
         return object() if name in self.topics else None
 

@@ -56,6 +56,9 @@ class RecordingAuthorizer:
     def allows_clients_everything(self, requester: Requester) -> bool:
         return False
 
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        return False
+
 
 def test_the_apis_are_kafkas() -> None:
     assert {api.name for api in TABLE.values() if api.is_forwarded} == FORWARDED_BY_KAFKA

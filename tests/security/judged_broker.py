@@ -37,6 +37,9 @@ class JudgedAuthorizer:
     def allows_clients_everything(self, requester: Requester) -> bool:
         return False
 
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        return False
+
 
 if __name__ == "__main__":
     authorizer.AllowClients = JudgedAuthorizer  # type: ignore[assignment, misc]
