@@ -41,6 +41,7 @@ VOLATILE = (
     (r"\b(passed|failed) in \d+\.\d+s( \([\d:]+\))?", r"\1 in N s"),
     (r"\b\d{13}\b", "<ms>"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)?", "<time>"),
+    (r"\bon \d{4}-\d\d-\d\d, in \d+ days\b", "on <day>"),
     (r"\bid: [\w-]{22}(?!\S)", "id: <id>"),
     (r"\bcrc: \d+", "crc: <crc>"),
     (r"\d+\.\d+ (records/sec|MB/sec|ms)", r"<n> \1"),
