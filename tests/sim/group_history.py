@@ -110,8 +110,11 @@ class GroupHistory:
     # Static members and operators
 
     def sit(self, instance: tuple[str, str], member: str, asked_ms: int, now_ms: int) -> None:
-        """Notes that a static member has got its partitions under this member id, for which it asked at `asked_ms`."""
-        self.seats.setdefault(instance, {}).setdefault(member, Seat(member, asked_ms, now_ms))
+        """Notes that a static member has got its partitions under this member id, for which it asked at `asked_ms`; later again if it
+        has lost its place and asked anew, as members of KIP-848 do under the same id."""
+        seats = self.seats.setdefault(instance, {})
+        if member not in seats or asked_ms > seats[member].asked_ms:
+            seats[member] = Seat(member, asked_ms, now_ms)
 
     def is_former(self, group_id: str, instance_id: str | None, member: str) -> bool:
         """Whether a process that asked later for a member id has the static member's place."""
