@@ -46,6 +46,8 @@ class ServedApi(NamedTuple):
     """Its answers carry slices of files."""
     is_forwarded: bool = False
     """For the controller: a broker that is not the controller forwards it (KIP-590)."""
+    awaits_metadata: bool = False
+    """It shows metadata: a broker of a cluster that has just started waits until it has some."""
     parked_factor: int = 8
     """Roughly how much more room than its bytes a request takes once decoded, while it waits for its answer."""
 
@@ -92,7 +94,7 @@ TABLE: dict[int, ServedApi] = {
         _line("Fetch", READ_TOPIC, CLUSTER_ACTION, has_file_slices=True, parked_factor=16),
         _line("ListOffsets", DESCRIBE_TOPIC),
         # librdkafka up to at least 2.16 leaves three bytes behind a Metadata request for all topics.
-        _line("Metadata", DESCRIBE_TOPIC, CREATE_TOPIC, CREATE_CLUSTER, DESCRIBE_CLUSTER, may_have_stray_bytes=True),
+        _line("Metadata", DESCRIBE_TOPIC, CREATE_TOPIC, CREATE_CLUSTER, DESCRIBE_CLUSTER, may_have_stray_bytes=True, awaits_metadata=True),
         _line("LeaderAndIsr", CLUSTER_ACTION, is_advertised=False),
         _line("StopReplica", CLUSTER_ACTION, is_advertised=False),
         _line("UpdateMetadata", CLUSTER_ACTION, is_advertised=False),
@@ -147,14 +149,14 @@ TABLE: dict[int, ServedApi] = {
         _line("AlterPartition", CLUSTER_ACTION, is_advertised=False),
         _line("UpdateFeatures", ALTER_CLUSTER, is_forwarded=True),
         _line("Envelope", CLUSTER_ACTION, is_advertised=False),
-        _line("DescribeCluster", DESCRIBE_CLUSTER),
+        _line("DescribeCluster", DESCRIBE_CLUSTER, awaits_metadata=True),
         _line("DescribeProducers", READ_TOPIC),
         _line("DescribeTransactions", DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC),
         _line("ListTransactions", DESCRIBE_TRANSACTIONAL_ID),
         _line("ConsumerGroupHeartbeat", READ_GROUP, DESCRIBE_TOPIC),
         _line("ConsumerGroupDescribe", DESCRIBE_GROUP, DESCRIBE_TOPIC),
         _line("ListConfigResources", DESCRIBE_CONFIGS[1]),
-        _line("DescribeTopicPartitions", DESCRIBE_TOPIC),
+        _line("DescribeTopicPartitions", DESCRIBE_TOPIC, awaits_metadata=True),
         _line("ShareGroupHeartbeat", READ_GROUP, DESCRIBE_TOPIC),
         _line("ShareGroupDescribe", DESCRIBE_GROUP, DESCRIBE_TOPIC),
         _line("ShareFetch", READ_GROUP, READ_TOPIC, has_file_slices=True),

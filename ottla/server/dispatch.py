@@ -18,6 +18,7 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
+from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.levels import served
 from ottla.requests.pieces import has_many_items
 from ottla.server.connection import HEAVY_REQUESTS, PRODUCE, Connection
@@ -57,6 +58,7 @@ class Dispatcher:
         """`forwarder`: None where there is no other broker."""
         self._broker = broker
         self._forwarder = forwarder
+        self.first_metadata = FirstMetadata(broker.timers)
         self._waiters = waiters
         self.routes: dict[int, Route] = {}
         self.long_requests = LongRequests(broker.clock, broker.timers)
@@ -235,6 +237,8 @@ class Dispatcher:
         if api.is_forwarded and self._forwarder is not None:
             handle = self._forwarder.forwarding(api, version, handle)
             in_steps = in_steps and self._forwarder.forwarding_in_steps(in_steps, handle)
+        if api.awaits_metadata and self._forwarder is not None:
+            handle = self.first_metadata.awaiting(handle)
         if hasattr(module, "wanted_change"):
             from ottla.requests.named_brokers import refusing_other_brokers  # on use: few clients alter settings
 

@@ -332,6 +332,7 @@ class Node:
 
         def ready() -> None:
             self.is_ready = True
+            self.dispatcher.first_metadata.arrived()
             self._note_boot()
             on_ready()
 

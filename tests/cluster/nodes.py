@@ -98,7 +98,8 @@ class Nodes:
 
     # Life
 
-    def start(self, broker_id: int) -> ClusterNode:
+    def start(self, broker_id: int, *, is_awaited: bool = True) -> ClusterNode:
+        """`is_awaited`: until it is ready."""
         life = self.lives[broker_id] = LifeTimers(self.timers)
         ports = Ports(
             clock=self.timers.clock,
@@ -113,7 +114,8 @@ class Nodes:
         ready: list[ClusterNode] = []
         node.start(lambda: ready.append(node), self.refusals.append)
         node.begin_turns()
-        self.until(lambda: ready or self.refusals)
+        if is_awaited:
+            self.until(lambda: ready or self.refusals)
         return node
 
     def kill(self, broker_id: int, *, keeps_some: bool = True) -> None:
