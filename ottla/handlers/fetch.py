@@ -54,7 +54,10 @@ make_result = maker(PartitionData)
 def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
     if (body.replica_state.replica_id if request.version >= follower_fetches.STATE_SINCE else body.replica_id) >= 0:
         return follower_fetches.fetch(broker, request, body)
-    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection)
+    return _begin(broker, request, body, broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection))
+
+
+def _begin(broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> FetchResponse | Pending:
     if plan.error:
         return FetchResponse(error_code=plan.error)
     fetch = new_fetch(broker, request, body, plan)
@@ -74,13 +77,18 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest)
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not number % PARTITIONS_PER_STEP:
             yield
-    is_of_follower = follower_fetches.replica_of(request, body) >= 0
-    if is_of_follower or body.session_epoch > 0 or len(wanted) <= SESSION_PARTITIONS_MAX:
+    if follower_fetches.replica_of(request, body) >= 0:
         return handle(broker, request, body)
-    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection, list(wanted.values()))
-    if plan.error:
-        return FetchResponse(error_code=plan.error)
-    fetch = new_fetch(broker, request, body, plan)
+    has_topic_ids = request.version >= TOPIC_IDS_SINCE
+    plan = broker.fetch_sessions.plan(body, has_topic_ids, request.connection, list(wanted.values()))
+    if plan.error or plan.is_incremental or len(wanted) <= SESSION_PARTITIONS_MAX:
+        return _begin(broker, request, body, plan)
+    partitions: list[Partition | None] = []
+    for number, entry in enumerate(plan.wanted, 1):
+        partitions.append(find_partition(broker, entry, has_topic_ids))
+        if not number % PARTITIONS_PER_STEP:
+            yield
+    fetch = new_fetch(broker, request, body, plan, partitions)
     is_enough = yield from fetch.attempt_in_steps()
     return (yield from fetch.answer_in_steps()) if is_enough or body.max_wait_ms <= 0 else fetch.wait_for_a_move()
 
@@ -95,13 +103,18 @@ class Fetch:
         "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_request", "_watch",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
+    def __init__(
+        self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, partitions: list[Partition | None] | None = None
+    ) -> None:
+        """`partitions`: those of the plan, in its order, where they have been found already."""
         self._broker = broker
         self._request = request
         self._body = body
         self._plan = plan
-        self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
-        self._partitions = [self._find(wanted) for wanted in plan.wanted]
+        self._has_topic_ids = has_topic_ids = request.version >= TOPIC_IDS_SINCE
+        if partitions is None:
+            partitions = [find_partition(broker, wanted, has_topic_ids) for wanted in plan.wanted]
+        self._partitions = partitions
         self._reads: list[PartitionRead | ErrorCode] = []
         self._has_records = False
         self._pending: Pending | None = None
@@ -259,11 +272,6 @@ class Fetch:
             self._watch.cancel()
             self._pending.complete(answer)
 
-    def _find(self, wanted: Wanted) -> Partition | None:
-        if self._has_topic_ids:
-            return self._broker.partitions.get_by_id(wanted.topic_id, wanted.index)
-        return self._broker.partitions.get(wanted.topic, wanted.index)
-
     def _may_read(self, wanted: Wanted, partition: Partition | None) -> bool:
         """Checked at each attempt, because rights may be withdrawn while a reader waits. An unknown topic id has no name to check."""
         name = self._topic_name(wanted) if partition is None else partition.topic_partition.topic
@@ -299,7 +307,7 @@ class Fetch:
         index = wanted.index
         if type(read) is not PartitionRead:
             assert isinstance(read, ErrorCode)
-            is_here = read is not ErrorCode.TOPIC_AUTHORIZATION_FAILED and self._find(wanted) is not None
+            is_here = read is not ErrorCode.TOPIC_AUTHORIZATION_FAILED and find_partition(self._broker, wanted, self._has_topic_ids) is not None
             return refusal(index, read, is_here=is_here)
         found, high_watermark, stable, log_start_offset, aborted, diverging = read
         result = make_result(
@@ -340,8 +348,10 @@ class FetchFromRack(Fetch):
 
     __slots__ = ("_preferred",)
 
-    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
-        super().__init__(broker, request, body, plan)
+    def __init__(
+        self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, partitions: list[Partition | None] | None = None
+    ) -> None:
+        super().__init__(broker, request, body, plan, partitions)
         self._preferred: dict[Wanted, int] = {}
         """The brokers that the reader is sent to."""
 
@@ -369,10 +379,18 @@ class FetchFromRack(Fetch):
         return result
 
 
-def new_fetch(broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> Fetch:
+def new_fetch(
+    broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, partitions: list[Partition | None] | None = None
+) -> Fetch:
     if body.rack_id and broker.config.replica_selector_class in RACK_AWARE:
-        return FetchFromRack(broker, request, body, plan)
-    return Fetch(broker, request, body, plan)
+        return FetchFromRack(broker, request, body, plan, partitions)
+    return Fetch(broker, request, body, plan, partitions)
+
+
+def find_partition(broker: Broker, wanted: Wanted, has_topic_ids: bool) -> Partition | None:
+    if has_topic_ids:
+        return broker.partitions.get_by_id(wanted.topic_id, wanted.index)
+    return broker.partitions.get(wanted.topic, wanted.index)
 
 
 def refusal(index: int, code: ErrorCode, *, is_here: bool) -> PartitionData:

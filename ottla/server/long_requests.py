@@ -195,13 +195,16 @@ class LongRequest:
         if isinstance(response, Generator):  # an answer that is made in steps
             response = yield from response
         self._note_throttling(response)
-        if response is None or route.encode_parts is not None:
-            self._respond(route.encode(response, self._correlation_id))
+        if response is None:
+            self._respond([])
             return
+        parts: list[Any] = []
         pieces: list[Any] = []
-        yield from route.step_writer(response, pieces)
+        yield from route.step_writer(response, parts, pieces)
         self._owner.dispose(response)
-        self._respond(route.framed([b"".join(pieces)], self._correlation_id))
+        if parts:
+            pieces.append(b"".join(parts))
+        self._respond(route.framed(pieces, self._correlation_id))
 
     # One that is cut
 

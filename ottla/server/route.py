@@ -83,7 +83,7 @@ class Route:
         return spliced_writer(load(self.key)[1], self.version, self.items.response)
 
     @cached_property
-    def step_writer(self) -> Callable[[Any, list[Any]], Iterator[None]]:
+    def step_writer(self) -> Callable[[Any, list[Any], list[Any]], Iterator[None]]:
         return step_writer(load(self.key)[1], self.version)
 
     def check_end(self, end: int, size: int) -> None:
@@ -92,10 +92,10 @@ class Route:
             raise WireError(f"{size - end} bytes behind the end of a {self.api_name} request")
 
     def framed(self, pieces: list[Any], correlation_id: int) -> list[Part]:
-        """The frame of an answer whose body is encoded."""
+        """The frame of an answer whose body is encoded; slices of files stay in their places."""
         size = sum(map(len, pieces))
         pieces.insert(0, response_head(self.key, self.version, correlation_id, size))
-        return [b"".join(pieces)] if size <= JOINED_BYTES_MAX else pieces
+        return pieces if size > JOINED_BYTES_MAX or self.encode_parts is not None else [b"".join(pieces)]
 
     def spliced_frame(self, shell: Any, count: int, written: list[Any], correlation_id: int) -> list[Part]:
         """The frame of an answer whose elements are encoded; `shell` has what stands beside them."""

@@ -107,8 +107,9 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
     return write
 
 
-def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], Iterator[None]]:
-    """The same as a generator; a step is a bounded number of elements."""
+def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any], list[Any]], Iterator[None]]:
+    """(message, parts, out) -> the same as a generator; a step is a bounded number of elements. `records` as in `encoder_parts`: what stands
+    before such a piece is moved, joined, from `parts` to `out`, and the piece itself after it."""
     write = _step_writers.get((cls, version))
     if write is None:
         from ottla.wire.encoding import compile_step_writer

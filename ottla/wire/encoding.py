@@ -138,9 +138,9 @@ def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, lis
     return _WriterSource(cls, version, is_split=True).compile()
 
 
-def compile_step_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]], Iterator[None]]:
-    """(message, parts) -> as the first, as a generator that yields after each `ELEMENTS_PER_STEP` elements of an array."""
-    return _WriterSource(cls, version, is_split=False, is_stepwise=True).compile()  # type: ignore[return-value]
+def compile_step_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], Iterator[None]]:
+    """(message, parts, out) -> as that one, as a generator that yields after each `ELEMENTS_PER_STEP` elements of an array."""
+    return _WriterSource(cls, version, is_split=True, is_stepwise=True).compile()  # type: ignore[return-value]
 
 
 def compile_element_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, list[Any]], Iterator[None]]:

@@ -16,7 +16,8 @@ from ottla.server.held_memory import Slot
 from ottla.server.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX, LongRequest
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
-from ottla.wire.messages import delete_records, describe_configs, metadata, produce
+from ottla.wire.messages import delete_records, describe_configs, fetch, metadata, produce
+from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
 from tests.clients.sample_requests import batch
 from tests.server.conftest import MakeServer
@@ -89,6 +90,25 @@ def test_requests_behind_a_long_one_are_executed_after_it(ask: Ask) -> None:
     assert deleted.topics[0].partitions[0].low_watermark == 1200
     assert [topic.name for topic in unknown.topics] == [f"topic-{number}" for number in range(3000)]
     assert version.error_code == 0
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_records_stand_in_their_places_in_the_answer_to_a_wide_fetch(ask: Ask, size: int) -> None:
+    """Small records are copied into the answer, large ones are sent from the file."""
+    ask((metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")], allow_auto_topic_creation=True), 9))
+    records = [bytes(encode_batch([Record(0, 1_700_000_000_000, None, bytes([index]) * size)])) for index in (0, 1)]
+    data = [produce.PartitionProduceData(index=index, records=batch) for index, batch in enumerate(records)]
+    ask((produce.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[produce.TopicProduceData(name="t", partition_data=data)]), 9))
+    order = [*range(2000, 4000), 1, *range(4000, 10_000), 0]
+    wanted = [fetch.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in order]
+    request = fetch.FetchRequest(max_bytes=1 << 24, topics=[fetch.FetchTopic(topic="t", partitions=wanted)])
+    (answer,) = ask((request, 12))
+    results = answer.responses[0].partitions
+    assert [result.partition_index for result in results] == order
+    for result in results:
+        # The log writes the leader's epoch and a base offset into the first twenty bytes of a batch.
+        stored = records[result.partition_index] if result.partition_index < 2 else b""
+        assert bytes(result.records or b"")[20:] == stored[20:]
 
 
 def test_the_answer_has_a_maximum_and_says_so(ask: Ask) -> None:
