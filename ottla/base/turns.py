@@ -12,7 +12,7 @@ it goes on, and the loop gets the exception.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from typing import TypeVar
 
 from ottla.base.ports import Clock, Timers
@@ -21,6 +21,7 @@ PIECE_MS = 15
 """A loop's turn may take this much longer for each piece; a client's answer waits for one of them at most."""
 
 Result = TypeVar("Result")
+Thing = TypeVar("Thing")
 
 
 class Turns:
@@ -115,6 +116,18 @@ def run_steps(steps: Generator[object, None, Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
+
+
+def as_steps(steps: Generator[object, None, Result]) -> Generator[object, None, Result]:
+    """Leaves the steps to somebody who takes them in turns; the other choice is `run_steps`."""
+    return steps
+
+
+def pieces_of(things: Iterable[Thing], size: int = 200) -> Iterator[list[Thing]]:
+    """The things in lists of bounded length, for steps; which things these are is settled before the first step."""
+    found = list(things)
+    for at in range(0, len(found), size):
+        yield found[at : at + size]
 
 
 def _once(function: Callable[[], object]) -> Iterator[object]:

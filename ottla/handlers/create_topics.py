@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from ottla.base.errors import ErrorCode
-from ottla.base.turns import run_steps
+from ottla.base.turns import as_steps, pieces_of, run_steps
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext
@@ -44,11 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
 
 def handle_in_steps(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:
     """The same for a request of thousands of topics."""
-    return _handle(broker, request, body, _as_it_is)
-
-
-def _as_it_is(steps: Answering) -> Answering:
-    return steps
+    return _handle(broker, request, body, as_steps)
 
 
 def _handle(
@@ -68,9 +64,12 @@ def _handle(
         if not number % TOPICS_PER_STEP:
             yield
     quota = MutationQuota(broker, request, strict_since=STRICT_QUOTA_SINCE, is_validation=body.validate_only)
-    for name in [name for name, topic in wanted.items() if not quota.admits(name, _partition_count(broker, topic))]:
-        del wanted[name]
-        answers[name] = _refused(name, EXCEEDED, EXCEEDED_TEXT)
+    for piece in pieces_of(wanted.values(), TOPICS_PER_STEP):
+        for new in piece:
+            if not quota.admits(new.name, _partition_count(broker, new)):
+                del wanted[new.name]
+                answers[new.name] = _refused(new.name, EXCEEDED, EXCEEDED_TEXT)
+        yield
     pending = Pending()
 
     def answering(results: list[TopicResult]) -> Answering:

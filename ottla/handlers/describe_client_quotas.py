@@ -10,8 +10,11 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
+
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.turns import pieces_of, run_steps
 from ottla.controller.configs import ENTITY_TYPES
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import require_on_cluster
@@ -29,20 +32,34 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    return run_steps(handle_in_steps(broker, request, body))
+
+
+def listed(broker: Broker, _body: DescribeClientQuotasRequest) -> int:
+    return len(broker.metadata.quotas)
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: DescribeClientQuotasRequest
+) -> Generator[None, None, DescribeClientQuotasResponse]:
+    """The same for thousands of quotas."""
     try:
         require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
         _check(body.components)
     except ApiError as refusal:
         return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
-    entries = [
-        EntryData(
-            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            values=[ValueData(key=key, value=value) for key, value in quotas.items()],
-        )
-        for entity, quotas in broker.metadata.quotas.items()
-        if _matches(entity, body)
-    ]
+    entries: list[EntryData] = []
+    for piece in pieces_of(broker.metadata.quotas.items()):
+        entries += [_described(entity, quotas) for entity, quotas in piece if _matches(entity, body)]
+        yield
     return DescribeClientQuotasResponse(error_message="", entries=entries)
+
+
+def _described(entity: QuotaEntity, quotas: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+    )
 
 
 def _check(components: list[ComponentData]) -> None:

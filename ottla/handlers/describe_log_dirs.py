@@ -12,9 +12,10 @@ Not done: cordoned directories; none is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.turns import pieces_of, run_steps
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, LogDirectory, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
@@ -28,24 +29,46 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-Placed = tuple[Log, int, bool]
-"""A log in a directory, its lag, and whether it is a future one."""
+Topics = dict[str, DescribeLogDirsTopic]
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    return run_steps(handle_in_steps(broker, request, body))
+
+
+def listed(broker: Broker, body: DescribeLogDirsRequest) -> int:
+    return broker.metadata.partition_count if body.topics is None else 0
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: DescribeLogDirsRequest
+) -> Generator[None, None, DescribeLogDirsResponse]:
+    """The same for thousands of partitions."""
     if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    by_directory: dict[str, list[Placed]] = {}
+    by_directory: dict[str, Topics] = {}
     futures = {future.source.topic_partition: future for future in broker.directory_moves.under_way()}
-    for partition in _wanted(broker, body):
-        log, future = partition.log, futures.get(partition.topic_partition)
-        # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
-        lag = max(0, partition.high_watermark - log.log_end_offset)
-        by_directory.setdefault(log.directory.rpartition("/")[0], []).append((log, lag, False))
-        if future is not None:
-            by_directory.setdefault(future.copy.directory.rpartition("/")[0], []).append((future.copy, future.lag, True))
-    results = [_described(directory, by_directory.get(directory.path, [])) for directory in broker.partitions.log_directories()]
+    for piece in pieces_of(_wanted(broker, body)):
+        for partition in piece:
+            log, future = partition.log, futures.get(partition.topic_partition)
+            # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
+            _add(by_directory, log, max(0, partition.high_watermark - log.log_end_offset), is_future=False)
+            if future is not None:
+                _add(by_directory, future.copy, future.lag, is_future=True)
+        yield
+    results = [_described(directory, by_directory.get(directory.path, {})) for directory in broker.partitions.log_directories()]
     return DescribeLogDirsResponse(results=results)
+
+
+def _add(by_directory: dict[str, Topics], log: Log, lag: int, *, is_future: bool) -> None:
+    topics = by_directory.setdefault(log.directory.rpartition("/")[0], {})
+    name, index = log.topic_partition
+    topic = topics.get(name)
+    if topic is None:
+        topic = topics[name] = DescribeLogDirsTopic(name=name)
+    topic.partitions.append(
+        DescribeLogDirsPartition(partition_index=index, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future)
+    )
 
 
 def _wanted(broker: Broker, body: DescribeLogDirsRequest) -> Iterable[Partition]:
@@ -60,19 +83,11 @@ def _wanted(broker: Broker, body: DescribeLogDirsRequest) -> Iterable[Partition]
     return found.values()
 
 
-def _described(directory: LogDirectory, placed: list[Placed]) -> DescribeLogDirsResult:
+def _described(directory: LogDirectory, topics: Topics) -> DescribeLogDirsResult:
     if not directory.is_online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     try:
         total_bytes, usable_bytes = directory.free_bytes()
     except StorageError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
-    topics: dict[str, DescribeLogDirsTopic] = {}
-    for log, lag, is_future in placed:
-        name, index = log.topic_partition
-        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
-        size = log.size_bytes
-        topic.partitions.append(
-            DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag, is_future_key=is_future)
-        )
     return DescribeLogDirsResult(log_dir=directory.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)

@@ -307,7 +307,8 @@ class Fetch:
         index = wanted.index
         if type(read) is not PartitionRead:
             assert isinstance(read, ErrorCode)
-            is_here = read is not ErrorCode.TOPIC_AUTHORIZATION_FAILED and find_partition(self._broker, wanted, self._has_topic_ids) is not None
+            may_read = read is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            is_here = may_read and find_partition(self._broker, wanted, self._has_topic_ids) is not None
             return refusal(index, read, is_here=is_here)
         found, high_watermark, stable, log_start_offset, aborted, diverging = read
         result = make_result(

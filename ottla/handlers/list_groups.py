@@ -10,10 +10,11 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from ottla.base.errors import ApiError
+from ottla.base.turns import pieces_of, run_steps
 from ottla.groups import answers as groups
 from ottla.groups.answers import GroupList
 from ottla.groups.commands import ListGroups
@@ -24,8 +25,19 @@ from ottla.requests.rights import permits, permits_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+NAMES_PER_STEP = 2000
+
 
 def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Any:
+    return run_steps(handle_in_steps(broker, request, body))
+
+
+def listed(broker: Broker, _body: ListGroupsRequest) -> int:
+    return broker.groups.group_count()
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Generator[None, None, Any]:
+    """The same for thousands of groups: those of one shard after the other."""
     try:
         hosts = list(broker.groups.all_hosts())
     except ApiError as error:
@@ -41,13 +53,19 @@ def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> 
         answer.groups.extend(_shown(group) for group in part.groups if sees_all or _may_describe(broker, request, group.group_id))
         gathering.part_done()
 
-    command = ListGroups(
-        states=frozenset(state.lower() for state in body.states_filter), types=frozenset(type_.lower() for type_ in body.types_filter)
-    )
-
+    command = ListGroups(states=(yield from _lowered(body.states_filter)), types=(yield from _lowered(body.types_filter)))
     for host in hosts:
         _ask(host, command, add)
+        yield
     return pending
+
+
+def _lowered(names: Iterable[str]) -> Generator[None, None, frozenset[str]]:
+    found: dict[str, None] = {}
+    for piece in pieces_of(names, NAMES_PER_STEP):
+        found.update(dict.fromkeys(map(str.lower, piece)))
+        yield
+    return frozenset(found)
 
 
 def _ask(host: MachineHost, command: ListGroups, add: Callable[[GroupList], None]) -> None:

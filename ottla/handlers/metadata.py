@@ -16,10 +16,12 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
+from typing import Any
 
 from ottla.base.cluster_metadata import TopicMetadata
 from ottla.base.errors import ErrorCode
+from ottla.base.turns import run_steps
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic, TopicResult
@@ -41,18 +43,39 @@ from ottla.wire.messages.metadata import (
 
 IDS_SINCE = 12
 CACHED_TOPICS_MAX = 20_000
+PARTITIONS_PER_STEP = 500
+AllTopics = Generator[None, None, MetadataResponse]
 _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
 """The last answer made for each topic; it holds as long as the (immutable) metadata it was made from is the topic's."""
 
 
 def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
+    answer: MetadataResponse | Pending = _when_settled(broker, body, lambda: _answer(broker, request, body))
+    return answer
+
+
+def listed(broker: Broker, body: MetadataRequest) -> int:
+    """How many partitions stand in the answer about all topics."""
+    return 0 if body.topics else broker.metadata.partition_count
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: MetadataRequest) -> AllTopics | MetadataResponse | Pending:
+    """The same for all topics of a large cluster."""
+    if not asks_for_all(request, body):
+        return handle(broker, request, body)
+    answer: AllTopics | Pending = _when_settled(broker, body, lambda: _all_topics(broker, request, body))
+    return answer
+
+
+def _when_settled(broker: Broker, body: MetadataRequest, make_answer: Callable[[], Any]) -> Any:
+    """What `make_answer` returns, or a `Pending` of it."""
     suspects = broker.suspects
     if suspects is None or not suspects.brokers or _is_settled(broker, body, suspects.brokers):
-        return _answer(broker, request, body)
+        return make_answer()
     pending = Pending()
 
     def over() -> None:
-        answer = _answer(broker, request, body)
+        answer = make_answer()
         if isinstance(answer, Pending):
             answer.then(pending.complete)
         else:
@@ -74,8 +97,9 @@ def _is_settled(broker: Broker, body: MetadataRequest, suspected: Collection[int
 
 
 def _answer(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
-    if body.topics is None or (request.version == 0 and not body.topics):
-        return _response(broker, request, body, _all_topics(broker, request, body))
+    if asks_for_all(request, body):
+        return run_steps(_all_topics(broker, request, body))
+    assert body.topics is not None
     ids = [wanted.topic_id for wanted in body.topics if wanted.topic_id != ZERO_UUID]
     if request.version < IDS_SINCE and (ids or any(wanted.name is None for wanted in body.topics)):
         return _response(broker, request, body, [_refusal(ErrorCode.INVALID_REQUEST, wanted.name or "") for wanted in body.topics])
@@ -119,13 +143,22 @@ def _response(broker: Broker, request: RequestContext, body: MetadataRequest, to
     )
 
 
-def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> list[MetadataResponseTopic]:
+def asks_for_all(request: RequestContext, body: MetadataRequest) -> bool:
+    return body.topics is None or (request.version == 0 and not body.topics)
+
+
+def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> AllTopics:
     may_describe = describable_topics(broker, request)
-    return [
-        _described(broker, request, body, topic)
-        for topic in broker.metadata.topics()
-        if may_describe is None or may_describe(topic.name)
-    ]
+    found: list[MetadataResponseTopic] = []
+    partition_count = 0
+    for topic in list(broker.metadata.topics()):
+        if may_describe is None or may_describe(topic.name):
+            found.append(_described(broker, request, body, topic))
+            partition_count += len(topic.partitions)
+            if partition_count >= PARTITIONS_PER_STEP:
+                partition_count = 0
+                yield
+    return _response(broker, request, body, found)
 
 
 def _answer_by_name(

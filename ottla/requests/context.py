@@ -228,6 +228,9 @@ class GroupCoordinators(Protocol):
     def all_hosts(self) -> Iterable[MachineHost]:
         """The active hosts, for list requests; raises COORDINATOR_LOAD_IN_PROGRESS while one still loads."""
 
+    def group_count(self) -> int:
+        """How many groups are coordinated here, as far as they are loaded."""
+
     def host_of_partition(self, partition: int) -> MachineHost | None:
         """The host over this partition of `__consumer_offsets`, if it is on this broker: markers are passed on to it."""
 

@@ -109,6 +109,9 @@ class GroupHosts:
                 raise ApiError(host.error, "a group coordinator is still loading")
         return hosts
 
+    def group_count(self) -> int:
+        return sum([len(host.machine.shard.groups) for host in self._hosts.values()])
+
     def host_of_partition(self, partition: int) -> MachineHost | None:
         return self._hosts.get(partition)
 

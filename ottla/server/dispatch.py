@@ -20,7 +20,6 @@ from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
 from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.levels import served
-from ottla.requests.pieces import has_many_items
 from ottla.server.connection import HEAVY_REQUESTS, PRODUCE, Connection
 from ottla.server.held_memory import WAITING_REQUEST_BYTES
 from ottla.server.long_requests import LongRequest, LongRequests
@@ -117,7 +116,7 @@ class Dispatcher:
             return self._begin_long(connection, route, request, correlation_id, frame, at, None)
         if end != size:
             route.check_end(end, size)
-        if route.is_amplified and has_many_items(body, route.items):
+        if route.may_be_long and route.is_long(self._broker, body):
             return self._begin_long(connection, route, request, correlation_id, frame, at, body)
         response = route.handle(self._broker, request, body)
         if self._throttling is not None:
@@ -249,7 +248,7 @@ class Dispatcher:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
             return unsupported_api_versions(api)
-        route = Route(api, version, handle, in_steps)
+        route = Route(api, version, handle, in_steps, getattr(module, "listed", None))
         if not has_client_id(key, version):
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode

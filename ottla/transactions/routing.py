@@ -13,7 +13,7 @@ coordinator is another broker it is asked (`remote.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -178,8 +178,15 @@ class TransactionCoordinators:
         """Answers the transaction, None if the id is unknown, or the error of this coordinator."""
         self._run(transactional_id, lambda machine: _bind(machine.describe, transactional_id), done, _same)
 
-    def list_transactions(self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]) -> None:
-        """Everything that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS beside what is known while a shard still loads."""
+    def transaction_count(self) -> int:
+        """How many transactional ids are coordinated here, as far as they are loaded."""
+        return sum([len(host.machine.shard.transactions) for host in self._hosts.values()])
+
+    def list_transactions(
+        self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]
+    ) -> Generator[None, None, None]:
+        """Everything that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS beside what is known while a shard still loads. A step is a
+        shard."""
         hosts = [host for host in self.all_hosts() if host.state is HostState.ACTIVE]
         is_loading = any(host.state is HostState.LOADING for host in self._hosts.values())
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
@@ -197,6 +204,7 @@ class TransactionCoordinators:
 
         for host in hosts:
             host.run(lambda now_ms, machine=host.machine: machine.list_transactions(now_ms, wanted, collect))  # type: ignore[misc]
+            yield
 
     # Produce
 

@@ -108,8 +108,8 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
 
 
 def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any], list[Any]], Iterator[None]]:
-    """(message, parts, out) -> the same as a generator; a step is a bounded number of elements. `records` as in `encoder_parts`: what stands
-    before such a piece is moved, joined, from `parts` to `out`, and the piece itself after it."""
+    """(message, parts, out) -> the same as a generator; a step is a bounded number of elements. `records` stand alone as in
+    `encoder_parts`: what was written before them is moved, joined, from `parts` to `out`, and they follow it."""
     write = _step_writers.get((cls, version))
     if write is None:
         from ottla.wire.encoding import compile_step_writer

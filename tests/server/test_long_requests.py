@@ -13,12 +13,29 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Pending
 from ottla.server.app import BrokerServer
 from ottla.server.held_memory import Slot
-from ottla.server.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX, LongRequest
+from ottla.server.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX, LongRequest, LongRequests
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
-from ottla.wire.messages import delete_records, describe_configs, fetch, metadata, produce
+from ottla.wire.messages import (
+    alter_client_quotas,
+    delete_records,
+    describe_client_quotas,
+    describe_configs,
+    describe_log_dirs,
+    describe_user_scram_credentials,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_groups,
+    list_transactions,
+    metadata,
+    offset_commit,
+    produce,
+)
+from ottla.wire.messages import alter_user_scram_credentials as scram
 from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
+from tests.clients.broker_process import eventually
 from tests.clients.sample_requests import batch
 from tests.server.conftest import MakeServer
 
@@ -109,6 +126,56 @@ def test_records_stand_in_their_places_in_the_answer_to_a_wide_fetch(ask: Ask, s
         # The log writes the leader's epoch and a base offset into the first twenty bytes of a batch.
         stored = records[result.partition_index] if result.partition_index < 2 else b""
         assert bytes(result.records or b"")[20:] == stored[20:]
+
+
+def make_something_of_each_kind(ask: Ask) -> None:
+    user = scram.ScramCredentialUpsertion(name="u1", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"p" * 32)
+    quota = alter_client_quotas.EntryData(
+        entity=[alter_client_quotas.EntityData(entity_type="user", entity_name="u1")],
+        ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1e6)],
+    )
+    ask(
+        (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t1")], allow_auto_topic_creation=True), 9),
+        (scram.AlterUserScramCredentialsRequest(upsertions=[user]), 0),
+        (alter_client_quotas.AlterClientQuotasRequest(entries=[quota]), 1),
+    )
+    offset = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    topic = offset_commit.OffsetCommitRequestTopic(name="t1", partitions=[offset])
+    commit = offset_commit.OffsetCommitRequest(group_id="g1", topics=[topic])
+    begin = init_producer_id.InitProducerIdRequest(transactional_id="t-1", transaction_timeout_ms=60_000)
+    for kind, asked in ((0, (commit, 8)), (1, (begin, 4))):
+        find = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=["g1"])
+        eventually(lambda find=find: not ask((find, 4))[0].coordinators[0].error_code)  # type: ignore[misc]
+        eventually(lambda asked=asked: is_done(ask(asked)[0]))  # type: ignore[misc]
+
+
+def is_done(answer: Any) -> bool:
+    return not (answer.topics[0].partitions[0] if hasattr(answer, "topics") else answer).error_code
+
+
+@pytest.mark.parametrize(
+    "request_and_version",
+    [
+        (metadata.MetadataRequest(topics=None), 12),
+        (metadata.MetadataRequest(topics=[]), 0),
+        (list_groups.ListGroupsRequest(states_filter=["EMPTY"]), 5),
+        (list_transactions.ListTransactionsRequest(transactional_id_pattern="t-.*"), 2),
+        (describe_log_dirs.DescribeLogDirsRequest(topics=None), 4),
+        (describe_client_quotas.DescribeClientQuotasRequest(components=[], strict=False), 1),
+        (describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None), 0),
+    ],
+    ids=lambda asked: f"{type(asked[0]).__name__}-{asked[1]}",
+)
+def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tuple[Request, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    make_something_of_each_kind(ask)
+    (short,) = ask(request_and_version)
+    long_requests: list[LongRequest] = []
+    begin = LongRequests.begin
+    monkeypatch.setattr(LongRequests, "begin", lambda owner, request, body: (long_requests.append(request), begin(owner, request, body)))
+    monkeypatch.setattr("ottla.server.route.LISTED_AT_ONCE_MAX", 0)
+    (long,) = ask(request_and_version)
+    assert long == short and len(long_requests) == 1
+    assert "1" in str(short), "there was something to list"
 
 
 def test_the_answer_has_a_maximum_and_says_so(ask: Ask) -> None:

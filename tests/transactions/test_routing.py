@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.machine.host import MachineHost
 from ottla.transactions.init_producer_id import InitProducerId
@@ -99,7 +100,7 @@ def test_a_shard_that_loads_answers_so() -> None:
     broker = Broker()
     assert broker.init("tx").code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     listed: list[ErrorCode] = []
-    broker.coordinators.list_transactions(ListFilter(), lambda found, code: listed.append(code))
+    run_steps(broker.coordinators.list_transactions(ListFilter(), lambda found, code: listed.append(code)))
     assert listed == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
@@ -225,6 +226,7 @@ def test_the_list_gathers_every_shard() -> None:
     for number in range(9):
         broker.init(f"tx-{number}")
     results: list[list[TransactionMetadata]] = []
-    broker.coordinators.list_transactions(ListFilter(matches=lambda text: text > "tx-5"), lambda found, code: results.append(found))
-    broker.coordinators.list_transactions(ListFilter(producer_ids=frozenset({4})), lambda found, code: results.append(found))
+    later = ListFilter(matches=lambda text: text > "tx-5")
+    run_steps(broker.coordinators.list_transactions(later, lambda found, code: results.append(found)))
+    run_steps(broker.coordinators.list_transactions(ListFilter(producer_ids=frozenset({4})), lambda found, code: results.append(found)))
     assert [sorted(metadata.transactional_id for metadata in found) for found in results] == [["tx-6", "tx-7", "tx-8"], ["tx-4"]]
