@@ -12,7 +12,10 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.turns import run_steps
 from ottla.base.uuids import ZERO_UUID
 from ottla.replication.stages import Token
 from ottla.requests.context import Broker, RequestContext
@@ -27,14 +30,24 @@ from ottla.wire.messages.stage_records import (
 )
 
 REQUEST_BYTES_MAX = 4 << 20
+CHUNKS_PER_STEP = 20
+TOPICS_PER_STEP = 200
 
 
 def handle(broker: Broker, request: RequestContext, body: StageRecordsRequest) -> StageRecordsResponse:
+    return run_steps(handle_in_steps(broker, request, body))
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: StageRecordsRequest) -> Generator[None, None, StageRecordsResponse]:
+    """The same for a request of thousands of chunks."""
     staging = Staging(broker, request, body)
-    topics = [
-        StageTopicResult(name=topic.name, partitions=staging.stage_topic(topic.name, topic.partitions)) for topic in body.topics
-    ]
-    return StageRecordsResponse(topics=topics)
+    answer = StageRecordsResponse()
+    for number, topic in enumerate(body.topics, 1):
+        results = yield from staging.stage_topic(topic.name, topic.partitions)
+        answer.topics.append(StageTopicResult(name=topic.name, partitions=results))
+        if not number % TOPICS_PER_STEP:
+            yield
+    return answer
 
 
 class Staging:
@@ -48,8 +61,9 @@ class Staging:
         self._now_ms = broker.clock.wall_ms()
         self._bytes = 0
         self._batches_left = CHUNK_BATCHES_MAX
+        self._chunks = 0
 
-    def stage_topic(self, topic: str, partitions: list[StagePartition]) -> list[StagePartitionResult]:
+    def stage_topic(self, topic: str, partitions: list[StagePartition]) -> Generator[None, None, list[StagePartitionResult]]:
         refusal = self._refusal_of(topic)
         results = []
         for data in partitions:
@@ -62,6 +76,9 @@ class Staging:
             except ApiError as error:
                 result.error_code = error.code
                 result.error_message = error.message or None
+            self._chunks += 1
+            if not self._chunks % CHUNKS_PER_STEP:
+                yield
         return results
 
     def _refusal_of(self, topic: str) -> ApiError | None:
