@@ -2,7 +2,7 @@
 
 Members leave in many ways (they say so, their sessions end, a log refuses their record), so what is given back is not counted. What comes
 is added to an estimate for its shard, and where the sum of all shards is too much shards are counted anew: the one that asks, and with each
-question another one, so that no question costs more than that. Where there is still no room the member is refused with
+question another one, some groups of each, so that no question costs more than that. Where there is still no room the member is refused with
 COORDINATOR_NOT_AVAILABLE, which clients try again later.
 
 Offsets do not count: they belong to topics that exist, and `ottla.group.offsets.max` bounds them for each group.
@@ -10,7 +10,8 @@ Offsets do not count: they belong to topics that exist, and `ottla.group.offsets
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from weakref import ref
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -18,22 +19,38 @@ from ottla.base.errors import ApiError, ErrorCode
 MEMBER_BYTES = 1500
 """What a member, or the id of one that has not come back, takes beside its names and metadata."""
 UNBOUNDED = (1 << 63) - 1
+GROUPS_AT_ONCE = 1000
+"""So many are counted for one question: a millisecond."""
 
 
 class Share:
-    """The part of one shard; `count` returns what its groups take now."""
+    """The part of one shard; `sizes` are what each of its groups takes now, in bytes."""
 
-    __slots__ = ("__weakref__", "_memory", "bytes", "count")
+    __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes")
 
-    def __init__(self, memory: GroupMemory, count: Callable[[], int]) -> None:
+    def __init__(self, memory: GroupMemory, sizes: Callable[[], Iterable[int]]) -> None:
         self._memory = memory
-        self.count = count
+        self._sizes = sizes
+        self._round: Iterator[int] | None = None
+        self._counted = self._admitted = 0
         self.bytes = 0
 
     def admit(self, size: int) -> None:
         """A member that takes so many bytes comes. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
         self._memory.find_room(self, size)
         self.bytes += size
+        self._admitted += size
+
+    def count_on(self) -> None:
+        """Counts some more groups. After the last one the estimate is what was counted, and what has come since the first: some of it
+        may be counted twice, until the next round."""
+        if self._round is None:
+            self._round, self._counted, self._admitted = iter(self._sizes()), 0, 0
+        sizes = list(islice(self._round, GROUPS_AT_ONCE))
+        self._counted += sum(sizes)
+        if len(sizes) < GROUPS_AT_ONCE:
+            self._round = None
+            self.bytes = self._counted + self._admitted
 
 
 class GroupMemory:
@@ -44,8 +61,8 @@ class GroupMemory:
         self._shares: list[ref[Share]] = []
         self._next = 0
 
-    def share(self, count: Callable[[], int]) -> Share:
-        share = Share(self, count)
+    def share(self, sizes: Callable[[], Iterable[int]]) -> Share:
+        share = Share(self, sizes)
         self._shares = [known for known in self._shares if known() is not None]
         self._shares.append(ref(share))
         return share
@@ -57,8 +74,8 @@ class GroupMemory:
         if self.total_bytes() + size <= self.bytes_max:
             return
         self._next = (self._next + 1) % len(self._shares)
-        for counted in (share, self._shares[self._next]()):
+        for counted in dict.fromkeys((share, self._shares[self._next]())):
             if counted is not None:
-                counted.bytes = counted.count()
+                counted.count_on()
         if self.total_bytes() + size > self.bytes_max:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the groups of this broker take as much memory as they may")

@@ -6,7 +6,7 @@ Hard state: `offsets`, each classic group's `stored` record, and the logged fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Random
@@ -95,7 +95,7 @@ class GroupShard:
         memory: GroupMemory,
     ) -> None:  # fmt: skip
         self.settings = settings
-        self.memory = memory.share(self._held_bytes)
+        self.memory = memory.share(self._sizes)
         self.persister = persister  # the share coordinators; its answers come back through `run`
         self.run: Run = run_nothing
         self.own_settings = own_settings
@@ -161,9 +161,12 @@ class GroupShard:
         if self.offsets.has_offsets(group_id):
             self.groups[group_id] = ClassicGroup(group_id)
 
-    def _held_bytes(self) -> int:
-        """Roughly the memory that the members of all groups take."""
-        return sum([group.held_bytes() for group in self.groups.values()])
+    def _sizes(self) -> Iterator[int]:
+        """Roughly the memory that the members of each group take; groups that go meanwhile are left out, new ones are not in it."""
+        for group_id in list(self.groups):
+            group = self.groups.get(group_id)
+            if group is not None:
+                yield group.held_bytes()
 
     def fresh_member_id(self, prefix: str) -> str:
         """`prefix` and a random uuid, as Kafka names members."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,14 +10,14 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX
 from ottla.groups.commands import Caller, ConsumerHeartbeat
-from ottla.groups.memory import MEMBER_BYTES, GroupMemory
+from ottla.groups.memory import GROUPS_AT_ONCE, MEMBER_BYTES, GroupMemory
 from tests.groups.classic.coordinator import Coordinator
 
 
 def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
     memory = GroupMemory(10_000)
     held = {"a": 0, "b": 0}
-    first, second = (memory.share(lambda name=name: held[name]) for name in held)  # type: ignore[misc]
+    first, second = (memory.share(lambda name=name: [held[name]]) for name in held)  # type: ignore[misc]
     first.admit(6_000)
     held["a"] = 6_000
     second.admit(4_000)
@@ -31,7 +32,7 @@ def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
 
 def test_members_that_left_another_shard_make_room_in_the_end() -> None:
     memory = GroupMemory(10_000)
-    shares = [memory.share(lambda: 0) for _ in range(5)]
+    shares = [memory.share(list) for _ in range(5)]
     for share in shares[1:]:
         share.admit(2_500)
     admitted = 0
@@ -44,12 +45,32 @@ def test_members_that_left_another_shard_make_room_in_the_end() -> None:
     assert admitted
 
 
+def test_thousands_of_groups_are_counted_a_thousand_at_a_time() -> None:
+    memory = GroupMemory(10_000)
+    sizes = [1] * (2 * GROUPS_AT_ONCE + 1)
+    asked: list[int] = []
+
+    def of_groups() -> Iterator[int]:
+        for size in list(sizes):
+            asked.append(size)
+            yield size
+
+    share = memory.share(of_groups)
+    share.admit(10_000)
+    for counted in (1, 2):
+        with pytest.raises(ApiError):
+            share.admit(1)
+        assert len(asked) <= counted * GROUPS_AT_ONCE
+    share.admit(1)
+    assert memory.total_bytes() == len(sizes) + 1
+
+
 def test_a_shard_that_is_gone_holds_nothing() -> None:
     memory = GroupMemory(10_000)
-    share = memory.share(lambda: 10_000)
+    share = memory.share(lambda: [10_000])
     share.admit(10_000)
     del share
-    another = memory.share(lambda: 0)
+    another = memory.share(list)
     another.admit(9_000)
     assert memory.total_bytes() == 9_000
 
@@ -57,7 +78,7 @@ def test_a_shard_that_is_gone_holds_nothing() -> None:
 @pytest.fixture
 def coordinator() -> Coordinator:
     coordinator = Coordinator()
-    coordinator.shard.memory = GroupMemory(100_000).share(coordinator.shard._held_bytes)
+    coordinator.shard.memory = GroupMemory(100_000).share(coordinator.shard._sizes)
     return coordinator
 
 
