@@ -25,9 +25,12 @@ def handle(broker: Broker, request: RequestContext, body: EnvelopeRequest) -> En
     if not broker.controller.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     pending = Pending()
+
+    def done(found: bytes | ErrorCode) -> None:
+        pending.complete(EnvelopeResponse(error_code=found) if isinstance(found, ErrorCode) else EnvelopeResponse(response_data=found))
+
     try:
-        client = client_of(body, request.connection)
-        broker.forwarded.execute_forwarded(body.request_data, client, lambda data: pending.complete(EnvelopeResponse(response_data=data)))
+        broker.forwarded.execute_forwarded(body.request_data, client_of(body, request.connection), done)
     except ApiError as refusal:
         return EnvelopeResponse(error_code=refusal.code)
     except WireError:

@@ -321,12 +321,15 @@ class StoredTokens(Protocol):
         """Makes of a token what `decide` says. DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
 
 
+ForwardedAnswer = Callable[[bytes | ErrorCode], None]
+
+
 class ForwardedRequests(Protocol):
     """Executes requests of clients that another broker has forwarded (`server/dispatch.py`)."""
 
-    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: Callable[[bytes], None]) -> None:
+    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
         """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a
-        malformed one."""
+        malformed one; of a large request `done` learns it."""
 
 
 class IsrCounters(Protocol):

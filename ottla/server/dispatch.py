@@ -9,7 +9,7 @@ a newer client can find out what we speak. The keys of our extensions are outsid
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from heapq import heappop, heappush
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.requests.apis import ServedApi
-from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
+from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext
 from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.levels import served
 from ottla.server.connection import HEAVY_REQUESTS, PRODUCE, Connection
@@ -257,17 +257,22 @@ class Dispatcher:
         self.routes[key << 16 | version] = route
         return route
 
-    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: Callable[[bytes], None]) -> None:
-        """A request of a client of another broker: `done` gets the answer without its size. Raises `ApiError`, `WireError`."""
+    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
+        """A request of a client of another broker: `done` gets the answer without its size, or why there is none. Raises `ApiError`,
+        `WireError`."""
         frame = memoryview(request)
         key, version, correlation_id, client_id, at = read_request_header(frame)
         api = served(self._broker.config.ottla_advertise_level).get(key)
         if api is None or not api.is_forwarded or not api.min_version <= version <= api.max_version:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"version {version} of api key {key} is not for the controller")
         route = self.routes.get(key << 16 | version) or self._route(key, version)
+        context = RequestContext(version, client_id, client)
+        if route.handle_in_steps is not None and len(frame) > SHARED_BYTES:  # what is cut into pieces has been cut by the other broker
+            self.long_requests.turns.add_later(self._forwarded_in_steps(route, context, correlation_id, frame, at, done))
+            return
         body, end = route.decode(frame, at)
         route.check_end(end, len(frame))
-        context, started_ns = RequestContext(version, client_id, client), self._now_ns()
+        started_ns = self._now_ns()
         response = route.handle(self._broker, context, body)
         spent_ns = self._now_ns() - started_ns
 
@@ -280,6 +285,34 @@ class Dispatcher:
             response.then(answer)
         else:
             answer(response)
+
+    def _forwarded_in_steps(
+        self, route: Route, context: RequestContext, correlation_id: int, frame: memoryview, at: int, done: ForwardedAnswer
+    ) -> Iterator[None]:
+        """The same for a large request."""
+        assert route.handle_in_steps is not None
+
+        def answer(found: Any) -> Iterator[None]:
+            if isinstance(found, Generator):
+                found = yield from found
+            if self._throttling is not None:
+                self._throttling.charge_forwarded(route, context, found, 0)
+            frame: list[Any] = yield from route.frame_in_steps(found, correlation_id)
+            done(b"".join(frame)[FRAME_SIZE_BYTES:])
+
+        try:
+            body, end = yield from route.step_decoder(frame, at)
+            route.check_end(end, len(frame))
+            response = route.handle_in_steps(self._broker, context, body)
+            if isinstance(response, Generator):
+                response = yield from response
+        except (ApiError, WireError) as refusal:
+            done(refusal.code if isinstance(refusal, ApiError) else ErrorCode.INVALID_REQUEST)
+            return
+        if isinstance(response, Pending):
+            response.then(lambda found: self.long_requests.turns.add_later(answer(found)))
+        else:
+            yield from answer(response)
 
     def _name_client(self, connection: Connection, frame: memoryview, length: int) -> None:
         """Remembers the client id, which is the same in every request of a connection."""

@@ -39,8 +39,6 @@ FIRST_PIECE_NS = 5_000_000
 LARGE_AT_ONCE_MAX = 2
 SMALL_AT_ONCE_MAX = 32
 PIECES_OUTSTANDING_MAX = 16
-PARTS_AT_ONCE = 4096
-"""A million small parts are a tenth of a second to join."""
 TOO_LARGE = "The answer would be larger than ottla.response.max.bytes."
 
 
@@ -200,17 +198,9 @@ class LongRequest:
         if response is None:
             self._respond([])
             return
-        parts: list[Any] = []
-        pieces: list[Any] = []
-        for _ in route.step_writer(response, parts, pieces):
-            if len(parts) >= PARTS_AT_ONCE:
-                pieces.append(b"".join(parts))
-                parts.clear()
-            yield
+        frame = yield from route.frame_in_steps(response, self._correlation_id)
         self._owner.dispose(response)
-        if parts:
-            pieces.append(b"".join(parts))
-        self._respond(route.framed(pieces, self._correlation_id))
+        self._respond(frame)
 
     # One that is cut
 

@@ -37,7 +37,7 @@ from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
-from ottla.requests.context import Broker, ConnectionInfo
+from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer
 from ottla.security.audit import AuditLog
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
@@ -434,7 +434,7 @@ class Node:
 
     # For the parts
 
-    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: Callable[[bytes], None]) -> None:
+    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
         """`requests.context.ForwardedRequests`."""
         self.dispatcher.execute_forwarded(request, client, done)
 

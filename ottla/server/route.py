@@ -24,6 +24,8 @@ JOINED_BYTES_MAX = 1 << 20
 """Larger answers are sent in the pieces in which they were encoded."""
 LISTED_AT_ONCE_MAX = 1000
 """Longer lists are answered in turns: some milliseconds."""
+PARTS_AT_ONCE = 4096
+"""A million small parts of an answer are a tenth of a second to join."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
 """Up to so many bytes a request is executed without counting what it names."""
 
@@ -112,6 +114,19 @@ class Route:
         size = sum(map(len, pieces))
         pieces.insert(0, response_head(self.key, self.version, correlation_id, size))
         return pieces if size > JOINED_BYTES_MAX or self.encode_parts is not None else [b"".join(pieces)]
+
+    def frame_in_steps(self, response: Any, correlation_id: int) -> Generator[None, None, list[Part]]:
+        """Encodes an answer in steps, and returns its frame."""
+        parts: list[Any] = []
+        pieces: list[Any] = []
+        for _ in self.step_writer(response, parts, pieces):
+            if len(parts) >= PARTS_AT_ONCE:
+                pieces.append(b"".join(parts))
+                parts.clear()
+            yield
+        if parts:
+            pieces.append(b"".join(parts))
+        return self.framed(pieces, correlation_id)
 
     def spliced_frame(self, shell: Any, count: int, written: list[Any], correlation_id: int) -> list[Part]:
         """The frame of an answer whose elements are encoded; `shell` has what stands beside them."""

@@ -180,6 +180,7 @@ def test_an_envelope_is_taken_from_brokers_only_and_holds_what_may_be_forwarded(
         (KEYS["Envelope"].to_bytes(2, "big") + bytes(20), principal, ErrorCode.INVALID_REQUEST),
         (KEYS["CreateTopics"].to_bytes(2, "big") + b"\xff" * 20, principal, ErrorCode.INVALID_REQUEST),
         (KEYS["CreateTopics"].to_bytes(2, "big") + b"\0\5" + b"\xff" * 20, principal, ErrorCode.INVALID_REQUEST),
+        (KEYS["CreateTopics"].to_bytes(2, "big") + b"\0\5" + bytes(7) + b"\xff" * 100_000, principal, ErrorCode.INVALID_REQUEST),
         (produce, None, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
         (produce, principal[:5], ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
         (produce, principal + b"x", ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
