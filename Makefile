@@ -98,6 +98,7 @@ sim: $(STAMP)
 	@$(BIN)/python -m tests.sim --groups SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --shares SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --members SEED=$(SEED) SEEDS=$(SEEDS)
+	@$(BIN)/python -m tests.sim --deletions SEED=$(SEED) SEEDS=$(SEEDS)
 
 night: $(SPARK)
 	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
@@ -109,6 +110,7 @@ night: $(SPARK)
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --groups SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --shares SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --members SEED=$$(date +%s) SEEDS=2000; fi
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --deletions SEED=$$(date +%s) SEEDS=2000; fi
 
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs

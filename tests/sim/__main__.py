@@ -1,5 +1,6 @@
 """`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [KIND] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them. `--seeds 5-20` is
-short for the first and the last seed. Kinds: `--share`, `--staged`, `--cluster`, `--groups`, `--members`, `--shares`."""
+short for the first and the last seed. Kinds: `--share`, `--staged`, `--cluster`, `--groups`, `--members`, `--shares`,
+`--deletions`."""
 
 from __future__ import annotations
 
@@ -8,8 +9,18 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
-from tests.sim import cluster_faults, faults, group_faults, membership_faults, share_cluster_faults, share_faults, staged_world
+from tests.sim import (
+    cluster_faults,
+    deletion_faults,
+    faults,
+    group_faults,
+    membership_faults,
+    share_cluster_faults,
+    share_faults,
+    staged_world,
+)
 from tests.sim.cluster_world import ClusterWorld
+from tests.sim.deletion_world import DeletionWorld
 from tests.sim.group_world import GroupWorld
 from tests.sim.membership_world import MembershipWorld
 from tests.sim.share_cluster import ShareClusterWorld
@@ -23,6 +34,7 @@ CLUSTERS: dict[type[ClusterWorld], str] = {
     GroupWorld: "--groups",
     MembershipWorld: "--members",
     ShareClusterWorld: "--shares",
+    DeletionWorld: "--deletions",
 }
 """The worlds of clusters, with their options."""
 
@@ -112,6 +124,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--groups", action="store_true", help="consumer groups in clusters")
     parser.add_argument("--members", action="store_true", help="static members, changes of the protocol, operators who set offsets")
     parser.add_argument("--shares", action="store_true", help="share groups in clusters")
+    parser.add_argument("--deletions", action="store_true", help="clusters in which records are deleted")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
     first, dash, last = asked.seeds.partition("-")
@@ -139,6 +152,8 @@ def planted_of(asked: argparse.Namespace) -> tuple[Iterable[str], Callable[[str,
         return membership_faults.FAULTS, membership_faults.catch
     if asked.shares:
         return share_cluster_faults.FAULTS, share_cluster_faults.catch
+    if asked.deletions:
+        return deletion_faults.FAULTS, deletion_faults.catch
     return (cluster_faults.FAULTS, cluster_faults.catch) if asked.cluster else (faults.FAULTS, faults.catch)
 
 

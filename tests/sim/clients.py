@@ -210,7 +210,8 @@ class Producer:
                 timeout_ms=self.produce_timeout_ms,
                 topic_data=[
                     TopicProduceData(
-                        name="t", partition_data=[PartitionProduceData(index=partition.partition, records=memoryview(bytearray(batch)))]
+                        name=partition.topic,
+                        partition_data=[PartitionProduceData(index=partition.partition, records=memoryview(bytearray(batch)))],
                     )
                 ],
             ),

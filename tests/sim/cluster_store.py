@@ -44,7 +44,7 @@ class ClusterStore(MemoryStore):
         if self._is_away:
             return
         self._is_away = True
-        self._is_silent = not self._is_over
+        self._is_silent = self._is_connected and not self._is_over
         self._cuts += 1
         self._expire_unless_back(self._cuts)
         cuts = self._cuts

@@ -283,9 +283,11 @@ class ClusterWorld(ProducerWorld):
         for key in self.keys:
             leader = self.leader_of(key)
             assert leader is not None
-            expected = list(batches_from(leader, 0))
-            for replica in self.checks.store.replicas[key]:
-                found = list(batches_from(self.brokers[replica].partitions[key], 0))
+            replicas = {replica: self.brokers[replica].partitions[key] for replica in self.checks.store.replicas[key]}
+            start = max(partition.log.log_start_offset for partition in replicas.values())
+            expected = list(batches_from(leader, start))
+            for replica, partition in replicas.items():
+                found = list(batches_from(partition, start))
                 assert found == expected, f"{key}: broker {replica} has other bytes than the leader (I3)"
             logs.judge(leader)
 

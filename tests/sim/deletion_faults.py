@@ -1,0 +1,49 @@
+"""Rules of the deletion of records broken on purpose, each alone, to show that the verdicts notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from ottla.replication.follower_log import FollowerLog
+from ottla.replication.leader import Leader
+from tests.sim.deletion_world import DeletionWorld
+from tests.sim.seed_search import catch_seed
+
+
+def answered_before_followers() -> Any:
+    """A deletion is answered when the leader has made it."""
+    return mock.patch.object(Leader, "low_watermark", lambda leader, _live=None: leader.log.log_start_offset)
+
+
+def followers_keep_their_start() -> Any:
+    """A follower says that it begins where its leader does, and has removed nothing."""
+    append = FollowerLog.append
+
+    def append_only(log: FollowerLog, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
+        append(log, batches, high_watermark=high_watermark, leader_log_start=0)
+
+    return mock.patch.multiple(FollowerLog, append=append_only)
+
+
+def deleted_to_the_watermark() -> Any:
+    """The leader deletes all that is committed, whatever was asked for."""
+    delete = Leader.delete_records
+    return mock.patch.object(Leader, "delete_records", lambda leader, _offset: delete(leader, -1))
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    fault.__name__: fault for fault in (answered_before_followers, followers_keep_their_start, deleted_to_the_watermark)
+}
+VERDICTS = {
+    "answered_before_followers": r"leads and begins at \d+, up to \d+ records are deleted \(I7\)",
+    "followers_keep_their_start": r"the replicas begin at .* \(I45\)",
+    "deleted_to_the_watermark": r"begins at \d+, deletions were asked for up to \d+ \(I7\)",
+}
+"""What is said of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""
+
+
+def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
+    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    return catch_seed(FAULTS[name](), lambda seed: DeletionWorld(seed).run(), seeds, first, VERDICTS[name])

@@ -1,0 +1,36 @@
+"""Deletions of records in simulated clusters: nothing is wrong in what is right, and what is broken on purpose is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.__main__ import main
+from tests.sim.deletion_faults import FAULTS, VERDICTS, catch
+from tests.sim.deletion_world import DELETED, DeletionWorld
+from tests.sim.seed_search import assert_noticed, run_until
+
+SEEDS_TO_CATCH = 100
+
+
+def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--deletions", "--seeds", "201-203"]) == 0
+    assert "3 clusters from 201" in capsys.readouterr().out
+
+
+def test_the_runs_are_worth_something() -> None:
+    """Records are deleted while leaders change, and some deletions are not answered."""
+
+    def is_enough(worlds: list[DeletionWorld]) -> bool:
+        return (
+            sum(world.deletions for world in worlds) > 20
+            and any(world.asked > world.answered for world in worlds)
+            and sum(len(world.checks.store.leaders[DELETED]) > 2 for world in worlds) > 1
+        )
+
+    run_until(DeletionWorld, range(1, 60), is_enough)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    """By the verdict that names it."""
+    assert_noticed(name, catch(name, SEEDS_TO_CATCH), SEEDS_TO_CATCH, VERDICTS[name])
