@@ -104,6 +104,21 @@ def test_a_shard_that_loads_answers_so() -> None:
     assert listed == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
+def test_a_shard_that_is_led_elsewhere_while_ids_are_listed_is_left_out() -> None:
+    broker = Broker()
+    broker.activate()
+    for number in range(20):
+        broker.init(f"tx-{number}")
+    listed: list[list[TransactionMetadata]] = []
+    steps = broker.coordinators.list_transactions(ListFilter(), lambda found, _code: listed.append(found))
+    next(steps)
+    first = len(broker.hosts[0].machine.shard.transactions)
+    for host in broker.hosts.values():
+        host.close()
+    run_steps(steps)
+    assert [len(found) for found in listed] == [first] and first < 20
+
+
 def test_a_shard_that_is_elsewhere_or_closed_is_not_coordinator() -> None:
     broker = Broker(led=())
     assert broker.init("tx").code is ErrorCode.NOT_COORDINATOR
