@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Decision, LogRecord
 from ottla.machine.host import MachineHost
@@ -278,7 +279,7 @@ class World:
         def listed(found: list[TransactionMetadata], code: ErrorCode) -> None:
             self.say(f"{code.name} " + " ".join(f"{metadata.transactional_id}={metadata.state.value}" for metadata in found))
 
-        self.coordinators.list_transactions(wanted, listed)
+        run_steps(self.coordinators.list_transactions(wanted, listed))
 
     # The world
 

@@ -43,7 +43,8 @@ class World:
         self.quotas = ClientQuotas(self.clock.monotonic_ms, Windows(11, 1000), Windows(11, 1000))
         self.quotas.update({(("client-id", "c"),): rates})
         broker: Any = SimpleNamespace(
-            config=BrokerConfig(), clock=self.clock, timers=self.timers, authorizer=AllowClients(), groups=SimpleNamespace(all_hosts=list)
+            config=BrokerConfig(), clock=self.clock, timers=self.timers, authorizer=AllowClients(),
+            groups=SimpleNamespace(all_hosts=list, group_count=lambda: 0),
         )
         self.dispatcher = Dispatcher(broker, Waiters(self.clock, self.timers))
         self.throttling = Throttling(self.quotas, self.clock, self.timers)
