@@ -25,10 +25,15 @@ DEFAULTS = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.assignment.interval.ms": "0",
+    "log.retention.check.interval.ms": "86400000",
     "ottla.shutdown.timeout.ms": "1000",
     "ottla.log.format": "text",
 }
-"""For tests: one partition of each internal topic is created faster than fifty, and a joining member does not wait for others."""
+"""For tests: one partition of each internal topic is created faster than fifty, and a joining member does not wait for others.
+
+Records with timestamps of past years are expired by Kafka's rules as soon as they are looked for; that is once a day, so that they stay for
+the whole run of a test however long its broker has been up.
+"""
 
 CONTAINER_PORT = 9093
 PLACES = (

@@ -14,6 +14,7 @@ from ottla.client.addresses import parse_addresses
 from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ClientError
 from ottla.testing.broker import Broker
+from ottla.testing.cluster import cluster_defaults
 from ottla.testing.process import BrokerDidNotStart
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
@@ -35,6 +36,13 @@ def test_a_broker_starts_serves_and_leaves_nothing() -> None:
         assert "READY" in broker.log
     assert not home.exists()
     assert not is_alive(pid)
+
+
+def test_records_of_past_years_stay_while_tests_run() -> None:
+    """By Kafka's retention they go when expired records are first looked for, which was after five minutes."""
+    settings = [Broker()._settings, Broker(settings={"num.partitions": 2})._settings, cluster_defaults(3)]
+    assert all(int(found["log.retention.check.interval.ms"]) >= 86_400_000 for found in settings)
+    assert Broker(settings={"log.retention.check.interval.ms": 100})._settings["log.retention.check.interval.ms"] == "100"
 
 
 def test_a_given_data_directory_stays(tmp_path: Path) -> None:
