@@ -1,8 +1,9 @@
-"""How long a request may hold the loop: every API with large bodies, in a broker in this process, and the longest turn that each took. A
-table of the worst bodies, then one with the worst body of every API.
+"""How long a request may hold the loop: the longest turn that the largest bodies of every API took. A table of the worst bodies, then one
+with the worst body of every API.
 
 A turn is one call of the loop: the requests of one read of a socket, a piece of a long request, a timer. What counts is the processor time
-of the loop's thread, so that other work of the machine does not. A garbage collection within a turn counts.
+of the loop's thread, so that other work of the machine does not. A garbage collection within a turn counts. Each API has a broker of its
+own, in a process of its own, so that no collection walks over what another API or the client has left.
 
 usage: python -m tools.bench.turns [words that the API's name contains]
 """
@@ -10,8 +11,10 @@ usage: python -m tools.bench.turns [words that the API's name contains]
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from asyncio import events
 from collections.abc import Iterator, Sequence
@@ -31,6 +34,7 @@ from tools.bench.report import number
 MIB = 1 << 20
 WORST = 20
 SETTLE_SECONDS = 0.05
+SERVE = "--serve"
 
 
 class Row(NamedTuple):
@@ -67,24 +71,70 @@ class TurnMeter:
         events.Handle._run = self._run  # type: ignore[method-assign]
 
 
-def bodies(client: WireClient, word: str) -> Iterator[tuple[str, Body]]:
-    world = World(client)
-    for api in TABLE.values():
-        if word in api.name:
-            versions = sorted({api.max_version, *([2] if api.name == "ListOffsets" else [])})
-            for version in versions:
-                for body in large_bodies(world.request(api.key, version), version, MIB):
-                    yield api.name, body
+def serve(folder: str) -> None:
+    """The broker's process: prints its port, then for each line of standard input the longest turn since the last one, in ms."""
+    loop = asyncio.SelectorEventLoop()
+    asyncio.set_event_loop(loop)
+    with TurnMeter() as meter:
+        server = BrokerServer(loop, config_for(Path(folder) / "data", *SETTINGS))
+        server.start()
+        garbage = Garbage()
+        garbage.begin()
+        server.begin_turns()
+
+        def answer() -> None:
+            print(server.node.endpoints[0].port, flush=True)
+            for _ in sys.stdin:
+                print(meter.longest_ms, flush=True)
+                meter.longest_ms = 0.0
+            loop.call_soon_threadsafe(loop.stop)
+
+        threading.Thread(target=answer, daemon=True).start()
+        loop.run_forever()
+        loop.run_until_complete(server.stop())
+        garbage.end()
 
 
-def measure(port: int, word: str, meter: TurnMeter) -> Iterator[Row]:
-    with WireClient(port, timeout=300) as client:
-        for api, body in bodies(client, word):
-            with WireClient(port, timeout=300) as attacker:
+class MeasuredBroker:
+    """A broker in a process of its own, whose turns are measured."""
+
+    def __enter__(self) -> MeasuredBroker:
+        self._folder = tempfile.TemporaryDirectory(prefix="ottla-turns-")
+        command = [sys.executable, "-m", "tools.bench.turns", SERVE, self._folder.name]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self._line())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def longest_ms(self) -> float:
+        """The longest turn since this was asked last."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
+def bodies(world: World, name: str) -> Iterator[Body]:
+    api = next(api for api in TABLE.values() if api.name == name)
+    for version in sorted({api.max_version, *([2] if name == "ListOffsets" else [])}):
+        yield from large_bodies(world.request(api.key, version), version, MIB)
+
+
+def measure(broker: MeasuredBroker, api: str) -> Iterator[Row]:
+    with WireClient(broker.port, timeout=300) as client:
+        for body in bodies(World(client), api):
+            with WireClient(broker.port, timeout=300) as attacker:
                 if body.request.API_KEY >= 10_000:
                     attacker.ask_for_extensions()
                 frame = attacker.frame(body.request, body.version)
-                meter.longest_ms = 0.0
+                broker.longest_ms()
                 began = time.perf_counter()
                 try:
                     attacker.send(frame)
@@ -94,22 +144,17 @@ def measure(port: int, word: str, meter: TurnMeter) -> Iterator[Row]:
                 took_ms = (time.perf_counter() - began) * 1000
                 time.sleep(SETTLE_SECONDS)
                 size = "closed" if answer is None else number(len(answer) / 1024)
-                yield Row(meter.longest_ms, api, body.name, f"{number(took_ms)} | {size}")
+                yield Row(broker.longest_ms(), api, body.name, f"{number(took_ms)} | {size}")
 
 
 def main(argv: Sequence[str]) -> int:
-    loop = asyncio.SelectorEventLoop()
-    asyncio.set_event_loop(loop)
-    with tempfile.TemporaryDirectory(prefix="ottla-turns-") as folder, TurnMeter() as meter:
-        server = BrokerServer(loop, config_for(Path(folder) / "data", *SETTINGS))
-        server.start()
-        garbage = Garbage()
-        garbage.begin()
-        server.begin_turns()
-        port = server.node.endpoints[0].port
-        rows = loop.run_until_complete(loop.run_in_executor(None, lambda: list(measure(port, " ".join(argv), meter))))
-        loop.run_until_complete(server.stop())
-        garbage.end()
+    if argv[:1] == [SERVE]:
+        serve(argv[1])
+        return 0
+    rows: list[Row] = []
+    for api in sorted(api.name for api in TABLE.values() if " ".join(argv) in api.name):
+        with MeasuredBroker() as broker:
+            rows += measure(broker, api)
     rows.sort(reverse=True)
     print_rows(rows[:WORST])
     print(f"\n{len(rows)} bodies; {sum(row.longest_ms > 50 for row in rows)} hold the loop for more than 50 ms\n")
