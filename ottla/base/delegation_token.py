@@ -28,5 +28,10 @@ class DelegationToken:
         """Whether the principal owns it, asked for it or may renew it."""
         return principal == self.requester or self.may_be_renewed_by(principal)
 
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """All of whom it is, as `is_of` has it."""
+        return (self.owner, self.requester, *self.renewers)
+
     def is_expired(self, now_ms: int) -> bool:
         return now_ms > min(self.expiry_ms, self.max_ms)

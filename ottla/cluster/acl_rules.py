@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
 from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclFilter, AclOperation, Binding, Pattern, Permission, Rule
@@ -60,7 +60,10 @@ class RuleTable(Protocol):
 
     def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None: ...
 
-    def bindings(self, wanted: AclFilter) -> list[Binding]: ...
+    @property
+    def pattern_count(self) -> int: ...
+
+    def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]: ...
 
 
 @immutable
@@ -116,8 +119,13 @@ class AclRules:
         if len(self._waiting) == 1:
             self._waiting[0].run()
 
-    def bindings(self, wanted: AclFilter) -> list[Binding]:
-        """The rules in force that the filter means, by pattern."""
+    @property
+    def pattern_count(self) -> int:
+        """How many patterns have rules in force."""
+        return self._table.pattern_count
+
+    def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
+        """The rules in force that the filter means, by pattern, in steps."""
         return self._table.bindings(wanted)
 
     def _end(self, failed: Mapping[Pattern, ErrorCode], done: Done) -> None:

@@ -11,41 +11,59 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
-from ottla.base.acls import AclFilter, Binding, Pattern, Rule
+from ottla.base.acls import AclFilter, Pattern, PatternType, ResourceType, Rule
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.turns import pieces_of, run_steps
 from ottla.cluster.acl_rules import RuleChange
-from ottla.requests.acls import filter_of, rules_for
+from ottla.requests.acls import filter_of, rules_for, rules_listed
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteAclsRequest) -> DeleteAclsResponse | Pending:
+    return run_steps(handle_in_steps(broker, request, body))
+
+
+def listed(broker: Broker, body: DeleteAclsRequest) -> int:
+    return rules_listed(broker, body.filters)
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: DeleteAclsRequest
+) -> Generator[None, None, DeleteAclsResponse | Pending]:
+    """The same for thousands of rules."""
     try:
         rules = rules_for(broker, request, AclOperation.ALTER)
     except ApiError as refusal:
         return DeleteAclsResponse(filter_results=[_refused(refusal) for _ in body.filters])
-    found: list[list[Binding] | ApiError] = []
-    known: dict[AclFilter, list[Binding]] = {}
+    found: list[DeleteAclsFilterResult] = []
+    known: dict[AclFilter, list[DeleteAclsMatchingAcl]] = {}
     unwanted: dict[Pattern, list[Rule]] = {}
     for each in body.filters:
         try:
             wanted = filter_of(each)
         except ApiError as refusal:
-            found.append(refusal)
+            found.append(_refused(refusal))
             continue
         if wanted not in known:  # thousands of rules are looked through once for each filter, however often it is named
-            known[wanted] = rules.bindings(wanted)
-            for pattern, rule in known[wanted]:
-                unwanted.setdefault(pattern, []).append(rule)
-        found.append(known[wanted])
+            known[wanted] = []
+            bindings = yield from rules.bindings(wanted)
+            for piece in pieces_of(bindings):
+                for pattern, rule in piece:
+                    unwanted.setdefault(pattern, []).append(rule)
+                    known[wanted].append(_removed(pattern, rule))
+                yield
+        found.append(DeleteAclsFilterResult(error_message=None, matching_acls=list(known[wanted])))
     pending = Pending()
 
     def changed(failed: Mapping[Pattern, ErrorCode]) -> None:
-        results = [_refused(each) if isinstance(each, ApiError) else _removed(each, failed) for each in found]
-        pending.complete(DeleteAclsResponse(filter_results=results))
+        if failed:
+            for removed in known.values():
+                _mark(removed, failed)
+        pending.complete(DeleteAclsResponse(filter_results=found))
 
     rules.change({pattern: RuleChange(removed=frozenset(removed)) for pattern, removed in unwanted.items()}, changed)
     return pending
@@ -55,19 +73,21 @@ def _refused(refusal: ApiError) -> DeleteAclsFilterResult:
     return DeleteAclsFilterResult(error_code=refusal.code, error_message=refusal.message)
 
 
-def _removed(bindings: list[Binding], failed: Mapping[Pattern, ErrorCode]) -> DeleteAclsFilterResult:
-    removed = [
-        DeleteAclsMatchingAcl(
-            error_code=failed.get(pattern, ErrorCode.NONE),
-            error_message=None,
-            resource_type=pattern.resource_type,
-            resource_name=pattern.name,
-            pattern_type=pattern.pattern_type,
-            principal=rule.principal,
-            host=rule.host,
-            operation=rule.operation,
-            permission_type=rule.permission,
-        )
-        for pattern, rule in bindings
-    ]
-    return DeleteAclsFilterResult(error_message=None, matching_acls=removed)
+def _removed(pattern: Pattern, rule: Rule) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+def _mark(removed: list[DeleteAclsMatchingAcl], failed: Mapping[Pattern, ErrorCode]) -> None:
+    """Gives rules that were not removed the error of their pattern."""
+    for each in removed:
+        pattern = Pattern(ResourceType(each.resource_type), each.resource_name, PatternType(each.pattern_type))
+        each.error_code = failed.get(pattern, ErrorCode.NONE)

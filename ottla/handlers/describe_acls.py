@@ -10,29 +10,43 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.base.acls import Pattern, Rule
 from ottla.base.errors import ApiError
-from ottla.requests.acls import filter_of, rules_for
+from ottla.base.turns import pieces_of, run_steps
+from ottla.requests.acls import filter_of, rules_for, rules_listed
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeAclsRequest) -> DescribeAclsResponse:
+    return run_steps(handle_in_steps(broker, request, body))
+
+
+def listed(broker: Broker, body: DescribeAclsRequest) -> int:
+    return rules_listed(broker, [body])
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: DescribeAclsRequest) -> Generator[None, None, DescribeAclsResponse]:
+    """The same for thousands of rules."""
     try:
-        bindings = rules_for(broker, request, AclOperation.DESCRIBE).bindings(filter_of(body))
+        bindings = yield from rules_for(broker, request, AclOperation.DESCRIBE).bindings(filter_of(body))
     except ApiError as refusal:
         return DescribeAclsResponse(error_code=refusal.code, error_message=refusal.message)
-    by_pattern: dict[Pattern, list[AclDescription]] = {}
-    for pattern, rule in bindings:
-        by_pattern.setdefault(pattern, []).append(_described(rule))
-    resources = [
-        DescribeAclsResource(
-            resource_type=pattern.resource_type, resource_name=pattern.name, pattern_type=pattern.pattern_type, acls=descriptions
-        )
-        for pattern, descriptions in by_pattern.items()
-    ]
-    return DescribeAclsResponse(resources=resources)
+    by_pattern: dict[Pattern, DescribeAclsResource] = {}
+    for piece in pieces_of(bindings):
+        for pattern, rule in piece:
+            if pattern not in by_pattern:
+                by_pattern[pattern] = _resource(pattern)
+            by_pattern[pattern].acls.append(_described(rule))
+        yield
+    return DescribeAclsResponse(resources=list(by_pattern.values()))
+
+
+def _resource(pattern: Pattern) -> DescribeAclsResource:
+    return DescribeAclsResource(resource_type=pattern.resource_type, resource_name=pattern.name, pattern_type=pattern.pattern_type, acls=[])
 
 
 def _described(rule: Rule) -> AclDescription:

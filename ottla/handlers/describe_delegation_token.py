@@ -11,8 +11,11 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ApiError
+from ottla.base.turns import pieces_of, run_steps
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.delegation_tokens import principal_of, secret_of, tokens_for
 from ottla.security.acl import AclOperation, ResourceType
@@ -26,15 +29,28 @@ from ottla.wire.messages.describe_delegation_token import (
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+    return run_steps(handle_in_steps(broker, request, body))
+
+
+def listed(broker: Broker, _body: DescribeDelegationTokenRequest) -> int:
+    return 0 if broker.delegation_tokens is None else broker.delegation_tokens.count
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: DescribeDelegationTokenRequest
+) -> Generator[None, None, DescribeDelegationTokenResponse]:
+    """The same for thousands of tokens."""
     try:
         tokens = tokens_for(broker, request)
     except ApiError as refusal:
         return DescribeDelegationTokenResponse(error_code=refusal.code)
-    found = tokens.all()
-    if body.owners is not None:
-        wanted = dict.fromkeys(map(principal_of, body.owners))
-        found = [token for token in found if any(map(token.is_of, wanted))]
-    return DescribeDelegationTokenResponse(tokens=[_described(broker, token) for token in found if _may_see(broker, request, token)])
+    wanted = None if body.owners is None else frozenset(map(principal_of, body.owners))
+    found: list[DescribedDelegationToken] = []
+    for piece in pieces_of(tokens.all(), 50):
+        asked_for = piece if wanted is None else [token for token in piece if not wanted.isdisjoint(token.principals)]
+        found += [_described(broker, token) for token in asked_for if _may_see(broker, request, token)]
+        yield
+    return DescribeDelegationTokenResponse(tokens=found)
 
 
 def _may_see(broker: Broker, request: RequestContext, token: DelegationToken) -> bool:

@@ -9,7 +9,7 @@ Every request passes one authorisation point, `Authorizer.is_allowed`, with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -301,8 +301,12 @@ class ControlRequests(Protocol):
 class AccessRules(Protocol):
     """The access rules of the cluster (`cluster/acl_rules.py`)."""
 
-    def bindings(self, wanted: AclFilter) -> list[Binding]:
-        """The rules in force that the filter means, by pattern."""
+    @property
+    def pattern_count(self) -> int:
+        """How many patterns have rules in force."""
+
+    def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
+        """The rules in force that the filter means, by pattern, in steps."""
 
     def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
         """Calls `done` when the changes are stored and in force here, with the patterns of which they are not."""
@@ -310,6 +314,10 @@ class AccessRules(Protocol):
 
 class StoredTokens(Protocol):
     """The delegation tokens of the cluster (`cluster/delegation_tokens.py`)."""
+
+    @property
+    def count(self) -> int:
+        """How many tokens are stored."""
 
     def all(self) -> list[DelegationToken]:
         """Every token that is stored, by id."""

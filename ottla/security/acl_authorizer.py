@@ -9,10 +9,11 @@ Decisions are remembered until the next change of a rule, which forgets all of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 from ottla.base.acls import WILDCARD, AclFilter, AclOperation, Binding, Pattern, ResourceType, Rule
-from ottla.security.acl_index import DENIED_SHIFT, AclIndex, described, normal_host
+from ottla.base.turns import pieces_of
+from ottla.security.acl_index import DENIED_SHIFT, AclIndex, normal_host
 from ottla.security.audit import AuditLog
 from ottla.security.principal import Requester
 
@@ -81,10 +82,17 @@ class AclAuthorizer:
         self._index.put(pattern, rules)
         self._decisions.clear()
 
-    def bindings(self, wanted: AclFilter) -> list[Binding]:
-        """The rules that the filter means, by pattern."""
-        found = described(self._index.meant_by(wanted))
-        return [Binding(pattern, rule) for pattern, rules in found for rule in rules if wanted.takes(rule)]
+    @property
+    def pattern_count(self) -> int:
+        return len(self._index)
+
+    def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
+        """The rules that the filter means, by pattern; in steps of some patterns, whose rules are those of before the first step."""
+        found: list[Binding] = []
+        for piece in pieces_of(sorted(self._index.meant_by(wanted), key=lambda item: item[0])):
+            found += [Binding(pattern, rule) for pattern, rules in piece for rule in sorted(rules) if wanted.takes(rule)]
+            yield
+        return found
 
     # Deciding
 

@@ -280,9 +280,3 @@ def _put(index: dict[T, _Rules], key: T, pattern: Pattern, hosts: Hosts | None) 
     rules.put(pattern, hosts)
     if not rules.literal and not rules.prefixed:
         del index[key]
-
-
-def described(patterns: Iterable[tuple[Pattern, Iterable[Rule]]]) -> Iterator[tuple[Pattern, list[Rule]]]:
-    """Patterns and their rules in an order that does not depend on the order of a set."""
-    for pattern, rules in sorted(patterns, key=lambda item: item[0]):
-        yield pattern, sorted(rules)

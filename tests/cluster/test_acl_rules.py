@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 
 import pytest
 
@@ -42,8 +42,13 @@ class Table:
         if not self.rules[pattern]:
             del self.rules[pattern]
 
-    def bindings(self, wanted: AclFilter) -> list[Binding]:
+    @property
+    def pattern_count(self) -> int:
+        return len(self.rules)
+
+    def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
         return []
+        yield
 
 
 class Side:

@@ -9,8 +9,11 @@ import pytest
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.store_retries import StoreRetries
+from ottla.base.turns import run_steps
 from ottla.cluster.delegation_tokens import DelegationTokens
+from ottla.handlers import describe_delegation_token
 from ottla.handlers.create_delegation_token import RENEWERS_MAX
+from ottla.requests.context import RequestContext
 from ottla.security.acl import AclOperation
 from ottla.security.authentication import Authentication
 from ottla.security.token_logins import token_hmac
@@ -104,6 +107,17 @@ def test_for_another_owner_with_the_right_on_that_user() -> None:
     assert (answer.error_code, answer.principal_name, answer.token_requester_principal_name) == (0, "bob", "alice")
     assert world.described("User:alice") == world.described("User:bob") == [answer.token_id]
     assert world.renew(answer.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH  # who asks for a token does not own it
+
+
+def test_many_tokens_are_described_in_steps() -> None:
+    world = TokenWorld()
+    made = sorted(world.create(*(["User:bob"] if number % 2 else [])).token_id for number in range(300))
+    listing = DescribeDelegationTokenRequest(owners=None)
+    assert describe_delegation_token.listed(world.broker, listing) == 300
+    steps = describe_delegation_token.handle_in_steps(world.broker, RequestContext(3, "test", world.connection), listing)
+    assert next(steps) is None and next(steps) is None, "300 tokens are no single step"
+    assert [token.token_id for token in run_steps(steps).tokens] == made == world.described(of_all=True)
+    assert len(world.described("User:bob", "User:carol")) == 150 and world.described("User:carol") == []
 
 
 def test_renewers_are_bounded() -> None:

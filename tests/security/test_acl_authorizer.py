@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.base.acls import CLUSTER_NAME, AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.base.turns import run_steps
 from ottla.security.acl_authorizer import DECISIONS_MAX, AclAuthorizer
 from ottla.security.audit import AuditLog
 from tests.fakes.clock import ManualClock
@@ -129,10 +130,14 @@ def test_shows_the_rules_that_a_filter_means() -> None:
     made = authorizer()
     prefixed = Pattern(TOPIC, "ord", PatternType.PREFIXED)
     made.replace({ORDERS: [rule("User:b"), rule("User:a")], prefixed: [rule(operation=WRITE)], Pattern(TOPIC, "*"): [rule()]})
-    everything = made.bindings(AclFilter())
+
+    def bindings(wanted: AclFilter) -> list[Binding]:
+        return run_steps(made.bindings(wanted))
+
+    everything = bindings(AclFilter())
     assert everything == sorted(everything) and len(everything) == 4
-    assert [b.pattern for b in made.bindings(AclFilter(name="orders", pattern_type=2))] == [Pattern(TOPIC, "*"), prefixed, ORDERS, ORDERS]
-    assert made.bindings(AclFilter(name="orders", pattern_type=3)) == [Binding(ORDERS, rule("User:a")), Binding(ORDERS, rule("User:b"))]
-    assert made.bindings(AclFilter(operation=WRITE)) == [Binding(prefixed, rule(operation=WRITE))]
-    assert made.bindings(AclFilter(principal="User:b", host="*")) == [Binding(ORDERS, rule("User:b"))]
-    assert not made.bindings(AclFilter(resource_type=GROUP)) and not made.bindings(AclFilter(permission=Permission.DENY))
+    assert [b.pattern for b in bindings(AclFilter(name="orders", pattern_type=2))] == [Pattern(TOPIC, "*"), prefixed, ORDERS, ORDERS]
+    assert bindings(AclFilter(name="orders", pattern_type=3)) == [Binding(ORDERS, rule("User:a")), Binding(ORDERS, rule("User:b"))]
+    assert bindings(AclFilter(operation=WRITE)) == [Binding(prefixed, rule(operation=WRITE))]
+    assert bindings(AclFilter(principal="User:b", host="*")) == [Binding(ORDERS, rule("User:b"))]
+    assert not bindings(AclFilter(resource_type=GROUP)) and not bindings(AclFilter(permission=Permission.DENY))

@@ -18,7 +18,10 @@ from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages import (
     alter_client_quotas,
+    create_acls,
+    delete_acls,
     delete_records,
+    describe_acls,
     describe_client_quotas,
     describe_configs,
     describe_log_dirs,
@@ -45,7 +48,8 @@ Ask = Callable[..., list[Any]]
 
 @pytest.fixture
 def server(make_server: MakeServer) -> BrokerServer:
-    return make_server("ottla.response.max.bytes=200000", "num.partitions=2")
+    authorizer = ("authorizer.class.name=acl", "super.users=User:ANONYMOUS")
+    return make_server("ottla.response.max.bytes=200000", "num.partitions=2", *authorizer)
 
 
 @pytest.fixture
@@ -139,6 +143,7 @@ def make_something_of_each_kind(ask: Ask) -> None:
         (scram.AlterUserScramCredentialsRequest(upsertions=[user]), 0),
         (alter_client_quotas.AlterClientQuotasRequest(entries=[quota]), 1),
     )
+    ask((create_acls.CreateAclsRequest(creations=[rule("t1"), rule("t2"), rule("t1", principal="User:u2")]), 3))
     offset = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
     topic = offset_commit.OffsetCommitRequestTopic(name="t1", partitions=[offset])
     commit = offset_commit.OffsetCommitRequest(group_id="g1", topics=[topic])
@@ -147,6 +152,18 @@ def make_something_of_each_kind(ask: Ask) -> None:
         find = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=["g1"])
         eventually(lambda find=find: not ask((find, 4))[0].coordinators[0].error_code)  # type: ignore[misc]
         eventually(lambda asked=asked: is_done(ask(asked)[0]))  # type: ignore[misc]
+
+
+def rule(topic: str, principal: str = "User:u1") -> create_acls.AclCreation:
+    return create_acls.AclCreation(
+        resource_type=2, resource_name=topic, resource_pattern_type=3, principal=principal, host="*", operation=3, permission_type=3
+    )
+
+
+RULES_OF_ALL_TOPICS = {
+    "resource_type_filter": 2, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None, "host_filter": None,
+    "operation": 1, "permission_type": 1,
+}  # fmt: skip
 
 
 def is_done(answer: Any) -> bool:
@@ -163,6 +180,7 @@ def is_done(answer: Any) -> bool:
         (describe_log_dirs.DescribeLogDirsRequest(topics=None), 4),
         (describe_client_quotas.DescribeClientQuotasRequest(components=[], strict=False), 1),
         (describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None), 0),
+        (describe_acls.DescribeAclsRequest(**RULES_OF_ALL_TOPICS), 3),
     ],
     ids=lambda asked: f"{type(asked[0]).__name__}-{asked[1]}",
 )
@@ -176,6 +194,18 @@ def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tu
     (long,) = ask(request_and_version)
     assert long == short and len(long_requests) == 1
     assert "1" in str(short), "there was something to list"
+
+
+def test_rules_are_deleted_in_steps_as_at_once(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    deletion = delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**RULES_OF_ALL_TOPICS)] * 2)
+    answers = []
+    for at_once_max in (1000, 0):
+        make_something_of_each_kind(ask)
+        monkeypatch.setattr("ottla.server.route.LISTED_AT_ONCE_MAX", at_once_max)
+        deleted, left = ask((deletion, 3), (describe_acls.DescribeAclsRequest(**RULES_OF_ALL_TOPICS), 3))
+        assert left.resources == [] and [len(result.matching_acls) for result in deleted.filter_results] == [3, 3]
+        answers.append(deleted)
+    assert answers[0] == answers[1]
 
 
 def test_the_answer_has_a_maximum_and_says_so(ask: Ask) -> None:
