@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from ottla.spark.runner import run_pipelines
 from ottla.spark.state_file import STOPPED
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.conftest import SETTINGS
+from tests.fakes.issuer import AUDIENCE, ISSUER, claims_at, jwks, public_jwk, rsa_key, signed
+from tests.fakes.token_endpoint import TokenEndpoint
 from tests.spark_jobs.queries import failure, reader
 
 PASSWORDS = {"etl": 'a "secret"; with, all = of it'}
@@ -28,6 +33,7 @@ RIGHTS = (
     (ResourceType.TRANSACTIONAL_ID, f"eos/{GROUP}", AclOperation.WRITE),
 )
 """Those that docs/pipelines.md names."""
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 TO_KEEP_ITS_STATE = (ResourceType.TOPIC, "__consumer_offsets", AclOperation.READ)
 
 
@@ -89,3 +95,50 @@ def test_a_wrong_password_is_one_line_that_names_the_option(spark: Any, guarded:
     assert "kafka.sasl.*" in said and "topsecret" not in said
     none = failure(lambda: reader(spark, guarded, subscribe="raw").load().count())
     assert "may want a login" in none
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[TokenEndpoint]:
+    """Where clients get their tokens."""
+    with TokenEndpoint(lambda: signed(claims_at(int(time.time())))).serving() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def wants_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker whose clients log in by tokens of that issuer, and in no other way."""
+    directory = tmp_path_factory.mktemp("issuer")
+    keys = directory / "keys.json"
+    keys.write_bytes(jwks(public_jwk(rsa_key("first"), "first")))
+    settings = (
+        *SETTINGS, "listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=OAUTHBEARER", "num.partitions=2",
+        f"sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}", f"sasl.oauthbearer.expected.issuer={ISSUER}",
+        f"sasl.oauthbearer.expected.audience={AUDIENCE}",
+    )  # fmt: skip
+    process = BrokerProcess(directory, settings).start()
+    yield process
+    process.stop()
+
+
+def test_a_pipeline_logs_in_by_bearer_tokens(spark: Any, wants_tokens: BrokerProcess, endpoint: TokenEndpoint, tmp_path: Path) -> None:
+    """The driver and the tasks get them from the endpoint that Kafka's clients are given."""
+    connection = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+        "sasl.jaas.config": f'{MODULE} required clientId="app" clientSecret="s3cret";',
+    }  # fmt: skip
+    with connect(wants_tokens.address, connection) as client, client.producer() as producer:
+        for number in range(20):
+            producer.produce("raw", b"value %d" % number, partition=number % 2)
+    pipeline = Pipeline(
+        group=GROUP, source="raw", sink="clean", transform=lambda rows: rows.selectExpr("upper(cast(value AS string)) AS value"),
+        bootstrap=wants_tokens.address, connection=connection, checkpoint=str(tmp_path / "checkpoint"), trigger="available-now",
+    )  # fmt: skip
+    (state,) = run_pipelines([pipeline], spark)
+    assert (state.state, state.rows_in, state.rows_out) == (STOPPED, 20, 20)
+    with connect(wants_tokens.address, connection) as client:
+        assert verify(client, GROUP, ["clean"]).is_proved
+    assert all("s3cret" not in asked.body for asked in endpoint.asked)
+    endpoint.script.extend([(401, b'{"error":"invalid_client"}')] * 50)
+    reading = spark.read.format("ottla").option("kafka.bootstrap.servers", wants_tokens.address).options(subscribe="clean")
+    said = failure(lambda: reading.options(**prefixed(connection)).load().count())
+    assert "invalid_client" in said and "s3cret" not in said

@@ -78,7 +78,10 @@ def ottla_by_tls(both: Path) -> Broker:
 
 
 def kafka_by_tls(both: Path) -> Broker:
-    settings = ("ssl.keystore.type=PEM", f"ssl.keystore.location={both}")
+    trusted = both.with_name("chain.pem")  # before it starts, Kafka tries whether its own brokers could connect
+    settings = (
+        "ssl.keystore.type=PEM", f"ssl.keystore.location={both}", "ssl.truststore.type=PEM", f"ssl.truststore.location={trusted}",
+    )  # fmt: skip
     return over_tls(start_kafka(JARS.absolute(), *settings, protocol="SSL"), "kafka, TLS", both)
 
 
