@@ -19,7 +19,7 @@ from collections import Counter
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.replication.reads import LATEST
+from ottla.replication.reads import LATEST, MAX_TIMESTAMP
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import may_be_broker, require
 from ottla.security.acl import AclOperation, ResourceType
@@ -56,8 +56,7 @@ class LookUps:
         self._unfinished = 0
         self._is_abandoned = False
         self._pending: Pending | None = None
-        counts = Counter((topic.name, asked.partition_index) for topic in body.topics for asked in topic.partitions)
-        self._repeated = {key for key, count in counts.items() if count > 1}
+        self._repeated = _repeated(body)
         topics = [
             ListOffsetsTopicResponse(name=topic.name, partitions=[self._begin(topic.name, asked) for asked in topic.partitions])
             for topic in body.topics
@@ -76,15 +75,18 @@ class LookUps:
 
     def _begin(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         result = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-        search = TimeSearch(TopicPartition(topic, asked.partition_index), self._broker.inspections.times, self._budget)
+        search = None
+        if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:  # else no record is looked at
+            search = TimeSearch(TopicPartition(topic, asked.partition_index), self._broker.inspections.times, self._budget)
         self._look_up(topic, asked, result, search)
         return result
 
-    def _look_up(self, topic: str, asked: ListOffsetsPartition, result: ListOffsetsPartitionResponse, search: TimeSearch) -> None:
+    def _look_up(self, topic: str, asked: ListOffsetsPartition, result: ListOffsetsPartitionResponse, search: TimeSearch | None) -> None:
         """Fills the result, or has the search go on later."""
         try:
             timestamp, offset, leader_epoch = self._find(topic, asked, search)
         except SearchPaused as paused:
+            assert search is not None, "only a search pauses"
             self._go_on_later(topic, asked, result, search, paused.question)
             return
         except ApiError as error:
@@ -93,10 +95,10 @@ class LookUps:
         result.timestamp, result.offset = timestamp, offset
         if self._request.version >= LEADER_EPOCHS_SINCE:
             result.leader_epoch = leader_epoch
-        if search.unread:
+        if search is not None and search.unread:
             log.warning("%s-%d: %s", topic, asked.partition_index, search.unread)
 
-    def _find(self, topic: str, asked: ListOffsetsPartition, search: TimeSearch) -> tuple[int, int, int]:
+    def _find(self, topic: str, asked: ListOffsetsPartition, search: TimeSearch | None) -> tuple[int, int, int]:
         broker, index = self._broker, asked.partition_index
         require(broker, self._request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         if (topic, index) in self._repeated:
@@ -140,3 +142,11 @@ class LookUps:
     def _maybe_complete(self) -> None:
         if not self._unfinished and self._pending is not None and not self._is_abandoned:
             self._pending.complete(self._response)
+
+
+def _repeated(body: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
+    """The partitions that are named more than once."""
+    named = [(topic.name, asked.partition_index) for topic in body.topics for asked in topic.partitions]
+    if len(frozenset(named)) == len(named):
+        return frozenset()
+    return frozenset(name for name, count in Counter(named).items() if count > 1)
