@@ -161,6 +161,14 @@ def _field(name: str, value: Any) -> str:
     return ""
 
 
+def codes(answer: str) -> str:
+    """The error codes of an answer."""
+    if answer.startswith("no answer"):
+        return "no answer"
+    found = dict.fromkeys(word for word in re.findall(r"[A-Z][A-Z_]{3,}", answer) if word in ErrorCode.__members__)
+    return ", ".join(f"`{name}`" for name in found) or "served"
+
+
 class Outcome(NamedTuple):
     """One request with some rights, on both sides."""
 
@@ -179,6 +187,12 @@ class Outcome(NamedTuple):
     @property
     def is_same(self) -> bool:
         return self.theirs == self.ours
+
+    def row(self) -> str:
+        """One line of the table of `docs/rights.md`."""
+        ours = "the same" if self.is_same else f"{codes(self.ours)}: {self.why or 'DIFFERS'}"
+        request = f"{self.api} v{self.version}" + (f", request {self.variant + 1}" if self.variant else "")
+        return f"| {request} | {self.rights.lower()} | {codes(self.theirs)} | {ours} |"
 
 
 def compare(theirs: Side, ours: Side, names: Sequence[str]) -> Iterator[Outcome]:
@@ -231,16 +245,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Answers of Apache Kafka and of this broker to clients with some rights.")
     parser.add_argument("names", nargs="*", metavar="API", help="only these")
     parser.add_argument("--all", action="store_true", help="the answers that are equal as well")
+    parser.add_argument("--table", action="store_true", help="the table of docs/rights.md, of all answers")
     args = parser.parse_args(arguments)
     load(0)
     with _both() as (theirs, ours):
         outcomes = list(compare(theirs, ours, args.names))
-    unexplained = 0
-    for outcome in outcomes:
+    if args.table:
+        sys.stdout.write("".join(f"{outcome.row()}\n" for outcome in outcomes))
+    unexplained = sum(not outcome.is_same and outcome.why is None for outcome in outcomes)
+    for outcome in outcomes if not args.table else ():
         if outcome.is_same and not args.all:
             continue
         verdict = "same" if outcome.is_same else outcome.why or "DIFFERS"
-        unexplained += verdict == "DIFFERS"
         sys.stdout.write(f"{outcome.api} v{outcome.version} #{outcome.variant}, {outcome.rights}: {verdict}\n")
         sys.stdout.write(f"    kafka {outcome.theirs}\n" + ("" if outcome.is_same else f"    ottla {outcome.ours}\n"))
     same = sum(outcome.is_same for outcome in outcomes)

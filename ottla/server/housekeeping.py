@@ -1,17 +1,18 @@
 """Periodic work: retention, compaction, checkpoints, flushes by age, expiry of producer ids, idle connections, directories that heal.
 
-Each task has its interval from the configuration and runs on the loop in short steps; what touches the disk for long (checkpoints with
-their fsync, removal of files, probes of a failed directory) runs in a thread.
+Each task has its interval from the configuration and runs on the loop in turns, some partitions at a time, since there may be tens of
+thousands; what touches the disk for long (checkpoints with their fsync, removal of files, probes of a failed directory) runs in a thread.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers
+from ottla.base.turns import Turns, pieces_of
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
 from ottla.server.compaction_schedule import CompactionSchedule
@@ -26,6 +27,7 @@ log = logging.getLogger("ottla.housekeeping")
 SWEEPS_PER_IDLE_TIME = 10
 SWEEP_MS_MIN = 100
 RECHECK_MS = 5_000
+PIECE_MS = 5
 CHECKPOINTS_DUE_MS = 200
 """Deletions and compactions that follow each other within this time share a round of checkpoints."""
 
@@ -57,7 +59,9 @@ class Housekeeping:
         self._listeners = listeners
         self._flusher = flusher
         self._handles: dict[str, TimerHandle] = {}
+        self.turns = Turns(clock, timers, PIECE_MS)
         self._flushed_at_ms: dict[Partition, int] = {}
+        self._is_looking_for_unflushed = False
         self._is_writing_checkpoints = False
         self._are_checkpoints_due = False
         self.compaction = CompactionSchedule(
@@ -82,23 +86,26 @@ class Housekeeping:
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()
+        self.turns.drop()
 
     # Tasks
 
     def apply_retention(self) -> None:
         """Removes segments that are too old, too many, or below the log start."""
         now_ms = self._clock.wall_ms()
-        for partition in self._partitions.all():
-            if not partition.is_online:
-                continue
-            try:
-                paths = partition.log.delete_expired(now_ms, partition.high_watermark)
-            except StorageError as error:
-                partition.fail(error)
-                continue
-            if paths:
-                log.info("%s: %d files of expired segments go", partition.topic_partition, len(paths))
-                self.remove_later(paths, partition.log.config.file_delete_delay_ms)
+        self._with_each(lambda partition: self._remove_expired(partition, now_ms))
+
+    def _remove_expired(self, partition: Partition, now_ms: int) -> None:
+        if not partition.is_online:
+            return
+        try:
+            paths = partition.log.delete_expired(now_ms, partition.high_watermark)
+        except StorageError as error:
+            partition.fail(error)
+            return
+        if paths:
+            log.info("%s: %d files of expired segments go", partition.topic_partition, len(paths))
+            self.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         """Removes files after the delay that readers of old slices may still need."""
@@ -112,7 +119,7 @@ class Housekeeping:
     def write_checkpoints(self) -> None:
         """Recovery points, high watermarks and log starts, in a thread; a round that still runs is not joined by another."""
         if not self._is_writing_checkpoints:
-            self._write_recovery_aids()
+            self._with_each(self._write_recovery_aids)
             self._write_checkpoints()
 
     def _checkpoints_due(self) -> None:
@@ -127,46 +134,61 @@ class Housekeeping:
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
-        online = [directory for directory in self._partitions.log_directories() if directory.is_online]
-        work = [directory.plan_checkpoints(self._partitions.all()) for directory in online]
         self._is_writing_checkpoints = True
+        self.turns.add(self._plan_checkpoints())
+
+    def _plan_checkpoints(self) -> Iterator[None]:
+        work = []
+        for directory in self._partitions.log_directories():
+            if directory.is_online:
+                work.append((yield from directory.plan_in_steps(self._partitions.all())))
         self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
 
-    def _write_recovery_aids(self) -> None:
+    def _write_recovery_aids(self, partition: Partition) -> None:
         """Writes what lets a start after a kill skip the logs below their recovery points."""
-        for partition in self._partitions.all():
-            if partition.is_online:
-                try:
-                    partition.log.write_recovery_aids()
-                except StorageError as error:
-                    partition.fail(error)
+        if partition.is_online:
+            try:
+                partition.log.write_recovery_aids()
+            except StorageError as error:
+                partition.fail(error)
 
     def flush_due(self) -> None:
         """Flushes logs by `flush.ms`, what a leader's append did not see to by `flush.messages`, and sealed segments in any case."""
+        if not self._is_looking_for_unflushed:
+            self._is_looking_for_unflushed = True
+            self.turns.add(self._look_for_unflushed())
+
+    def _look_for_unflushed(self) -> Iterator[None]:
         now_ms = self._clock.monotonic_ms()
         before, self._flushed_at_ms = self._flushed_at_ms, {}
-        for partition in self._partitions.all():
-            log_ = partition.log
-            unflushed = log_.log_end_offset - log_.recovery_point
-            if unflushed <= 0 or not partition.is_online:
-                continue
-            flushed_at_ms = before.get(partition, now_ms)
-            is_sealed_unflushed = log_.recovery_point < log_.active.base_offset  # after a roll
-            if log_.log_end_offset >= log_.flush_offset or now_ms - flushed_at_ms >= log_.config.flush_ms or is_sealed_unflushed:
-                self._flusher.request(partition)
-            else:
-                self._flushed_at_ms[partition] = flushed_at_ms
+        try:
+            for piece in pieces_of(self._partitions.all()):
+                for partition in piece:
+                    if partition.log.log_end_offset > partition.log.recovery_point and self._is_here(partition):
+                        self._flush_if_due(partition, before.get(partition, now_ms), now_ms)
+                yield
+        finally:
+            self._is_looking_for_unflushed = False
+
+    def _flush_if_due(self, partition: Partition, flushed_at_ms: int, now_ms: int) -> None:
+        log_ = partition.log
+        is_sealed_unflushed = log_.recovery_point < log_.active.base_offset  # after a roll
+        if log_.log_end_offset >= log_.flush_offset or now_ms - flushed_at_ms >= log_.config.flush_ms or is_sealed_unflushed:
+            self._flusher.request(partition)
+        else:
+            self._flushed_at_ms[partition] = flushed_at_ms
 
     def expire_producers(self) -> None:
         now_ms = self._time.now_ms()
-        for partition in self._partitions.all():
-            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        self._with_each(lambda partition: partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms))
 
     def shrink_isrs(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        for partition in self._partitions.all():
-            if partition.leader is not None:
-                partition.leader.maybe_shrink_isr(now_ms, self._config.replica_lag_time_max_ms)
+        self._with_each(lambda partition: self._shrink_isr(partition, now_ms))
+
+    def _shrink_isr(self, partition: Partition, now_ms: int) -> None:
+        if partition.leader is not None:
+            partition.leader.maybe_shrink_isr(now_ms, self._config.replica_lag_time_max_ms)
 
     def sweep_connections(self) -> None:
         if self._config.connections_max_idle_ms >= 0:  # a negative time is for ever
@@ -179,6 +201,20 @@ class Housekeeping:
                 self._threads.run(directory.can_be_written, lambda is_well, d=directory: self._checked(d, is_well))  # type: ignore[misc]
 
     # Inside
+
+    def _with_each(self, do: Callable[[Partition], object]) -> None:
+        """Does something with every partition in turns; what is deleted before it comes to it is left out."""
+        self.turns.add(self._steps_with_each(do))
+
+    def _steps_with_each(self, do: Callable[[Partition], object]) -> Iterator[None]:
+        for piece in pieces_of(self._partitions.all()):
+            for partition in piece:
+                if self._is_here(partition):
+                    do(partition)
+            yield
+
+    def _is_here(self, partition: Partition) -> bool:
+        return partition.is_online and self._partitions.get(*partition.topic_partition) is partition
 
     def _every(self, name: str, interval_ms: Callable[[], int], task: Callable[[], None]) -> None:
         def run() -> None:

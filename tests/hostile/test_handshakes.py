@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ from tests.clients.certificates import Authority
 from tests.clients.conftest import SETTINGS
 
 PENDING_MAX = 100
-HALF_OPEN = 400
+HALF_OPEN = 5_000
+OTHER_FILES = 1_000
 RSS_GROWTH_BYTES_MAX = 64 << 20
 
 
@@ -37,6 +39,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
         yield process
     finally:
         process.stop()
+
+
+@pytest.fixture
+def half_open_count() -> Iterator[int]:
+    """How many connections a process may hold here, with the limit raised as far as it goes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = HALF_OPEN + OTHER_FILES
+    limit = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    yield min(HALF_OPEN, limit - OTHER_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def client_hello() -> bytes:
@@ -70,13 +83,16 @@ def is_closed(sock: socket.socket) -> bool:
     return True
 
 
-def test_half_open_handshakes_starve_neither_those_who_are_in_nor_those_who_come(broker: BrokerProcess, authority: Authority) -> None:
+def test_half_open_handshakes_starve_neither_those_who_are_in_nor_those_who_come(
+    broker: BrokerProcess, authority: Authority, half_open_count: int
+) -> None:
+    assert half_open_count > 2 * PENDING_MAX
     security = Security({"security.protocol": "SSL", "ssl.truststore.location": str(authority.ca)})
     hello = client_hello()
     with Cluster(broker.address, security=security) as early:
         assert scram_admin.describe_scram(early) == {}
         before = broker.rss_bytes()
-        attackers = half_open(broker.port, HALF_OPEN, [b"", hello[:5], hello])
+        attackers = half_open(broker.port, half_open_count, [b"", hello[:5], hello])
         try:
             assert scram_admin.describe_scram(early) == {}
             with Cluster(broker.address, security=security) as late:

@@ -10,12 +10,13 @@ anew, its last values are noted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Protocol
 
 from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.base.ports import Disk, Random
+from ottla.base.turns import pieces_of, run_steps
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
@@ -196,8 +197,16 @@ class LogDirectoryState:
 
     def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
         """Takes down what is to be noted now; the returned function writes it, in any thread. One round at a time."""
-        here = [partition for partition in partitions if partition.log.directory.rpartition("/")[0] == self.path]
-        entries = self._closed | {partition.topic_partition: self._offsets_of(partition) for partition in here}
+        return run_steps(self.plan_in_steps(partitions))
+
+    def plan_in_steps(self, partitions: Iterable[Partition]) -> Generator[None, None, Callable[[], StorageError | None]]:
+        """The same in steps of some partitions: what changes meanwhile is noted as it was or as it is."""
+        found: dict[TopicPartition, LogOffsets] = {}
+        for piece in pieces_of(partitions):
+            here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
+            found.update((partition.topic_partition, self._offsets_of(partition)) for partition in here)
+            yield
+        entries = self._closed | found
         for key, (partition, copy) in self.copies.items():
             watermark = min(partition.high_watermark, copy.log_end_offset)
             entries[key] = LogOffsets(partition.topic_id, copy.recovery_point, watermark, copy.log_start_offset)
