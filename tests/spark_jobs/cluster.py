@@ -14,13 +14,12 @@ from pathlib import Path
 import psutil
 
 from tests.spark_jobs.cluster_program import READY, Answer, Job
+from tests.spark_jobs.quick_java import SPARK_JAVA
 from tools.spark_processes import kill_and_wait
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 240.0
 STOP_S = 60.0
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Short programs on few cores start sooner without the optimizing compiler."""
 
 
 class Cluster:
@@ -39,7 +38,7 @@ class Cluster:
     def start(self) -> Cluster:
         """Starts the driver and waits until it takes jobs."""
         command = [sys.executable, "-m", "tests.spark_jobs.cluster_program", self.master, str(self.directory)]
-        environment = {**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS, "TMPDIR": self.temporary, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "JDK_JAVA_OPTIONS": SPARK_JAVA, "TMPDIR": self.temporary, "PYTHONPATH": str(ROOT)}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self.directory, env=environment

@@ -14,17 +14,15 @@ import pytest
 
 from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster import Cluster
+from tests.spark_jobs.quick_java import SPARK_JAVA, make_archive
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives a minute or two is quicker without its second compiler and its parallel collector."""
-
 SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.driver.extraJavaOptions": SPARK_JAVA,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.port": "0",
@@ -45,6 +43,7 @@ def java() -> str:
     """Where Java is. Without it the tests are skipped for a person, and fail in CI."""
     found = shutil.which("java")
     if found is not None:
+        make_archive(SESSION_SETTINGS)
         return found
     if os.environ.get("CI"):
         pytest.fail("java is not installed, and in CI it has to be")

@@ -15,7 +15,7 @@ import ottla.client
 from ottla.client import TopicPartition
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
-from tests.spark_jobs.conftest import QUICK_JAVA
+from tests.spark_jobs.quick_java import SPARK_JAVA
 from tests.tidy.sources import ROOT
 
 EXAMPLE = ROOT / "examples" / "declarative"
@@ -34,7 +34,7 @@ def test_the_example_copies_each_record_once(java: str, tmp_path: Path) -> None:
                 producer.produce("words", b"word %d" % number, key=b"%d" % number)
         environment = {
             **os.environ,
-            "JDK_JAVA_OPTIONS": QUICK_JAVA,
+            "JDK_JAVA_OPTIONS": SPARK_JAVA,
             "KAFKA_BOOTSTRAP_SERVERS": broker.get_bootstrap_server(),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(ROOT),

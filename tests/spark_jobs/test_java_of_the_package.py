@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark_jobs.conftest import QUICK_JAVA
+from tests.spark_jobs.quick_java import SPARK_JAVA
 
 PROGRAM = """
 import os, sys
@@ -39,7 +39,7 @@ def test_spark_starts_without_java_on_path(tmp_path: Path) -> None:
         if found is not None:
             (programs / word).symlink_to(found)
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME")}
-    environment |= {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path), "JDK_JAVA_OPTIONS": QUICK_JAVA}
+    environment |= {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path), "JDK_JAVA_OPTIONS": SPARK_JAVA}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     python, pyspark, java = done.stdout.splitlines()

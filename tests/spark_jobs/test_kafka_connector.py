@@ -16,6 +16,7 @@ from ottla.client import EARLIEST, LATEST, Client, TopicPartition, partition_for
 from ottla.testing.broker import Broker
 from ottla.wire.records import Record, encode_batch
 from tests.spark_jobs.kafka_connector_program import ROWS
+from tests.spark_jobs.quick_java import QUICK_JAVA
 from tools.spark_connector import environment, python_program
 
 PROGRAM = Path(__file__).with_name("kafka_connector_program.py")
@@ -60,7 +61,7 @@ def run(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
     with Broker(topics=["written:3", "keyed:5", "copied:1"]) as broker, ottla.client.connect(broker.get_bootstrap_server()) as client:
         committed = fill_trades(client)
         command = [python, str(PROGRAM), broker.get_bootstrap_server(), str(folder), str(START_MS + 100)]
-        variables = {**environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        variables = {**environment(), "JDK_JAVA_OPTIONS": QUICK_JAVA}
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
         yield client, committed, json.loads((folder / "results.json").read_text())

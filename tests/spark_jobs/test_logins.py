@@ -127,6 +127,8 @@ def test_a_pipeline_logs_in_by_bearer_tokens(spark: Any, wants_tokens: BrokerPro
         "sasl.jaas.config": f'{MODULE} required clientId="app" clientSecret="s3cret";',
     }  # fmt: skip
     with connect(wants_tokens.address, connection) as client, client.producer() as producer:
+        for topic in ("raw", "clean"):
+            client.create_topic(topic, partitions=2)
         for number in range(20):
             producer.produce("raw", b"value %d" % number, partition=number % 2)
     pipeline = Pipeline(

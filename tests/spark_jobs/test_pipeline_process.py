@@ -18,7 +18,7 @@ from ottla.client import Client, ClientError, Committed, TopicPartition
 from ottla.spark.state_file import KILLED, RUNNING, STOPPED
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
-from tests.spark_jobs.conftest import QUICK_JAVA
+from tests.spark_jobs.quick_java import SPARK_JAVA
 from tests.tidy.sources import ROOT
 
 ROWS = 1500
@@ -48,7 +48,7 @@ pipeline = Pipeline(
 def running(directory: Path, address: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """`ottla pipeline run` in a process group of its own, which is killed at the end."""
     command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", "copied_rows.py", "-b", address, "--master", "local[2]", *options]
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": QUICK_JAVA, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": SPARK_JAVA, "PYTHONPATH": str(ROOT)}
     with (directory / "run.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.testing.broker import Broker
-from tests.spark_jobs.cluster import JAVA_OPTIONS, Cluster
+from tests.spark_jobs.cluster import Cluster
 from tests.spark_jobs.copied import Copy
+from tests.spark_jobs.quick_java import SPARK_JAVA
 from tools.spark_standalone import Standalone
 
 POLL_S = 0.2
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def standalone(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A master and two workers."""
-    made = Standalone(tmp_path_factory.mktemp("standalone"), variables={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS})
+    made = Standalone(tmp_path_factory.mktemp("standalone"), variables={**os.environ, "JDK_JAVA_OPTIONS": SPARK_JAVA})
     try:
         yield made.start()
     finally:

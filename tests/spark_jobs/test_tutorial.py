@@ -18,7 +18,7 @@ import pytest
 from tests.docs import runner
 from tests.docs.pages import DOCS, blocks_of
 from tests.docs.runner import PageRun
-from tests.spark_jobs.conftest import QUICK_JAVA
+from tests.spark_jobs.quick_java import SPARK_JAVA
 
 BLOCKS = [block for block in blocks_of(DOCS / "tutorial.md") if block.attributes.get("needs") == "spark"]
 FILES = BLOCKS[:2]
@@ -30,7 +30,7 @@ TYPED = [START, RUN, KILL, *PROVE] if os.environ.get("OTTLA_TUTORIAL_WHOLE") els
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(runner, "SECONDS_MAX", 280)
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", SPARK_JAVA)
     run = PageRun(tmp_path)
     for block in FILES:
         run.run(block)
