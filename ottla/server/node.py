@@ -341,9 +341,8 @@ class Node:
 
     def begin_turns(self) -> None:
         """The loop runs and clients wait for it: from here on long work is cut into pieces."""
-        self.replicas.turns.begin()
-        self.stages.turns.begin()
-        self.housekeeping.turns.begin()
+        for turns in (self.replicas.turns, self.stages.turns, self.housekeeping.turns):
+            turns.begin()
 
     def stop(self, done: Callable[[bool], object]) -> None:
         """The clean stop, after others have taken over; `done` is given whether everything was closed cleanly."""
