@@ -68,6 +68,11 @@ class ConfigEntry:
     value: str | None = None
 
 
+CONFIG_ENTRIES_MAX = 1_000
+"""So many settings of a resource may be changed at a time: several times as many as any resource has."""
+TOO_MANY_CONFIG_ENTRIES = f"More than {CONFIG_ENTRIES_MAX} configurations of one resource"
+
+
 @immutable(kw_only=True)
 class ConfigRequest:
     """Changes of one resource's configuration; `is_replacing`: whatever is not named here is removed (AlterConfigs of old)."""

@@ -25,7 +25,16 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Operation, Set
 from ottla.base.settings.client_metrics import check_client_metrics
 from ottla.controller import znodes
-from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
+from ottla.controller.api import (
+    CONFIG_ENTRIES_MAX,
+    TOO_MANY_CONFIG_ENTRIES,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigRequest,
+    ConfigResult,
+    QuotaRequest,
+    QuotaResult,
+)
 from ottla.controller.plans import Plan, Unit, check_size, planned
 from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
@@ -96,6 +105,8 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
 
 def altered_values(config: BrokerConfig, request: ConfigRequest, old: Mapping[str, str]) -> dict[str, str]:
     """What the request makes of the old values of its resource; raises `ApiError`. Whether they are valid is not looked at."""
+    if len(request.entries) > CONFIG_ENTRIES_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST, TOO_MANY_CONFIG_ENTRIES)
     names = [entry.name for entry in request.entries]
     if len(dict.fromkeys(names)) != len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

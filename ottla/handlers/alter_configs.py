@@ -11,7 +11,7 @@ Not done: broker loggers: INVALID_REQUEST.
 from __future__ import annotations
 
 from ottla.base.errors import ApiError
-from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
+from ottla.controller.api import CONFIG_ENTRIES_MAX, ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
 from ottla.requests.config_changes import alter
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.wire.messages.alter_configs import (
@@ -23,8 +23,9 @@ from ottla.wire.messages.alter_configs import (
 
 
 def wanted_change(resource: AlterConfigsResource) -> ConfigRequest:
-    """Also for `requests/tls_changes.py`, as is `refused`."""
-    entries = [ConfigEntry(name=config.name, operation=ConfigOperation.SET, value=config.value) for config in resource.configs]
+    """Also for `requests/tls_changes.py`, as is `refused`. Where there are too many entries, enough of them to be refused."""
+    some = resource.configs[: CONFIG_ENTRIES_MAX + 1]
+    entries = [ConfigEntry(name=config.name, operation=ConfigOperation.SET, value=config.value) for config in some]
     return ConfigRequest(resource_type=resource.resource_type, name=resource.resource_name, entries=entries, is_replacing=True)
 
 

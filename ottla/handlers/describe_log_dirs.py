@@ -22,6 +22,7 @@ from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
 from ottla.storage.log import Log
 from ottla.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -30,6 +31,7 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 Topics = dict[str, DescribeLogDirsTopic]
+INDEXES_PER_STEP = 5_000
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -48,7 +50,8 @@ def handle_in_steps(
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_directory: dict[str, Topics] = {}
     futures = {future.source.topic_partition: future for future in broker.directory_moves.under_way()}
-    for piece in pieces_of(_wanted(broker, body)):
+    wanted = broker.partitions.all() if body.topics is None else (yield from _named(broker, body.topics))
+    for piece in pieces_of(wanted):
         for partition in piece:
             log, future = partition.log, futures.get(partition.topic_partition)
             # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
@@ -71,15 +74,16 @@ def _add(by_directory: dict[str, Topics], log: Log, lag: int, *, is_future: bool
     )
 
 
-def _wanted(broker: Broker, body: DescribeLogDirsRequest) -> Iterable[Partition]:
-    if body.topics is None:
-        return broker.partitions.all()
+def _named(broker: Broker, topics: Iterable[DescribableLogDirTopic]) -> Generator[None, None, Iterable[Partition]]:
+    """The partitions that are here, each once, however often it is named."""
     found = {}
-    for topic in body.topics:
-        for index in topic.partitions:
-            partition = broker.partitions.get(topic.topic, index)
-            if partition is not None:
-                found[partition.topic_partition] = partition
+    for topic in topics:
+        for piece in pieces_of(topic.partitions, INDEXES_PER_STEP):
+            for index in piece:
+                partition = broker.partitions.get(topic.topic, index)
+                if partition is not None:
+                    found[partition.topic_partition] = partition
+            yield
     return found.values()
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ottla.base.cluster_metadata import CONFIG_BROKER_LOGGER
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
+from ottla.controller.api import CONFIG_ENTRIES_MAX, TOO_MANY_CONFIG_ENTRIES, ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
 from ottla.requests.broker_loggers import alter_loggers
 from ottla.requests.config_changes import alter
 from ottla.requests.context import Broker, Pending, RequestContext
@@ -58,9 +58,10 @@ def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfig
 
 
 def wanted_change(resource: AlterConfigsResource) -> ConfigRequest:
-    """Also for `requests/tls_changes.py`, as is `refused`. Raises `ApiError` for an operation that is unknown."""
+    """Also for `requests/tls_changes.py`, as is `refused`. Where there are too many entries, enough of them to be refused. Raises
+    `ApiError` for an operation that is unknown."""
     entries = []
-    for config in resource.configs:
+    for config in resource.configs[: CONFIG_ENTRIES_MAX + 1]:
         operation = OPERATIONS.get(config.config_operation)
         if operation is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Unknown operation.")
@@ -76,6 +77,8 @@ def _alter_loggers(
         if resource.resource_name != str(broker.broker_id):
             message = f"Unexpected broker id, expected {broker.broker_id} but received {resource.resource_name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        if len(resource.configs) > CONFIG_ENTRIES_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST, TOO_MANY_CONFIG_ENTRIES)
         alter_loggers(wanted_change(resource).entries, validate_only=validate_only)
     except ApiError as refusal:
         return refused(resource, refusal)

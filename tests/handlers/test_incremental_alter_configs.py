@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.controller.api import CONFIG_ENTRIES_MAX
+from ottla.wire.messages.alter_configs import AlterableConfig as OldConfig
+from ottla.wire.messages.alter_configs import AlterConfigsRequest
+from ottla.wire.messages.alter_configs import AlterConfigsResource as AlterConfigsResourceOfOld
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.handlers.admin_world import AdminWorld
 
@@ -24,6 +28,20 @@ def test_each_operation(version: int) -> None:
     ):
         assert world.ask(request(*rows), version).responses[0].error_code == 0
         assert world.cluster.metadata.configs(2, "a") == expected
+
+
+def test_a_resource_has_a_bounded_number_of_settings() -> None:
+    """Of a topic and of the loggers of a broker; Kafka, which has no bound, refuses the first name that it does not know."""
+    world = AdminWorld()
+    world.cluster.create("a")
+    many = request(*((f"name-{number}", 0, "5") for number in range(CONFIG_ENTRIES_MAX + 1)))
+    loggers = request(*[("root", 0, "DEBUG")] * (CONFIG_ENTRIES_MAX + 1), name="0")
+    loggers.resources[0].resource_type = 8
+    resources = [AlterConfigsResourceOfOld(resource_type=2, resource_name="a", configs=[OldConfig(name="x", value="1")] * 100_000)]
+    for asked in (many, loggers, AlterConfigsRequest(resources=resources)):
+        (result,) = world.ask(asked).responses
+        assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "More than 1000 configurations of one resource")
+    assert world.cluster.metadata.configs(2, "a") == {}
 
 
 def test_an_unknown_operation_changes_nothing() -> None:
