@@ -53,7 +53,7 @@ from ottla.controller.znodes import LogDirEvent
 
 log = logging.getLogger("ottla.controller")
 
-PARTITIONS_PER_WRITE = 250
+PARTITIONS_PER_WRITE = 150
 """Topics of one request are created together up to so many partitions; each takes up to 0.1 ms of the loop before its log is made."""
 
 FIRST_BALANCE_MS = 5_000
