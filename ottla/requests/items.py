@@ -98,7 +98,7 @@ ITEMS: dict[int, Sequence[Items]] = {
         "ListOffsets": [
             _items("topics", "topics", "name", None, _items("partitions", "partitions", "partition_index", repeats=_TWICE), at_once=100)
         ],
-        "Metadata": [_items("topics", "topics", "name topic_id")],
+        "Metadata": [_items("topics", "topics", "name topic_id", at_once=100)],
         "OffsetCommit": [_items("topics", "topics", "name topic_id", None, _DATA, at_once=500)],
         "OffsetFetch": [
             _items("topics", "topics", "name", None, _INDEXES, at_once=500),
