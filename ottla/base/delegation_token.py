@@ -26,11 +26,11 @@ class DelegationToken:
 
     def is_of(self, principal: str) -> bool:
         """Whether the principal owns it, asked for it or may renew it."""
-        return principal == self.requester or self.may_be_renewed_by(principal)
+        return principal in self.principals
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """All of whom it is, as `is_of` has it."""
+        """The owner, who asked for it, and those who may renew it."""
         return (self.owner, self.requester, *self.renewers)
 
     def is_expired(self, now_ms: int) -> bool:

@@ -32,6 +32,14 @@ CHECKPOINTS_DUE_MS = 200
 """Deletions and compactions that follow each other within this time share a round of checkpoints."""
 
 
+def always(_partition: Partition) -> bool:
+    return True
+
+
+def is_unflushed(partition: Partition) -> bool:
+    return partition.log.log_end_offset > partition.log.recovery_point
+
+
 class Housekeeping:
     """All periodic work of one broker."""
 
@@ -61,7 +69,7 @@ class Housekeeping:
         self._handles: dict[str, TimerHandle] = {}
         self.turns = Turns(clock, timers, PIECE_MS)
         self._flushed_at_ms: dict[Partition, int] = {}
-        self._is_looking_for_unflushed = False
+        self._under_way: dict[str, None] = {}
         self._is_writing_checkpoints = False
         self._are_checkpoints_due = False
         self.compaction = CompactionSchedule(
@@ -93,11 +101,9 @@ class Housekeeping:
     def apply_retention(self) -> None:
         """Removes segments that are too old, too many, or below the log start."""
         now_ms = self._clock.wall_ms()
-        self._with_each(lambda partition: self._remove_expired(partition, now_ms))
+        self._with_each("retention", lambda partition: self._remove_expired(partition, now_ms))
 
     def _remove_expired(self, partition: Partition, now_ms: int) -> None:
-        if not partition.is_online:
-            return
         try:
             paths = partition.log.delete_expired(now_ms, partition.high_watermark)
         except StorageError as error:
@@ -119,7 +125,7 @@ class Housekeeping:
     def write_checkpoints(self) -> None:
         """Recovery points, high watermarks and log starts, in a thread; a round that still runs is not joined by another."""
         if not self._is_writing_checkpoints:
-            self._with_each(self._write_recovery_aids)
+            self._with_each("recovery aids", self._write_recovery_aids)
             self._write_checkpoints()
 
     def _checkpoints_due(self) -> None:
@@ -139,36 +145,28 @@ class Housekeeping:
 
     def _plan_checkpoints(self) -> Iterator[None]:
         work = []
-        for directory in self._partitions.log_directories():
-            if directory.is_online:
-                work.append((yield from directory.plan_in_steps(self._partitions.all())))
+        try:
+            for directory in self._partitions.log_directories():
+                if directory.is_online:
+                    work.append((yield from directory.plan_in_steps(self._partitions.all())))
+        except BaseException:
+            self._is_writing_checkpoints = False  # else no round would ever begin again
+            raise
         self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
 
     def _write_recovery_aids(self, partition: Partition) -> None:
         """Writes what lets a start after a kill skip the logs below their recovery points."""
-        if partition.is_online:
-            try:
-                partition.log.write_recovery_aids()
-            except StorageError as error:
-                partition.fail(error)
+        try:
+            partition.log.write_recovery_aids()
+        except StorageError as error:
+            partition.fail(error)
 
     def flush_due(self) -> None:
         """Flushes logs by `flush.ms`, what a leader's append did not see to by `flush.messages`, and sealed segments in any case."""
-        if not self._is_looking_for_unflushed:
-            self._is_looking_for_unflushed = True
-            self.turns.add(self._look_for_unflushed())
-
-    def _look_for_unflushed(self) -> Iterator[None]:
-        now_ms = self._clock.monotonic_ms()
-        before, self._flushed_at_ms = self._flushed_at_ms, {}
-        try:
-            for piece in pieces_of(self._partitions.all()):
-                for partition in piece:
-                    if partition.log.log_end_offset > partition.log.recovery_point and self._is_here(partition):
-                        self._flush_if_due(partition, before.get(partition, now_ms), now_ms)
-                yield
-        finally:
-            self._is_looking_for_unflushed = False
+        if "flushes" not in self._under_way:
+            before, self._flushed_at_ms = self._flushed_at_ms, {}
+            now_ms = self._clock.monotonic_ms()
+            self._with_each("flushes", lambda partition: self._flush_if_due(partition, before.get(partition, now_ms), now_ms), is_unflushed)
 
     def _flush_if_due(self, partition: Partition, flushed_at_ms: int, now_ms: int) -> None:
         log_ = partition.log
@@ -180,11 +178,11 @@ class Housekeeping:
 
     def expire_producers(self) -> None:
         now_ms = self._time.now_ms()
-        self._with_each(lambda partition: partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms))
+        self._with_each("producers", lambda partition: partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms))
 
     def shrink_isrs(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._with_each(lambda partition: self._shrink_isr(partition, now_ms))
+        self._with_each("isr", lambda partition: self._shrink_isr(partition, now_ms))
 
     def _shrink_isr(self, partition: Partition, now_ms: int) -> None:
         if partition.leader is not None:
@@ -202,16 +200,22 @@ class Housekeeping:
 
     # Inside
 
-    def _with_each(self, do: Callable[[Partition], object]) -> None:
-        """Does something with every partition in turns; what is deleted before it comes to it is left out."""
-        self.turns.add(self._steps_with_each(do))
+    def _with_each(self, task: str, do: Callable[[Partition], object], may_need: Callable[[Partition], bool] = always) -> None:
+        """Does something in turns with every partition that is online and may need it, but for those that are deleted before their turn.
+        A round of a task that is due while the last one is under way is left out."""
+        if task not in self._under_way:
+            self._under_way[task] = None
+            self.turns.add(self._steps_with_each(task, do, may_need))
 
-    def _steps_with_each(self, do: Callable[[Partition], object]) -> Iterator[None]:
-        for piece in pieces_of(self._partitions.all()):
-            for partition in piece:
-                if self._is_here(partition):
-                    do(partition)
-            yield
+    def _steps_with_each(self, task: str, do: Callable[[Partition], object], may_need: Callable[[Partition], bool]) -> Iterator[None]:
+        try:
+            for piece in pieces_of(self._partitions.all()):
+                for partition in piece:
+                    if may_need(partition) and self._is_here(partition):
+                        do(partition)
+                yield
+        finally:
+            del self._under_way[task]
 
     def _is_here(self, partition: Partition) -> bool:
         return partition.is_online and self._partitions.get(*partition.topic_partition) is partition

@@ -47,8 +47,8 @@ class Table:
         return len(self.rules)
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
+        yield from ()
         return []
-        yield
 
 
 class Side:

@@ -149,6 +149,35 @@ def test_checkpoints_say_what_is_so(make_server: MakeServer, loop: asyncio.Abstr
     assert read_offsets(server.disk, str(path / HIGH_WATERMARK_FILE)) == {Key("t", 0): 5}
 
 
+def test_a_round_that_is_under_way_is_not_joined_by_another(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    """With an interval shorter than a round takes, rounds would gather without bound."""
+    server = make_server()
+    server.node.create_topics([("t", 1)])
+    append(server, "t", 3)
+    server.begin_turns()
+    housekeeping = server.node.housekeeping
+    housekeeping.turns.piece_ms = 0
+    tasks = [housekeeping.apply_retention, housekeeping.flush_due, housekeeping.expire_producers, housekeeping.shrink_isrs]
+    for task in tasks * 3:
+        task()
+    assert len(housekeeping.turns.unfinished) == len(tasks)
+    run_until(loop, lambda: housekeeping.turns.is_idle)
+    housekeeping.apply_retention()
+    assert len(housekeeping.turns.unfinished) == 1
+
+
+def test_a_round_of_checkpoints_that_fails_is_not_the_last(
+    make_server: MakeServer, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_server("log.flush.offset.checkpoint.interval.ms=3600000")
+    server.node.create_topics([("t", 1)])
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(type(server.directories[0]), "_offsets_of", lambda *_: (_ for _ in ()).throw(RuntimeError("planned")))
+        server.node.housekeeping.write_checkpoints()
+    server.node.housekeeping.write_checkpoints()
+    run_until(loop, (Path(server.directories[0].path) / HIGH_WATERMARK_FILE).exists)
+
+
 def test_logs_are_flushed_by_age_and_sealed_segments_at_once(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("log.flush.interval.ms=50", "ottla.tick.interval.ms=10")
     server.node.create_topics([("t", 1)])
