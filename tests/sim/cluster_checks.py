@@ -170,13 +170,20 @@ class ClusterChecks:
         for partition in broker.node.partitions.all():
             if partition.is_online:
                 self._check_partition(broker, partition)
+            elif (looked := self._looked.pop(partition, None)) is not None and looked[0] is not None:
+                self._note_last(broker, partition)  # its disk failed in the middle of something
 
     def note_end(self, broker: ClusterBroker) -> None:
-        """This broker dies in the middle of something: what it has committed until then may be known to others already."""
+        """This broker dies in the middle of something."""
         for partition in broker.node.partitions.all() if broker.node is not None else ():
-            ledger = self.ledgers.setdefault((partition.topic_id, partition.topic_partition.partition), Ledger())
-            if partition.leader is not None and partition.is_online and partition.high_watermark > ledger.end:
-                self._extend(ledger, partition, partition.high_watermark, f"{partition.topic_partition} on broker {broker.broker_id}")
+            if partition.leader is not None and partition.is_online:
+                self._note_last(broker, partition)
+
+    def _note_last(self, broker: ClusterBroker, partition: Partition) -> None:
+        """What a leader has committed until its end may be known to others already, and to itself when it is back."""
+        ledger = self.ledgers.setdefault((partition.topic_id, partition.topic_partition.partition), Ledger())
+        if partition.high_watermark > ledger.end:
+            self._extend(ledger, partition, partition.high_watermark, f"{partition.topic_partition} on broker {broker.broker_id}")
 
     def _check_epochs(self, broker: ClusterBroker) -> None:
         assert broker.node is not None

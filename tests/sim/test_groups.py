@@ -23,6 +23,11 @@ def test_what_is_right_has_no_fault() -> None:
     assert run_cluster_seeds(1, SEEDS, GroupWorld) == 0
 
 
+def test_a_leader_whose_disk_fails_as_its_watermark_moves() -> None:
+    """Its last watermark is known to itself when it is back, and none of its successors need have reached it by then."""
+    assert run_cluster_seeds(3052, 1, GroupWorld) == 0
+
+
 def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--groups", "--seeds", "201-201"]) == 0
     assert "1 clusters from 201" in capsys.readouterr().out
