@@ -58,6 +58,7 @@ ABORTABLE_SINCE = 11
 TRANSACTIONS_V2_SINCE = 12
 ZSTD_SINCE = 7
 ALL, LEADER, NONE = -1, 1, 0
+KNOWN_ACKS = frozenset((ALL, LEADER, NONE))
 UNREPLICATED_TIMEOUT_MS = 30_000
 """How long a batch may wait for a coordinator or a look into its records where the client's timeout is not for that."""
 REFUSED_BY_LOG = frozenset(
@@ -90,7 +91,7 @@ class Produce:
     """One Produce request: appended at once, answered when its appends are acknowledged."""
 
     __slots__ = (
-        "_acks", "_broker", "_budget", "_is_unusual", "_is_v2", "_pending", "_request", "_timeout_ms", "_topics", "_transactional_id",
+        "_acks", "_broker", "_budget", "_pending", "_request", "_timeout_ms", "_topics", "_transactional_id",
         "_watch", "refusals", "unacknowledged",
     )  # fmt: skip
 
@@ -100,11 +101,9 @@ class Produce:
         self._transactional_id = body.transactional_id
         self._timeout_ms = body.timeout_ms
         self._budget: LoopBudget | None = None
-        self._acks = body.acks
-        if body.acks == LEADER and broker.lease is not None and not broker.lease.is_held():
+        self._acks = acks = body.acks
+        if acks == LEADER and broker.lease is not None and not broker.lease.is_held():
             self._acks = ALL  # Another broker may lead by now: what the in-sync replicas confirm has not been lost to it (I40).
-        self._is_unusual = request.version < ZSTD_SINCE or not -1 <= body.acks <= 1
-        self._is_v2 = request.version >= TRANSACTIONS_V2_SINCE
         self._topics: list[TopicProduceResponse] = []
         self._pending: Pending | None = None
         self._watch: Watch | None = None
@@ -114,9 +113,11 @@ class Produce:
         self.unacknowledged: list[tuple[Leader | None, int, PartitionProduceResponse]] = []
 
     def append_all(self, topics: Sequence[TopicProduceData]) -> None:
-        lines = self._broker.inspections.lines
-        partitions, has_topic_ids = self._broker.partitions, self._request.version >= TOPIC_IDS_SINCE
-        now_ms = self._broker.clock.wall_ms()
+        broker, request = self._broker, self._request
+        lines, partitions = broker.inspections.lines, broker.partitions
+        has_topic_ids = request.version >= TOPIC_IDS_SINCE
+        is_unusual = request.version < ZSTD_SINCE or self._acks not in KNOWN_ACKS
+        now_ms = broker.clock.wall_ms()
         for topic in topics:
             results: list[PartitionProduceResponse] = []
             self._topics.append(make_topic(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
@@ -125,7 +126,7 @@ class Produce:
                 name = partitions.topic_name(topic.topic_id) or ""
                 if not name:
                     refusal = ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-            refusal = refusal or refusal_to_write(self._broker, self._request, name)
+            refusal = refusal or refusal_to_write(broker, request, name)
             if refusal is not None and self._transactional_id is not None:
                 refusal = self._first_refusal(refusal, self._transactional_id)
             for data in topic.partition_data:
@@ -134,26 +135,26 @@ class Produce:
                 partition = partitions.get(name, data.index)
                 if refusal is not None or partition is None:
                     error = refusal or ApiError(partitions.absence(name, data.index))
-                    self._broker.refused_batches.remember(TopicPartition(name, data.index), data.records, error)
+                    broker.refused_batches.remember(TopicPartition(name, data.index), data.records, error)
                     self._refuse(result, error, partition.traffic if partition is not None else None)
                     continue
                 records = data.records
                 try:
                     if records is None or len(records) < BATCH_OVERHEAD:
                         raise ApiError(ErrorCode.INVALID_RECORD, "no whole record batch")
-                    if self._is_unusual:
+                    if is_unusual:
                         self._check_unusual(records)
                     leader = partition.leader or partition.require_leading()
                     if records[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT and self._must_ask(leader, records):
                         self._ask_coordinator(leader, partition.topic_partition, bytearray(records), result)
-                    elif lines and (self._request.connection, partition.topic_partition) in lines:
+                    elif lines and (request.connection, partition.topic_partition) in lines:
                         self._append_later(leader, partition.topic_partition, bytearray(records), result, None)
                     else:
                         self._append(leader, records, result, now_ms)
                 except WorkerNeeded as needed:
                     self._append_later(leader, partition.topic_partition, bytearray(records or b""), result, needed.demands)
                 except ApiError as error:
-                    self._broker.refused_batches.remember(partition.topic_partition, records, error)
+                    broker.refused_batches.remember(partition.topic_partition, records, error)
                     self._refuse(result, error, partition.traffic)
 
     def wait(self) -> Pending:
@@ -178,7 +179,7 @@ class Produce:
 
     def _check_unusual(self, records: memoryview | bytearray) -> None:
         """Refuses requests that only unusual or very old clients send."""
-        if not -1 <= self._acks <= 1:
+        if self._acks not in KNOWN_ACKS:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
         if self._request.version < ZSTD_SINCE and records[TRANSACTIONAL_AT] & CODEC_MASK == CODEC_ZSTD:
             message = f"Produce requests with version {self._request.version} are not allowed to use ZStandard compression"
@@ -195,10 +196,11 @@ class Produce:
     ) -> None:
         acks = self._acks
         try:
-            self._broker.refused_batches.check(leader.log, records, is_out_of_order=False)
-            appended = leader.append(
-                records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard, inspector=inspector or self
-            )
+            refused = self._broker.refused_batches
+            if refused.by_producer:
+                refused.check(leader.log, records, is_out_of_order=False)
+            is_v2 = self._request.version >= TRANSACTIONS_V2_SINCE
+            appended = leader.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=is_v2, guard=guard, inspector=inspector or self)
         except ApiError as error:
             if error.code is OUT_OF_ORDER and self._wait_for_attach(leader, records, result, guard):
                 return
@@ -286,7 +288,7 @@ class Produce:
 
         self._broker.transactions.admit(
             self._transactional_id or "", header.producer_id, header.producer_epoch, [key],
-            self._is_v2, admitted,
+            self._request.version >= TRANSACTIONS_V2_SINCE, admitted,
         )  # fmt: skip
 
     def _append_admitted(

@@ -51,10 +51,10 @@ class RefusedBatches:
     """See the module."""
 
     def __init__(self) -> None:
-        self._refused: dict[_Key, _Refused] = {}
+        self.by_producer: dict[_Key, _Refused] = {}
 
     def __len__(self) -> int:
-        return len(self._refused)
+        return len(self.by_producer)
 
     def remember(self, partition: TopicPartition, records: Buffer | None, error: ApiError) -> None:
         """A batch was refused and not appended."""
@@ -66,26 +66,26 @@ class RefusedBatches:
         if header.producer_id < 0 or header.base_sequence < 0:
             return
         key = _Key(partition, header.producer_id, header.producer_epoch)
-        known = self._refused.pop(key, None)
+        known = self.by_producer.pop(key, None)
         sequence = header.base_sequence if known is None else min(known.sequence, header.base_sequence)
-        self._refused[key] = _Refused(sequence, error.code, FOLLOWERS_MAX)
-        if len(self._refused) > PRODUCERS_MAX:
-            del self._refused[next(iter(self._refused))]
+        self.by_producer[key] = _Refused(sequence, error.code, FOLLOWERS_MAX)
+        if len(self.by_producer) > PRODUCERS_MAX:
+            del self.by_producer[next(iter(self.by_producer))]
 
     def check(self, log: Log, records: Buffer, *, is_out_of_order: bool) -> None:
         """Raises `BehindRefusedError` if one before it was refused a moment ago, and the log has refused it as out of order or would take
         it as the first of its producer."""
-        if not self._refused or len(memoryview(records)) < BATCH_OVERHEAD:
+        if not self.by_producer or len(memoryview(records)) < BATCH_OVERHEAD:
             return
         header = read_batch_header(records, 0)
         key = _Key(log.topic_partition, header.producer_id, header.producer_epoch)
-        known = self._refused.get(key)
+        known = self.by_producer.get(key)
         if known is None or header.base_sequence <= known.sequence:
             return
         if not is_out_of_order and log.producers.get(header.producer_id) is not None:
             return
         if known.followers > 1:
-            self._refused[key] = known._replace(followers=known.followers - 1)
+            self.by_producer[key] = known._replace(followers=known.followers - 1)
         else:
-            del self._refused[key]
+            del self.by_producer[key]
         raise BehindRefusedError(known.code, f"the batch of sequence {known.sequence} was refused a moment ago")

@@ -26,6 +26,7 @@ from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.server.foreign_protocols import HEADER_BYTES_MIN, bad_size
 from ottla.server.held_memory import ConnectionLimits, Slot
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
+from ottla.wire.framing import header_reader
 
 log = logging.getLogger("ottla.connection")
 
@@ -88,12 +89,11 @@ class Connection:
         self.info, self.channel = info, channel
         self.idle_ticks = 0  # counted up by the sweep of idle connections
         self.bytes_taken = 0  # what the peer had taken at the last sweep
-        self.client_id_bytes = b""  # as they stand in the header, with their length
+        self.read_header, self.client_id_bytes, self.header_bytes = header_reader(2), b"", 0  # the client id as it stands there
         self.contexts: dict[int, RequestContext] = {}  # by version
         self.client_id: str | None = None
         # of what is under way
-        self._held = b""
-        self.held_since_tick = 0
+        self._held, self.held_since_tick = b"", 0
         self._large: LargeFrame | None = None
         self._slots: deque[Slot] = deque()
         self._out: list[Part] = []
@@ -370,7 +370,7 @@ class Connection:
         executor, bytes_max = self._executor, self._limits.frame_bytes_max
         execute = executor.execute
         in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
-        slots = self._slots
+        slots, account = self._slots, self._account
         at = 0
         if not self.info.is_authenticated:
             at = self._consume_unauthenticated(view, end)
@@ -378,22 +378,23 @@ class Connection:
             (size,) = read_size(view, at)
             if size < HEADER_BYTES_MIN or size > bytes_max:
                 raise WireError(bad_size(size, view[at:end], bytes_max))
-            if end - at - 4 < size:
+            start, stop = at + 4, at + 4 + size
+            if stop > end:
                 break
-            if (self._out_bytes + self._account.parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
+            if (self._out_bytes + account.parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
                 self._choke(bytes(view[at:end]))
                 return
             if self.is_closed:  # by the flush that has made room
                 return
-            if executor.is_crowded and (size > LIGHT_BYTES_MAX or executor.is_costly(self, view, at + 4)):
+            if executor.is_crowded and (size > LIGHT_BYTES_MAX or executor.is_costly(self, view, start)):
                 self._yield(bytes(view[at:end]))
                 return
             try:
-                must_yield = execute(self, view[at + 4 : at + 4 + size])
+                must_yield = execute(self, view[start:stop])
             except Exception:
-                self._note_failed(view, at + 4)
+                self._note_failed(view, start)
                 raise
-            at += 4 + size
+            at = stop
             if must_yield and (self.is_held or self.is_muted or at < end):
                 self._yield(bytes(view[at:end]))
                 return
@@ -487,8 +488,7 @@ class Connection:
         out = self._out
         if not out or self.is_closed:
             return
-        self._out = []
-        self._out_bytes = 0
+        self._out, self._out_bytes = [], 0
         if len(out) > 1 and not self._has_slices:
             out = [b"".join(out)]  # type: ignore[arg-type]
         self._has_slices = False

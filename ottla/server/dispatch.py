@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Callable, Generator, Iterator
 from heapq import heappop, heappush
 from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
@@ -27,7 +28,7 @@ from ottla.server.receive_buffer import SHARED_BYTES
 from ottla.server.route import ANY_BYTES, Route
 from ottla.server.waiters import Waiters
 from ottla.wire.decoding import ManyObjects
-from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, read_request_header
+from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, header_reader, read_request_header
 from ottla.wire.primitives import read_skipped_tags
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
     from ottla.requests.tls_changes import TlsChanges
     from ottla.server.quotas.throttling import Throttling
 
-read_header = Struct(">hhih").unpack_from
-read_kind = Struct(">hh").unpack_from
-HEADER_BYTES = 10
-NO_TAGS = b"\0"
+read_least_header = header_reader(2)
+read_kind = Struct(">i").unpack_from
+read_key_and_version = Struct(">hh").unpack_from
+read_length = Struct(">h").unpack_from
+CLIENT_ID_AT = 8
 NOTABLE_NS = 500_000
 """A request that takes so long counts for its kind, and against the loop's turn."""
 HEAVY_NS = 4_000_000
@@ -59,7 +61,7 @@ class Dispatcher:
         self._forwarder = forwarder
         self.first_metadata = FirstMetadata(broker.timers)
         self._waiters = waiters
-        self.routes: dict[int, Route] = {}
+        self.routes: dict[int, Route] = {}  # by kind: key and version as one number
         self.long_requests = LongRequests(broker.clock, broker.timers)
         self._unfinished = self.long_requests.turns.unfinished
         self._now_ns = broker.clock.nanoseconds
@@ -80,7 +82,7 @@ class Dispatcher:
         self._throttling = self.long_requests.throttling = throttling
 
     def before_batch(self) -> None:
-        self._waiters.begin_batch()
+        self._waiters.is_batching = True
         now_ns = self._last_ns = self._now_ns()
         unfinished = self._unfinished
         self._turn_end_ns = now_ns + (TURN_NS // (1 + len(unfinished)) if unfinished else TURN_NS)
@@ -97,19 +99,21 @@ class Dispatcher:
     def execute(self, connection: Connection, frame: memoryview) -> bool:
         """Runs one request; its answer goes to the connection now or later. Returns whether the connection must let others go first.
         Raises `WireError` for a malformed request."""
-        key, version, correlation_id, client_length = read_header(frame, 0)
-        route = self.routes.get(key << 16 | version)
+        try:
+            kind, correlation_id, client_id_bytes = connection.read_header(frame)
+        except StructError:  # it is shorter than the header of the last request
+            kind, correlation_id, client_id_bytes = read_least_header(frame)
+        route = self.routes.get(kind)
         if route is None:
-            route = self._route(key, version)
-        at = HEADER_BYTES + client_length if client_length > 0 else HEADER_BYTES
-        if frame[8:at] != connection.client_id_bytes:
-            self._name_client(connection, frame, client_length)
+            route = self._route(*read_key_and_version(frame, 0))
+        if client_id_bytes != connection.client_id_bytes:
+            self._name_client(connection, frame)
+        at, size = connection.header_bytes, len(frame)
         if route.has_request_tags:
-            at = at + 1 if frame[at : at + 1] == NO_TAGS else read_skipped_tags(frame, at)
-        size = len(frame)
-        request = connection.contexts.get(version)
+            at = at + 1 if at < size and not frame[at] else read_skipped_tags(frame, at)
+        request = connection.contexts.get(route.version)
         if request is None:
-            request = connection.contexts[version] = RequestContext(version, connection.client_id, connection.info)
+            request = connection.contexts[route.version] = RequestContext(route.version, connection.client_id, connection.info)
         try:
             body, end = (route.decode if size <= route.plain_bytes_max else route.bounded_decoder)(frame, at)
         except ManyObjects:
@@ -147,9 +151,8 @@ class Dispatcher:
             return True
         if connection.contexts and connection.cost_ns <= NOTABLE_NS:
             return False
-        key, version = read_kind(frame, at)
-        route = self.routes.get(key << 16 | version)
-        return route is not None and route.cost_ns > COSTLY_NS and key != PRODUCE
+        route = self.routes.get(read_kind(frame, at)[0])
+        return route is not None and route.cost_ns > COSTLY_NS and route.key != PRODUCE
 
     def _weigh(self, connection: Connection, route: Route, elapsed_ns: int) -> None:
         """Notes what the last request of a connection has cost, for the connection, for its kind and for this turn of the loop."""
@@ -252,7 +255,7 @@ class Dispatcher:
         if not has_client_id(key, version):
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode
-            route.decode = lambda frame, _at: decode(frame, HEADER_BYTES - 2)
+            route.decode = lambda frame, _at: decode(frame, CLIENT_ID_AT)
             route.plain_bytes_max = ANY_BYTES
         self.routes[key << 16 | version] = route
         return route
@@ -314,16 +317,19 @@ class Dispatcher:
         else:
             yield from answer(response)
 
-    def _name_client(self, connection: Connection, frame: memoryview, length: int) -> None:
+    def _name_client(self, connection: Connection, frame: memoryview) -> None:
         """Remembers the client id, which is the same in every request of a connection."""
-        end = HEADER_BYTES + max(length, 0)
+        (length,) = read_length(frame, CLIENT_ID_AT)
+        start = CLIENT_ID_AT + 2
+        end = start + max(length, 0)
         if length < -1 or end > len(frame):
             raise WireError(f"a client id of {length} bytes")
         try:
-            connection.client_id = str(frame[HEADER_BYTES:end], "utf-8")[:CLIENT_ID_CHARACTERS_MAX] if length >= 0 else None
+            connection.client_id = str(frame[start:end], "utf-8")[:CLIENT_ID_CHARACTERS_MAX] if length >= 0 else None
         except UnicodeDecodeError as error:
             raise WireError("a client id that is not UTF-8") from error
-        connection.client_id_bytes = bytes(frame[8:end])
+        connection.client_id_bytes = bytes(frame[CLIENT_ID_AT:end])
+        connection.read_header, connection.header_bytes = header_reader(end - CLIENT_ID_AT), end
         connection.contexts.clear()
 
 

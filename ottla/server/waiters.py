@@ -98,7 +98,8 @@ class Waiters:
         self.watches: dict[Watch, None] = {}
         self._ready: deque[Watch] = deque()
         self._acknowledged: deque[Watch] = deque()
-        self._is_batching = False
+        self.is_batching = False
+        """Whether all wakes are held back until `run`: a connection is executing what one read brought."""
         self._is_scheduled = False
         self._is_waking = False
         self._finishing: dict[Callable[[], None], None] = {}
@@ -111,7 +112,7 @@ class Waiters:
 
     def add_ready(self, watch: Watch) -> None:
         (self._ready if watch.is_reader else self._acknowledged).append(watch)
-        if not self._is_batching:
+        if not self.is_batching:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -123,10 +124,6 @@ class Waiters:
         self._is_scheduled = False
         self.run()
 
-    def begin_batch(self) -> None:
-        """Holds all wakes back until `run`: a connection is executing what one read brought."""
-        self._is_batching = True
-
     def expire_all(self) -> None:
         """Answers every waiting request with what there is."""
         for watch in list(self.watches):
@@ -134,7 +131,7 @@ class Waiters:
 
     def run(self) -> None:
         """Wakes the marked watches, or as many as a round has time for. If one fails, the others are woken in the next turn of the loop."""
-        self._is_batching = False
+        self.is_batching = False
         if not self._ready and not self._acknowledged:
             return
         self._is_waking = True

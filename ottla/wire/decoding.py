@@ -238,6 +238,10 @@ class _DecoderSource:
 
     def tags(self, tagged: list[Field], target: str) -> None:
         """Reads a tag section; the tagged fields of `target` already have their defaults."""
+        if not tagged and not self.pending:
+            self.emit("if buf[pos]: pos = skip_tags(buf, pos)")
+            self.emit("else: pos += 1")
+            return
         count = self.fresh("count")
         self.pending.append((count, "B"))
         self.flush()

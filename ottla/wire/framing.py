@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar, cast
 
 from ottla.base.errors import WireError
@@ -89,6 +89,13 @@ def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int,
         return key, version, correlation_id, client_id, skip_tags(buffer, end)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise WireError(f"not a request header: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def header_reader(client_id_bytes: int) -> Callable[[Buffer], tuple[Any, ...]]:
+    """Reads (kind: key and version as one number, correlation id, the client id as it stands there) of a frame whose client id takes so
+    many bytes, its length included: the same in all requests of a connection. A shorter frame: `struct.error`."""
+    return struct.Struct(f">ii{client_id_bytes}s").unpack_from
 
 
 def skip_tags(buffer: Buffer, offset: int) -> int:

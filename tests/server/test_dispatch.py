@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.base.errors import WireError
+from ottla.requests.context import RequestContext
 from ottla.server.dispatch import CHEAP_NS, COSTLY_NS, HEAVY_NS, NOTABLE_NS, Dispatcher, for_extended_connections, recent_cost
+from ottla.server.route import Route
+from ottla.wire.framing import header_reader, write_request
 from tests.fakes.timers import ManualTimers
 
 
@@ -58,3 +62,36 @@ def test_of_connections_that_wait_cheap_ones_go_on_first_and_dear_ones_in_the_en
         wait(name, 0)
     timers.run_due()
     assert 90 < resumed.index(1) < 110, "it is not passed over for ever"
+
+
+@pytest.mark.parametrize("has_tags", [False, True])
+def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
+    """Each request has its own, though the last one is where the next is looked for; the longest may be longer than all of the next."""
+    timers = ManualTimers()
+    broker: Any = SimpleNamespace(clock=timers.clock, timers=timers)
+    dispatcher = Dispatcher(broker, SimpleNamespace())  # type: ignore[arg-type]
+    seen: list[tuple[str | None, bytes]] = []
+
+    def handle(_broker: object, request: RequestContext, body: bytes) -> None:
+        seen.append((request.client_id, body))
+
+    key, version = (18, 3) if has_tags else (18, 0)
+    dispatcher.routes[key << 16 | version] = cast(
+        Route,
+        SimpleNamespace(
+            version=version, has_request_tags=has_tags, plain_bytes_max=1 << 20, may_be_long=False, cost_ns=0, nanoseconds=0,
+            immediate=[0] * 64, handle=handle, decode=lambda frame, at: (bytes(frame[at:]), len(frame)),
+        ),
+    )  # fmt: skip
+    connection: Any = SimpleNamespace(
+        read_header=header_reader(2), client_id_bytes=b"", header_bytes=0, contexts={}, client_id=None, info=None,
+        cost_ns=0, heavy_requests=0,
+    )
+    wanted = [("a" * 200, b"1"), (None, b""), ("", b"2"), ("b", b""), ("ab", b"3"), ("a" * 200, b"4"), (None, b"5"), (None, b"6")]
+    dispatcher.before_batch()
+    for client_id, body in wanted:
+        dispatcher.execute(connection, memoryview(write_request(key, version, 1, client_id, body))[4:])
+    assert seen == wanted
+    for length in (-2, 2, 32767):
+        with pytest.raises(WireError, match=f"a client id of {length} bytes"):
+            dispatcher.execute(connection, memoryview(struct.pack(">hhihB", key, version, 1, length, 0)))

@@ -21,7 +21,7 @@ def started(waiters: Waiters, called: list[str], name: str) -> Watch:
 def test_a_batch_wakes_each_watch_once_when_it_is_over() -> None:
     waiters, called = Waiters(ManualClock(), ManualTimers(ManualClock())), []
     first, second = started(waiters, called, "first"), started(waiters, called, "second")
-    waiters.begin_batch()
+    waiters.is_batching = True
     for watch in (first, second, first):
         watch.mark()
     second.cancel()
@@ -144,13 +144,13 @@ def test_thousands_of_readers_are_woken_in_rounds_and_acknowledgements_before_th
 
     for number in range(100):
         waiters.watch([Notifier()], 1000, lambda number=number: wake(f"reader {number}"), lambda: None).mark()
-    waiters.begin_batch()
+    waiters.is_batching = True
     waiters.run()
     assert called == [], "the scheduled round wakes them"
     timers.run_due()
     assert WAKES_PER_LOOK <= len(called) < 50, "a round is bounded"
     first = len(called)
-    waiters.begin_batch()
+    waiters.is_batching = True
     started(waiters, called, "acknowledgement").mark()
     waiters.run()
     assert called[first:] == ["acknowledgement"], "what waits behind readers is not held up by them"
