@@ -309,10 +309,7 @@ class Leader:
         return True
 
     def _remote_ends(self, members: Sequence[int]) -> list[int]:
-        followers = [self.followers[member] for member in members if member in self.followers]
-        if self._state.is_flush_on_ack:
-            return [follower.durable_end for follower in followers]
-        return [follower.log_end_offset for follower in followers]
+        return [self.followers[member].durable_end for member in members if member in self.followers]
 
     # The start of the log
 

@@ -48,7 +48,7 @@ class FollowerProgress:
         self.broker_epoch = UNKNOWN_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
         self.durable_end = UNKNOWN_OFFSET
-        """What counts for the high watermark where acknowledgements wait for the disk."""
+        """What counts for the high watermark: where its log is synced if its broker waits for that, else where it ends."""
         self.log_start_offset = UNKNOWN_OFFSET
         # A member of the ISR has the full lag time to fetch from a new leader.
         self.last_caught_up_ms = now_ms if is_in_sync else -(1 << 62)

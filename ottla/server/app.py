@@ -80,8 +80,8 @@ class BrokerServer:
             self.tls = TlsListeners(loop, config)
             self.network.secure_of = self.tls.secure_of
             self.network.connect_by_tls = self.tls.connect
-        paths = map(os.path.abspath, config.data_directories)
-        self.directories = [LogDirectoryState(self.disk, path, DirectoryLock, boot_id()) for path in paths]
+        paths, is_flushed = map(os.path.abspath, config.data_directories), bool(config.ottla_flush_on_ack)
+        self.directories = [LogDirectoryState(self.disk, path, DirectoryLock, boot_id(), is_flush_on_ack=is_flushed) for path in paths]
         self.ready: asyncio.Future[None] = loop.create_future()
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store: MetadataStore

@@ -11,7 +11,7 @@ meta.properties is fatal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
@@ -27,8 +27,9 @@ PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 BOOT_FILE = ".ottla-boot"
-CUT_FILE = "recovery-point-cut"
 """The boot of the machine under which the logs of this directory were last written: a killed process loses nothing, a machine may."""
+SYNCED = "synced"
+CUT_FILE = "recovery-point-cut"
 
 _VERSION = "0"
 _CLEAN_SHUTDOWN_BODY = b'{"version":0,"brokerEpoch":-1}'
@@ -183,13 +184,26 @@ def write_clean_shutdown(disk: Disk, log_directory: str) -> None:
     write_atomically(disk, f"{log_directory}/{CLEAN_SHUTDOWN_FILE}", _CLEAN_SHUTDOWN_BODY)
 
 
-def read_boot(disk: Disk, log_directory: str) -> str:
-    """The boot that `write_boot` noted; empty if there is none."""
-    return (read_whole(disk, f"{log_directory}/{BOOT_FILE}") or b"").decode(errors="replace").strip()
+class Boot(NamedTuple):
+    """The boot of the machine under which the logs of a directory were last written, and whether all that was acknowledged was synced
+    before: then a power failure has lost nothing of it."""
+
+    boot_id: str
+    is_synced: bool
 
 
-def write_boot(disk: Disk, log_directory: str, boot_id: str) -> None:
-    write_atomically(disk, f"{log_directory}/{BOOT_FILE}", f"{boot_id}\n".encode())
+NO_BOOT = Boot("", False)
+
+
+def read_boot(disk: Disk, log_directory: str) -> Boot:
+    """What `write_boot` noted; `NO_BOOT` if there is nothing."""
+    lines = (read_whole(disk, f"{log_directory}/{BOOT_FILE}") or b"").decode(errors="replace").split("\n")
+    return Boot(lines[0].strip(), SYNCED in lines[1:])
+
+
+def write_boot(disk: Disk, log_directory: str, boot: Boot) -> None:
+    lines = [boot.boot_id, SYNCED] if boot.is_synced else [boot.boot_id]
+    write_atomically(disk, f"{log_directory}/{BOOT_FILE}", "".join(f"{line}\n" for line in lines).encode())
 
 
 def remove_boot(disk: Disk, log_directory: str) -> None:

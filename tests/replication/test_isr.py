@@ -12,8 +12,17 @@ COMMITTED = IsrState(members=(1, 2))
 
 def replica(end: int, *, broker_epoch: int = 50, caught_up_ms: int = 0) -> FollowerProgress:
     made = FollowerProgress(3, now_ms=0, is_in_sync=False)
-    made.log_end_offset, made.broker_epoch, made.last_caught_up_ms = end, broker_epoch, caught_up_ms
+    made.log_end_offset, made.durable_end, made.broker_epoch, made.last_caught_up_ms = end, end, broker_epoch, caught_up_ms
     return made
+
+
+def test_a_replica_joins_with_what_is_on_its_disk() -> None:
+    """Where its broker waits for the disk: a power failure right after would leave it in the in-sync set without what was acknowledged."""
+    follower = replica(10)
+    follower.durable_end = 9
+    assert not may_join(follower, high_watermark=10, epoch_start_offset=5, known_broker_epoch=50)
+    follower.durable_end = 10
+    assert may_join(follower, high_watermark=10, epoch_start_offset=5, known_broker_epoch=50)
 
 
 def test_kip_497_a_joining_replica_counts_before_the_answer() -> None:

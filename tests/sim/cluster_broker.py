@@ -133,7 +133,8 @@ class ClusterBroker:
         )
         try:
             self.store.is_booting = True
-            directory = LogDirectoryState(self.disk, "/data", boot_id=f"boot {self.boots} of {self.broker_id}")
+            boot_id = f"boot {self.boots} of {self.broker_id}"
+            directory = LogDirectoryState(self.disk, "/data", boot_id=boot_id, is_flush_on_ack=self.world.is_flushed)
             node = self.node = ClusterNode(self, ports, directory)
             self.store.is_booting = False
             self.world.prepare(self, node)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.control_messages import LeaderAndIsr
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, StoreResult
 from ottla.cluster.control import ControlReceiver
+from ottla.cluster.gone_partitions import GonePartitions
 from ottla.controller import plans, znodes
+from ottla.controller.announcements import Announcements
 from ottla.controller.command_queue import CommandQueue
 from ottla.controller.local_controller import LocalController
 from ottla.controller.state import ClusterState
@@ -168,6 +172,24 @@ def ack_of_another_term() -> Any:
     return mock.patch.multiple(Leader, acknowledgement=acknowledgement, call_when_acknowledged=call_when_acknowledged)
 
 
+def unknown_is_marked() -> Any:
+    """A partition that the coordinator's metadata does not name counts as one that needs no marker (I52). Two rules forbid that: the
+    metadata store is asked, and a broker that is new gets all metadata before the partitions that it leads."""
+    everything = Announcements.everything
+
+    def roles_first(announcements: Announcements, state: ClusterState, brokers: Iterable[BrokerMetadata]) -> None:
+        send, sent = announcements._send, list[tuple[Any, ...]]()
+        with mock.patch.object(announcements, "_send", lambda *message, **content: sent.append((message, content))):
+            everything(announcements, state, brokers)
+        for message, content in sorted(sent, key=lambda one: one[0][2] is not LeaderAndIsr):
+            send(*message, **content)
+
+    def is_gone(_partitions: GonePartitions, _partition: Any, done: Callable[[bool], None]) -> None:
+        done(True)
+
+    return together([mock.patch.object(Announcements, "everything", roles_first), mock.patch.object(GonePartitions, "is_gone", is_gone)])
+
+
 @contextmanager
 def together(patches: Sequence[Any]) -> Iterator[None]:
     """Several replacements as one."""
@@ -192,6 +214,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         wipe_pending,
         restarted_in_isr,
         ack_of_another_term,
+        unknown_is_marked,
     )
 }
 VERDICTS = {
@@ -205,6 +228,7 @@ VERDICTS = {
     "epoch_by_reading": r"act as controller in epoch \d+ \(I38\)|writes in controller epoch \d+, to which \d+ was elected \(I38\)",
     "wipe_pending": r"pending since partition epoch \d+ .* is forgotten without an answer \(I12\)",
     "restarted_in_isr": r"in the ISR .* with registration \d+: its log ends at \d+, \d+ is committed \(I10\)",
+    "unknown_is_marked": r"a transaction hangs \(I31\): .*, has no marker \(I25\)",
     "ack_of_another_term": r"lost-write: .* where they were acknowledged: .* has v\d+.* \(I14\)",
 }
 """What the checks say of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""

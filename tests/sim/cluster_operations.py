@@ -1,5 +1,5 @@
 """What operators and machines do to a whole cluster, on top of the nemesis' faults: a host that is lost, a rolling restart, moves of
-coordinators, reassignments that are taken back, and disks that are replaced by empty ones.
+coordinators, reassignments that are taken back, disks that are replaced by empty ones, and the end of all brokers at once.
 
 A host that is lost is cut off from everything at once, the metadata store included: its connections are silent, neither closed nor reset,
 and stay so for longer than its session lasts. In a rolling restart the brokers are stopped cleanly one after the other, each when the one
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from ottla.handlers import alter_partition_reassignments
+from ottla.transactions.states import PREPARED
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -39,6 +40,10 @@ MOVED_EVERY, MOVED_REST = 9, 7
 """The seeds with this rest have worlds in which coordinators move and reassignments are cancelled."""
 MOVED_MS = (200, 1_200)
 CANCELLED_MS = (0, 80)
+DARK_EVERY, DARK_REST = 5, 3
+"""The seeds with this rest have worlds in which all brokers end at once, now and then."""
+DARK_MS = (800, 3_000)
+DARK_LOOKS = 300
 WIPED_MS = (20, 200)
 """So often it is looked whether every replica is in sync, so that a disk may be lost."""
 BACK_MS = 4_000
@@ -50,7 +55,7 @@ class Operations:
 
     def __init__(self, world: ClusterWorld) -> None:
         self.world = world
-        self.lost = self.restarted = self.moved = self.cancelled = self.wiped = 0
+        self.lost = self.restarted = self.moved = self.cancelled = self.wiped = self.darkened = 0
 
     def start(self) -> None:
         if self.world.seed % EVERY == 0:
@@ -59,6 +64,8 @@ class Operations:
         if self.world.is_operated and self.world.seed % MOVED_EVERY == MOVED_REST:
             self.world.later(*MOVED_MS, self._move)
             self.world.later(*WIPED_MS, self._wipe)
+        if self.world.seed % DARK_EVERY == DARK_REST:
+            self._darken_later()
 
     def _lose_host(self) -> None:
         world = self.world
@@ -98,6 +105,32 @@ class Operations:
         self._reassign(key, target if len(numbers) > REPLICAS else target[: chance.choice((2, 3))])
         if chance.random() < 0.5:
             world.later(*CANCELLED_MS, lambda: self._reassign(key, None))
+
+    def _darken_later(self) -> None:
+        self.world.later(*DARK_MS, lambda: self._darken(DARK_LOOKS))
+
+    def _darken(self, looks: int) -> None:
+        """All processes end in the same instant, soon after a transaction was decided and before it has all its markers, if that comes
+        before so many looks; each starts again in its own time. Where everything is synced before it is acknowledged, half of the times it
+        is the power that fails."""
+        world = self.world
+        if world.is_ending:
+            return
+        if looks and not self._is_deciding():
+            world.later(1, 1, lambda: self._darken(looks - 1))
+            return
+        self._darken_later()
+        is_power = world.is_flushed and world.chance.random() < 0.5
+        world.note("dark", "power" if is_power else "processes")
+        self.darkened += 1
+        for broker in world.brokers.values():
+            world.crashes += broker.is_up
+            broker.cut_power() if is_power else broker.kill()
+
+    def _is_deciding(self) -> bool:
+        nodes = [broker.node for broker in self.world.brokers.values() if broker.node is not None]
+        hosts = [host for node in nodes for host in node.transactions.all_hosts()]
+        return any(metadata.state in PREPARED for host in hosts for metadata in host.machine.shard.transactions.values())
 
     def _wipe(self) -> None:
         """A broker comes back under its id without any of its data (KIP-903)."""

@@ -23,7 +23,7 @@ from ottla.replication.partition import Partition
 from ottla.storage import small_files
 from ottla.storage.log import Log
 from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries
-from ottla.storage.small_files import MetaProperties
+from ottla.storage.small_files import Boot, MetaProperties
 from ottla.storage.stage_file import sweep
 
 log = logging.getLogger("ottla.storage")
@@ -45,13 +45,17 @@ TakeLock = Callable[[str], Lock]
 class LogDirectoryState:
     """One log directory. Without `take_lock` (a disk that no other process has) it is not locked."""
 
-    def __init__(self, disk: Disk, path: str, take_lock: TakeLock | None = None, boot_id: str = "") -> None:
-        """`boot_id` is different after each start of the machine; empty where that is not known."""
+    def __init__(
+        self, disk: Disk, path: str, take_lock: TakeLock | None = None, boot_id: str = "", *, is_flush_on_ack: bool = False
+    ) -> None:
+        """`boot_id` is different after each start of the machine; empty where that is not known. `is_flush_on_ack`: of no log anything is
+        acknowledged before it is synced."""
         self.path = path
         self.directory_id = ""
         """Names the directory itself, wherever it is mounted; empty until it is claimed."""
         self.was_whole = False
-        """Whether its logs have certainly lost nothing since they were last written: closed cleanly, or the machine has run on."""
+        """Whether its logs have certainly lost nothing that was acknowledged: closed cleanly, or the machine has run on, or nothing was
+        acknowledged before it was synced."""
         self.is_online = True
         self.reason = ""
         self.was_clean = False
@@ -69,6 +73,9 @@ class LogDirectoryState:
         self._is_new = False
         self._disk = disk
         self._boot_id = boot_id
+        self._is_flush_on_ack = is_flush_on_ack
+        self._is_settled = False
+        """Whether all that was in here when it was claimed was synced."""
         self._take_lock = take_lock
         self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
@@ -94,10 +101,20 @@ class LogDirectoryState:
         self.remove_deleted()
         sweep(self._disk, self.path)
         self.was_clean = small_files.take_clean_shutdown(self._disk, self.path)
-        self.was_whole = self.was_clean or (bool(self._boot_id) and small_files.read_boot(self._disk, self.path) == self._boot_id)
+        self._read_proof(small_files.read_boot(self._disk, self.path))
         self._closed = read_entries(self._disk, self.path, log.warning)
         self.is_proved = self.was_whole
         self.is_claimed = True
+
+    def _read_proof(self, before: Boot) -> None:
+        """What the last life of the directory proves of its logs. What is in here after another boot was on the disk."""
+        has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
+        has_rebooted = bool(self._boot_id) and before.boot_id not in ("", self._boot_id)
+        is_empty = self._is_new and not self.partition_names()
+        self.was_whole = self.was_clean or before.is_synced or has_run_on
+        self._is_settled = self.was_clean or before.is_synced or has_rebooted or is_empty
+        if before.is_synced and not self._is_flush_on_ack:
+            small_files.write_boot(self._disk, self.path, Boot(before.boot_id, is_synced=False))
 
     def disown(self) -> None:
         """Leaves a directory that was new without an owner: the start was refused, perhaps for a wrong `broker.id`."""
@@ -111,11 +128,12 @@ class LogDirectoryState:
         return self.has_failed or (bool(self._boot_id) and not self.was_whole)
 
     def note_boot(self) -> None:
-        """A kill of the process loses nothing from now on. Only once what an earlier loss means has been dealt with: this ends its trace.
-        Raises `StorageError`."""
+        """A kill of the process loses nothing from now on, nor a power failure where acknowledgements wait for the disk. Only once what an
+        earlier loss means has been dealt with: this ends its trace. Raises `StorageError`."""
         self.is_proved = True
-        if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != self._boot_id:
-            small_files.write_boot(self._disk, self.path, self._boot_id)
+        boot = Boot(self._boot_id, self._is_flush_on_ack and self._is_settled)
+        if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != boot:
+            small_files.write_boot(self._disk, self.path, boot)
 
     # What is noted of logs
 

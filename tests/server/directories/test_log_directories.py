@@ -226,8 +226,8 @@ def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> Non
     third.release()
 
 
-def claimed(path: Path, boot_id: str) -> LogDirectoryState:
-    directory = LogDirectoryState(OsDisk(), str(path), boot_id=boot_id)
+def claimed(path: Path, boot_id: str, *, is_flush_on_ack: bool = False) -> LogDirectoryState:
+    directory = LogDirectoryState(OsDisk(), str(path), boot_id=boot_id, is_flush_on_ack=is_flush_on_ack)
     directory.lock()
     directory.claim(1, "c", SystemRandom())
     return directory
@@ -249,6 +249,37 @@ def test_a_directory_is_whole_after_a_clean_close_or_while_the_machine_runs_on(t
     assert directory.was_clean
     directory.close(is_clean=True)
     assert claimed(tmp_path, "boot-4").was_clean, "nothing was lost before a start that did not come far"
+
+
+def test_a_power_failure_loses_nothing_where_acknowledgements_wait_for_the_disk(tmp_path: Path) -> None:
+    claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
+    assert claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
+    directory = claimed(tmp_path, "boot-2")  # the setting is off from here on
+    assert directory.was_whole
+    directory.note_boot()
+    assert not claimed(tmp_path, "boot-3").was_whole
+
+
+def test_what_was_not_synced_before_is_not_proved_by_a_setting(tmp_path: Path) -> None:
+    """The process is killed, and its next life waits for the disk: the bytes of the first one are in the memory of the system still."""
+    claimed(tmp_path, "boot-1").note_boot()
+    claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
+    assert not claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
+    claimed(tmp_path, "boot-2", is_flush_on_ack=True).note_boot()  # what is there now has come from the disk
+    assert claimed(tmp_path, "boot-3", is_flush_on_ack=True).was_whole
+
+
+def test_the_proof_ends_before_the_first_acknowledgement_that_does_not_wait(tmp_path: Path) -> None:
+    claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
+    claimed(tmp_path, "boot-1")  # killed before a controller knew of it
+    assert not claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
+
+
+def test_a_directory_that_failed_proves_nothing_by_its_setting(tmp_path: Path) -> None:
+    directory = claimed(tmp_path, "boot-1", is_flush_on_ack=True)
+    directory.note_boot()
+    directory.go_offline("a failed sync")
+    assert not claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
 
 
 def test_a_refused_start_leaves_a_new_directory_to_any_broker(tmp_path: Path) -> None:
