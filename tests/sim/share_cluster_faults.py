@@ -9,9 +9,12 @@ from unittest import mock
 from ottla.base.errors import ErrorCode
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.groups.share import offsets
+from ottla.machine.contract import Decision, Reply
 from ottla.replication.leader import Leader
+from ottla.sharing.commands import Write
 from ottla.sharing.routing import SharePersister
 from ottla.sharing.share_partition import Check, SharePartition
+from ottla.sharing.state_machine import NO_EPOCH, ShareStateMachine
 from tests.sim import share_faults
 from tests.sim.seed_search import catch_seed
 from tests.sim.share_cluster import ShareClusterWorld
@@ -20,6 +23,16 @@ from tests.sim.share_cluster import ShareClusterWorld
 def write_of_replaced_leader() -> Any:
     """A share coordinator takes what a leader writes that was replaced."""
     return share_faults.forget_leader_epoch()
+
+
+def write_of_earlier_state() -> Any:
+    """A share coordinator takes what a leader writes of a state that was altered since."""
+    write = ShareStateMachine._write
+
+    def lax_write(machine: ShareStateMachine, now_ms: int, command: Write, reply: Reply) -> Decision:
+        return write(machine, now_ms, command._replace(state=command.state._replace(state_epoch=NO_EPOCH)), reply)
+
+    return mock.patch.object(ShareStateMachine, "_write", lax_write)
 
 
 def state_before_replicated() -> Any:
@@ -55,11 +68,12 @@ def deleted_but_remembered() -> Any:
 
 
 FAULTS: dict[str, Callable[[], Any]] = {fault.__name__: fault for fault in (
-    write_of_replaced_leader, state_before_replicated, altered_is_begun_again, served_from_memory,
+    write_of_replaced_leader, write_of_earlier_state, state_before_replicated, altered_is_begun_again, served_from_memory,
     deleted_but_remembered,
 )}  # fmt: skip
 VERDICTS = {
     "write_of_replaced_leader": r"old leader: .* was accepted after",
+    "write_of_earlier_state": r"earlier state: a write of epoch \d+ is taken for t-\d, whose state is of epoch \d+",
     "state_before_replicated": r"answers \w+ before \d+, the high watermark is \d+: it may be lost \(I14\)",
     "altered_is_begun_again": r"not altered: t-\d@\d+ goes to \w+, the group begins at \d+|reset: the state of t-\d begins anew",
     "served_from_memory": r"stale: t-\d@\d+ goes to \w+ from the state of epoch \d+",
