@@ -5,6 +5,9 @@ start. A driver that cannot read the checkpoint as files (an object store) takes
 there what Spark asks it to plan (`leave_range`). A batch without data is not planned, so the entry is marked once its batch is committed
 (`mark_used`): found by the batch after it, it means that nothing moved. That way takes one source a group.
 
+A stream that is used twice in a query, such as in a join with itself, has a line for each use, and both say the same. Two reads of a topic
+each have their own offsets: of a partition at which they stand apart the lowest is committed, with a checksum of them all.
+
 A query without an `ottla` source counts its batches instead: batch n moves the group's offset of a partition of the sink's topic from n to
 n + 1. A query with an `ottla` source of another group is refused, as is one of whose `ottla` sources none has the sink's group: the sink
 commits the offsets of its own group alone. A source beside it that has no group keeps its position in the checkpoint.
@@ -17,6 +20,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -25,7 +29,7 @@ from ottla.client import TopicPartition
 from ottla.spark.decision import BatchRange, is_replaced
 from ottla.spark.errors import OffsetConflictError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
-from ottla.spark.spool import spool_root
+from ottla.spark.spool import is_alive, spool_root
 
 __all__ = ["BatchRange", "find_batch_range", "find_query_id", "leave_range", "mark_used", "same_topics"]
 
@@ -48,11 +52,15 @@ def find_batch_range(checkpoint: str | None, batch_id: int, *, group: str, sink_
     _check_groups(groups, group)
     if not groups:
         return _counted(batch_id, group, sink_topic)
+    end, apart = log
     if batch_id > 0:
         before = _read_log(directory / "offsets", batch_id - 1, group)
-        return BatchRange(None if before is None else same_topics(before, log.topic_ids), log.offsets, log.topic_ids)
+        if before is None:
+            return BatchRange(None, end.offsets, end.topic_ids, ("", apart))
+        return BatchRange(same_topics(before.offsets, end.topic_ids), end.offsets, end.topic_ids, (before.apart, apart))
     left = _read_entry(group)
-    return BatchRange(left.range.start if left is not None and left.range.end == log.offsets else None, log.offsets, log.topic_ids)
+    start = left.range.start if left is not None and left.range.end == end.offsets and not apart else None
+    return BatchRange(start, end.offsets, end.topic_ids, ("", apart))
 
 
 def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
@@ -86,7 +94,14 @@ def local_path(checkpoint: str | None) -> Path | None:
 # The offset log
 
 
-def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
+class _Logged(NamedTuple):
+    """An entry of the offset log as the sink's group sees it; see `BatchRange`."""
+
+    offsets: StoredOffsets
+    apart: str
+
+
+def _read_log(offsets: Path, batch_id: int, group: str) -> _Logged | None:
     """The group's offsets in an entry, empty when no source of the query is of this group; None when there is no such entry."""
     try:
         lines = (offsets / str(batch_id)).read_text().splitlines()
@@ -96,17 +111,29 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
         raise OffsetConflictError(
             f"checkpointLocation: {offsets / str(batch_id)} is of a format that is not known here: {lines[0] if lines else 'empty'}"
         )
-    found = StoredOffsets(group, {}, {})
-    for line in lines[2:]:
-        known = None if line == _NO_OFFSET else read_offsets(line)
-        if known is None or known.group != group:
-            continue
-        twice = found.offsets.keys() & known.offsets.keys()
-        if twice:
-            raise OffsetConflictError(f"group: two sources of group {group!r} read {min(twice)}; leave the option out of one of them")
-        found.offsets.update(known.offsets)
-        found.topic_ids.update(known.topic_ids)
-    return found
+    known = [found for line in lines[2:] if line != _NO_OFFSET and (found := read_offsets(line)) is not None and found.group == group]
+    return _Logged(_merged(group, known), _checksum(known) if _are_apart(known) else "")
+
+
+def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
+    """The offsets of all sources; of a partition that several read, the lowest."""
+    merged = StoredOffsets(group, {}, {})
+    for one in sources:
+        for partition, offset in one.offsets.items():
+            merged.offsets[partition] = min(offset, merged.offsets.get(partition, offset))
+        merged.topic_ids.update(one.topic_ids)
+    return merged
+
+
+def _are_apart(sources: Sequence[StoredOffsets]) -> bool:
+    """Whether two sources that read a partition do not stand at the same offsets throughout."""
+    return any(one.offsets != other.offsets and not one.offsets.keys().isdisjoint(other.offsets) for one, other in combinations(sources, 2))
+
+
+def _checksum(sources: Sequence[StoredOffsets]) -> str:
+    """The same for the same offsets of the same sources, in their order."""
+    text = json.dumps([sorted((*partition, offset) for partition, offset in one.offsets.items()) for one in sources])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _source_groups(offsets: Path, batch_id: int) -> list[str]:
@@ -147,12 +174,13 @@ def _counted(batch_id: int, group: str, sink_topic: str | None) -> BatchRange:
 class _Entry(NamedTuple):
     """What is in a rendezvous file. `used_by` is the last batch that was committed with it, None before.
 
-    `is_of_several` when sources of different topics left a range for the same batch.
+    `left_by` is the process of the source. `is_of_several` when several sources left ranges for the same batch that are not the same.
     """
 
     range: BatchRange
     used_by: int | None
     is_of_several: bool
+    left_by: int
 
 
 def leave_range(
@@ -163,9 +191,18 @@ def leave_range(
 ) -> None:
     """Leaves the range that is being planned for the sink of the same group on this host."""
     before = _read_entry(group)
-    found, known = _topics(end), None if before is None or before.used_by is not None else _topics(before.range.end)
-    is_of_several = known is not None and known != found and not known & found
-    _write_entry(group, _Entry(BatchRange(start, end, topic_ids or {}), None, is_of_several))
+    planned = BatchRange(start, end, topic_ids or {})
+    is_of_several = before is not None and before.used_by is None and _is_of_another_source(before, planned)
+    _write_entry(group, _Entry(planned, None, is_of_several, os.getpid()))
+
+
+def _is_of_another_source(before: _Entry, planned: BatchRange) -> bool:
+    """Whether a range was left by another source of the query: it has other topics, or is another range by a process that still runs."""
+    topics, found = _topics(before.range.end), _topics(planned.end)
+    if topics != found and not topics & found:
+        return True
+    is_same = (before.range.start, before.range.end) == (planned.start, planned.end)
+    return not is_same and 0 < before.left_by != os.getpid() and is_alive(before.left_by)
 
 
 def mark_used(group: str, batch_id: int) -> None:
@@ -200,12 +237,13 @@ def _read_entry(group: str) -> _Entry | None:
     try:
         value: Any = json.loads(_entry_path(group).read_text())
         start, end = read_offsets(value["start"]), read_offsets(value["end"])
-        used_by, is_of_several = value["used_by"], value["several"]
+        used_by, is_of_several, left_by = value["used_by"], value["several"], int(value.get("left_by", 0))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if start is None or end is None:
         return None
-    return _Entry(BatchRange(start.offsets, end.offsets, end.topic_ids), used_by if isinstance(used_by, int) else None, bool(is_of_several))
+    planned = BatchRange(start.offsets, end.offsets, end.topic_ids)
+    return _Entry(planned, used_by if isinstance(used_by, int) else None, bool(is_of_several), left_by)
 
 
 def _write_entry(group: str, entry: _Entry) -> None:
@@ -214,6 +252,7 @@ def _write_entry(group: str, entry: _Entry) -> None:
         "end": write_offsets(group, entry.range.end, entry.range.topic_ids),
         "used_by": entry.used_by,
         "several": entry.is_of_several,
+        "left_by": entry.left_by,
     }
     path = _entry_path(group)
     handle, name = tempfile.mkstemp(prefix="range-", dir=path.parent)

@@ -15,6 +15,8 @@ class CommitMetadata(NamedTuple):
 
     `start` is the partition's offset at the start of the batch (the committed offset is its end); `rows` and `digest` are of the whole
     output of the batch, in all partitions (`OutputDigest`). `topic_id` is the id of the partition's topic, empty where it is not known.
+    `apart` is a checksum of the offsets of all sources if several of them read a partition and stand apart after this batch; then the
+    committed offset is that of the slowest.
     """
 
     query_id: str
@@ -23,12 +25,15 @@ class CommitMetadata(NamedTuple):
     rows: int = 0
     digest: str = ""
     topic_id: str = ""
+    apart: str = ""
 
     def to_text(self) -> str:
         """The metadata of an offset commit."""
         value = {"q": self.query_id, "b": self.batch_id, "s": self.start, "n": self.rows, "d": self.digest}
         if self.topic_id:
             value["t"] = self.topic_id
+        if self.apart:
+            value["a"] = self.apart
         return json.dumps(value, separators=(",", ":"))
 
 
@@ -40,8 +45,8 @@ def parse_metadata(text: str) -> CommitMetadata | None:
         return None
     if not isinstance(value, dict):
         return None
-    found: list[Any] = [value.get(key) for key in "qbsnd"]
-    if [type(one) for one in found] != [str, int, int, int, str]:
+    needed: list[Any] = [value.get(key) for key in "qbsnd"]
+    if [type(one) for one in needed] != [str, int, int, int, str]:
         return None
-    topic_id = value.get("t")
-    return CommitMetadata(*found)._replace(topic_id=topic_id if isinstance(topic_id, str) else "")
+    topic_id, apart = (str(found) if isinstance(found := value.get(key), str) else "" for key in "ta")
+    return CommitMetadata(*needed)._replace(topic_id=topic_id, apart=apart)

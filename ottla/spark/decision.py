@@ -2,7 +2,8 @@
 
 Committed offsets equal to the batch's start mean that it is to be sent, equal to its end that it is done; anything else is a conflict. A
 batch whose start is its end moves no offset (a watermark passed and closed windows, or another source had the data). There the metadata
-beside the offsets decides: it moves in the same transaction and names query and batch.
+beside the offsets decides: it moves in the same transaction and names query and batch. So it does where several sources of the query read
+a partition and stand apart, since one offset cannot say where each of them is.
 
 The offsets must be read after InitProducerId, so that no transaction of a former driver can still change them.
 """
@@ -28,12 +29,14 @@ class BatchRange(NamedTuple):
 
     A partition that is missing in `start` came into the source with this batch; so do those of a topic that was deleted and created anew
     since the batch before. `start` is None when it is not known, which is possible for the first batch of a checkpoint alone. `topic_ids`
-    are those of the batch's end, as far as they are known.
+    are those of the batch's end, as far as they are known. Of a partition that several sources read, `start` and `end` have the lowest
+    offset; where they stand apart, `apart` has a checksum of all their offsets at the start and at the end.
     """
 
     start: Offsets | None
     end: Offsets
     topic_ids: Mapping[str, str] = MappingProxyType({})
+    apart: tuple[str, str] = ("", "")
 
 
 class Batch(NamedTuple):
@@ -49,7 +52,7 @@ class Batch(NamedTuple):
 
 def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Whether the batch is committed; False when it is to be sent. `OffsetConflictError` when group and checkpoint disagree."""
-    start, end, topic_ids = batch.range
+    start, end, topic_ids, apart = batch.range
     committed = {one: found for one, found in committed.items() if not _is_of_another_topic(one, found, topic_ids)}
     if not end:
         if batch.has_output:
@@ -57,6 +60,8 @@ def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) ->
         return True
     if start is None:
         return _is_committed_first(batch, committed)
+    if any(apart) and batch.batch_id > 0:
+        return _is_committed_apart(batch, start, committed)
     at_start, at_end = _places(batch, start, committed)
     if at_start and at_end:
         raise _conflict(batch, committed, "some partitions stand at the start of the batch and some at its end")
@@ -109,6 +114,22 @@ def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed])
         return False
     known = ", ".join(sorted({"none" if one is None else f"batch {one.batch_id} of query {one.query_id}" for one in found}))
     raise _conflict(batch, committed, f"the batch moves no offset and does not follow the last committed batch: {known}")
+
+
+def _is_committed_apart(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Committed]) -> bool:
+    """Decides a batch before or after which sources of the same partition stand apart: offsets and metadata have to be those of its start,
+    or those of its end."""
+    before, after = batch.range.apart
+    end = batch.range.end
+    offsets = {partition: found.offset for partition, found in committed.items() if partition in end}
+    last = {None if one is None else (one.query_id, one.batch_id, one.apart) for one in _last_batches(batch, committed)}
+    if last == {(batch.query_id, batch.batch_id, after)} and offsets == dict(end):
+        return True
+    if last == {(batch.query_id, batch.batch_id - 1, before)} and offsets == {one: at for one, at in start.items() if one in end}:
+        return False
+    if not offsets and batch.trusts_checkpoint:
+        return False
+    raise _conflict(batch, committed, "sources of the query read the same partition at different offsets, and another batch was the last")
 
 
 def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:

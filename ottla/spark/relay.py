@@ -192,12 +192,13 @@ class Relay:
         return sent
 
     def _commit_offsets(self, transaction: Transaction, batch: Batch, digest: OutputDigest) -> None:
-        start, end, topic_ids = batch.range
+        start, end, topic_ids, (_, apart) = batch.range
         text = digest.text()
         offsets = {}
         for partition, offset in end.items():
             first = offset if start is None else start.get(partition, -1)
-            metadata = CommitMetadata(batch.query_id, batch.batch_id, first, digest.rows, text, topic_ids.get(partition.topic, ""))
+            topic_id = topic_ids.get(partition.topic, "")
+            metadata = CommitMetadata(batch.query_id, batch.batch_id, first, digest.rows, text, topic_id, apart)
             offsets[partition] = Committed(offset, metadata=metadata.to_text())
         transaction.commit_offsets(batch.group, offsets)
 

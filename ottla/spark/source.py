@@ -35,7 +35,7 @@ from ottla.spark.batch_range import leave_range, same_topics
 from ottla.spark.commit_metadata import parse_metadata
 from ottla.spark.connections import ask, explained, reported
 from ottla.spark.decision import is_replaced
-from ottla.spark.errors import DataLossError, OptionError, PipelineError
+from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.options import Position, SourceOptions
 from ottla.spark.planning import (
@@ -147,7 +147,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}, {}
         self._topic_ids = topics.known_ids(client, bounds)
         ends = {partition: end for partition, (_, end) in bounds.items()}
-        committed = {} if self.options.group is None else _committed(client, self.options, bounds)
+        committed = {} if self.options.group is None else _committed(client, self.options, bounds, may_be_apart=False)
         if committed:
             return initial_offsets(committed, {}, bounds), ends
         return _starts(client, self.options, bounds, "latest"), ends
@@ -407,12 +407,23 @@ def _look_up(client: Client, options: SourceOptions, position: Position, bounds:
     return topics.look_up(client, wanted_timestamps(position, bounds), options.isolation)
 
 
-def _committed(client: Client, options: SourceOptions, partitions: Mapping[TopicPartition, Bounds]) -> Offsets:
-    """The group's committed offsets, without those of topics that were deleted and created anew; `DataLossError` if that matters."""
+def _committed(
+    client: Client, options: SourceOptions, partitions: Mapping[TopicPartition, Bounds], *, may_be_apart: bool = True
+) -> Offsets:
+    """The group's committed offsets, without those of topics that were deleted and created anew; `DataLossError` if that matters.
+
+    `OffsetConflictError` if they are those of the slowest of several sources, unless they `may_be_apart`: no query can begin there.
+    """
     topic_ids = topics.known_ids(client, partitions)
     offsets: Offsets = {}
     for partition, committed in topics.committed_offsets(client, options.group or "", partitions).items():
         metadata = parse_metadata(committed.metadata)
+        if metadata is not None and metadata.apart and not may_be_apart:
+            raise OffsetConflictError(
+                f"group: the last batch of group {options.group!r} left several sources of one query at different offsets of {partition}, "
+                f"of which {committed.offset} is the lowest; only that query's checkpoint knows the others. Go on with it, or reset the "
+                "group's offsets to say where to begin"
+            )
         before, now = "" if metadata is None else metadata.topic_id, topic_ids.get(partition.topic, "")
         if is_replaced(before, now):
             report_replaced(options, partition.topic, before, now)

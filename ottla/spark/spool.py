@@ -262,14 +262,15 @@ def _sweep(root: Path) -> None:
     oldest = time.time() - STALE_S
     for directory in root.iterdir():
         try:
-            is_old = directory.stat().st_mtime < oldest or not _is_alive(int(directory.name.split("-")[1]))
+            is_old = directory.stat().st_mtime < oldest or not is_alive(int(directory.name.split("-")[1]))
         except (OSError, ValueError, IndexError):
             continue
         if is_old:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this host runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

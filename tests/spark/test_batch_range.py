@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -96,9 +97,30 @@ def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: P
     _log(tmp_path, 0, _line({A: 5}), "17", "-", _line({A: 1}, ""), kafka)
     _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({A: 4}, ""), kafka)
     assert find_batch_range(str(tmp_path), 1, group="g") == BatchRange({A: 5}, {A: 6, B: 2})
-    _log(tmp_path, 2, _line({A: 6}), _line({A: 6}))
-    with pytest.raises(OffsetConflictError, match=r"two sources of group 'g' read in-0"):
-        find_batch_range(str(tmp_path), 2, group="g")
+
+
+def test_a_stream_that_is_used_twice_is_one_if_both_stand_at_the_same_offsets(tmp_path: Path) -> None:
+    _log(tmp_path, 0, _line({A: 5}), _line({A: 5}), _line({B: 1}))
+    _log(tmp_path, 1, _line({A: 6}), _line({A: 6}), _line({B: 1}))
+    assert find_batch_range(str(tmp_path), 1, group="g") == BatchRange({A: 5, B: 1}, {A: 6, B: 1})
+
+
+def test_sources_that_stand_apart_have_the_lowest_offsets_and_a_checksum(tmp_path: Path) -> None:
+    lines = [({A: 5}, {A: 5}), ({A: 9}, {A: 7}), ({A: 9}, {A: 8}), ({A: 9}, {A: 9})]
+    for batch_id, pair in enumerate(lines):
+        _log(tmp_path, batch_id, *map(_line, pair))
+    found = [find_batch_range(str(tmp_path), batch_id, group="g") for batch_id in range(4)]
+    assert [(one.start, one.end) for one in found] == [(None, {A: 5}), ({A: 5}, {A: 7}), ({A: 7}, {A: 8}), ({A: 8}, {A: 9})]
+    (_, none), (level, first), (again, second), (last, end) = (one.apart for one in found)
+    assert (none, level, end) == ("", "", "")
+    assert first and second and first != second and (again, last) == (first, second)
+
+
+@pytest.mark.parametrize("pair", [({A: 5}, {A: 5, B: 1}), ({A: 5, B: 0}, {A: 5, B: 1})])
+def test_sources_of_other_partitions_beside_a_common_one_stand_apart(tmp_path: Path, pair: tuple[Offsets, Offsets]) -> None:
+    """One offset for the common partition and one for the other would not say that the first source has not read the other at all."""
+    _log(tmp_path, 0, *map(_line, pair))
+    assert find_batch_range(str(tmp_path), 0, group="g").apart[1]
 
 
 def test_a_query_without_our_source_counts_its_batches(tmp_path: Path) -> None:
@@ -161,6 +183,21 @@ def test_several_sources_of_a_group_need_the_offset_log(tmp_path: Path) -> None:
             find_batch_range("s3a://bucket/c", 0, group="g")
     leave_range("g", {B: 0}, {B: 3})
     assert find_batch_range(None, 0, group="g") == BatchRange({B: 0}, {B: 3})
+
+
+def test_sources_of_one_topic_may_share_the_rendezvous_while_they_stand_at_the_same_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other_process = os.getppid()
+    leave_range("g", {A: 2}, {A: 9})
+    leave_range("g", {A: 2}, {A: 8})  # a checkpoint was lost: the same source plans another batch
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: other_process)
+        leave_range("g", {A: 2}, {A: 8})
+        assert find_batch_range("s3a://bucket/c", 5, group="g") == BatchRange({A: 2}, {A: 8})
+    leave_range("g", {A: 2}, {A: 7})
+    with pytest.raises(OffsetConflictError, match=r"several sources of the query"):
+        find_batch_range("s3a://bucket/c", 5, group="g")
 
 
 def test_a_damaged_rendezvous_is_none(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ def test_what_was_written_is_read_back() -> None:
     assert parse_metadata(metadata._replace(topic_id="q2bPEP9tQHe4bbvrJwmLLg").to_text()) == metadata._replace(
         topic_id="q2bPEP9tQHe4bbvrJwmLLg"
     )
+    assert parse_metadata(metadata._replace(apart="0123456789abcdef").to_text()) == metadata._replace(apart="0123456789abcdef")
 
 
 def test_it_is_far_below_the_limit_of_brokers() -> None:
-    largest = CommitMetadata("0f9d2c6e-5c1e-4e0a-b6f5-6a7d2d9f3b11", 2**63 - 1, 2**63 - 1, 2**63 - 1, "ffffffff", 22 * "-")
-    assert len(largest.to_text()) < 200
+    largest = CommitMetadata("0f9d2c6e-5c1e-4e0a-b6f5-6a7d2d9f3b11", 2**63 - 1, 2**63 - 1, 2**63 - 1, "ffffffff", 22 * "-", 16 * "-")
+    assert len(largest.to_text()) < 250
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from ottla.spark.errors import OffsetConflictError
 A, B, C = TopicPartition("in", 0), TopicPartition("in", 1), TopicPartition("new", 0)
 
 
-def _batch(
-    start: Offsets | None, end: Offsets, *, batch_id: int = 7, has_output: bool = True, trusts_checkpoint: bool = False
-) -> Batch:
+def _batch(start: Offsets | None, end: Offsets, *, batch_id: int = 7, has_output: bool = True, trusts_checkpoint: bool = False) -> Batch:
     return Batch("g", "q", batch_id, BatchRange(start, end), has_output, trusts_checkpoint)
 
 
@@ -130,6 +128,47 @@ def test_a_first_batch_of_unknown_start() -> None:
         is_committed(_batch(None, END, batch_id=0), _committed(START))
     with pytest.raises(OffsetConflictError, match=r"no entry 6"):
         is_committed(_batch(None, END), _committed(END))
+
+
+def _apart(offsets: Offsets, apart: str, *, query_id: str = "q", batch_id: int = 6) -> dict[TopicPartition, Committed]:
+    text = CommitMetadata(query_id, batch_id, 0, apart=apart).to_text()
+    return {partition: Committed(offset, metadata=text) for partition, offset in offsets.items()}
+
+
+@pytest.mark.parametrize(
+    ("start", "before"), [(START, "x"), (START, ""), (END, "x")], ids=["both apart", "level before", "only the faster moves"]
+)
+def test_metadata_decides_where_sources_of_one_partition_stand_apart(start: Offsets, before: str) -> None:
+    batch = _batch(start, END)._replace(range=BatchRange(start, END, apart=(before, "y")))
+    assert not is_committed(batch, _apart(start, before, batch_id=6))
+    assert is_committed(batch, _apart(END, "y", batch_id=7))
+    others = [
+        _apart(start, "z", batch_id=6), _apart(END, "z", batch_id=7), _apart(END, "y", batch_id=8), _apart(start, before, batch_id=5),
+        _apart(start, before, query_id="another", batch_id=6), _apart({A: 1, B: 10}, before, batch_id=6), {},
+    ]  # fmt: skip
+    for other in others:
+        with pytest.raises(OffsetConflictError, match=r"read the same partition at different offsets"):
+            is_committed(batch, other)
+    assert not is_committed(batch._replace(trusts_checkpoint=True), {})
+
+
+def test_sources_that_come_level_again_are_decided_by_metadata_too() -> None:
+    batch = _batch(END, END)._replace(range=BatchRange(END, END, apart=("x", "")))
+    assert not is_committed(batch, _apart(END, "x", batch_id=6))
+    assert is_committed(batch, _apart(END, "", batch_id=7))
+    with pytest.raises(OffsetConflictError):
+        is_committed(batch, _apart(END, "", batch_id=6))
+
+
+def test_a_partition_that_is_gone_is_not_compared_where_sources_stand_apart() -> None:
+    batch = _batch(START, END)._replace(range=BatchRange({**START, C: 4}, END, apart=("x", "y")))
+    assert not is_committed(batch, _apart({**START, C: 4}, "x"))
+
+
+def test_the_first_batch_of_sources_that_stand_apart() -> None:
+    batch = _batch(None, END, batch_id=0)._replace(range=BatchRange(None, END, apart=("", "y")))
+    assert not is_committed(batch, {})
+    assert is_committed(batch, _apart(END, "y", batch_id=0))
 
 
 def test_a_source_without_partitions_has_nothing_to_commit() -> None:

@@ -17,7 +17,7 @@ from ottla.spark.decision import Batch, is_committed
 from ottla.spark.relay import Outcome, Relay
 from ottla.spark.spool import TaskOutput
 from tests.spark.model.broker import ANY_EPOCH, NO_MANIFEST
-from tests.spark.model.world import LOSER_TAKEN, World
+from tests.spark.model.world import LOSER_TAKEN, PLAN_OF_TWO_SOURCES, World
 
 SCHEDULES = int(os.environ.get("OTTLA_RELAY_SCHEDULES", "150"))
 FIND_WITHIN = 3_000
@@ -29,6 +29,13 @@ FIND_WITHIN = 3_000
 def test_each_batch_takes_effect_once_under_any_schedule(uses_v2: bool, is_verifying: bool) -> None:
     for seed in range(SCHEDULES):
         verdict = World(seed, uses_v2=uses_v2, is_verifying=is_verifying).run()
+        assert verdict == "good", f"seed {seed}: {verdict}"
+
+
+@pytest.mark.parametrize("uses_v2", [False, True], ids=["first-protocol", "second-protocol"])
+def test_batches_of_two_sources_that_stand_apart_take_effect_once_under_any_schedule(uses_v2: bool) -> None:
+    for seed in range(SCHEDULES // 2):
+        verdict = World(seed, uses_v2=uses_v2, plan=PLAN_OF_TWO_SOURCES).run()
         assert verdict == "good", f"seed {seed}: {verdict}"
 
 

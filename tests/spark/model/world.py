@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +53,15 @@ PLAN = [
 ]
 """The batches of the query: every second one moves no offset, and one brings a new partition."""
 
+PLAN_OF_TWO_SOURCES = [
+    BatchRange({A: 0}, {A: 0}),
+    BatchRange({A: 0}, {A: 3}, apart=("", "one ahead")),
+    BatchRange({A: 3}, {A: 3}, apart=("one ahead", "farther ahead")),
+    BatchRange({A: 3}, {A: 6}, apart=("farther ahead", "")),
+    BatchRange({A: 6}, {A: 7}),
+]
+"""Two sources that read one partition: they stand apart for a while, and once only the faster moves."""
+
 
 class KilledError(BaseException):
     """Ends a driver's thread as kill -9 ends a process: nothing catches it."""
@@ -84,10 +93,10 @@ class Driver(threading.Thread):
 
     def _drive(self) -> None:
         world, batch_id = self.world, self.world.logged
-        while batch_id < len(PLAN):
+        while batch_id < len(world.plan):
             world.step()
             try:
-                outcome = self.relay.commit(world.execute(batch_id), batch_id=batch_id, query_id="q", batch_range=PLAN[batch_id])
+                outcome = self.relay.commit(world.execute(batch_id), batch_id=batch_id, query_id="q", batch_range=world.plan[batch_id])
             except PipelineError as error:
                 world.ends[type(error).__name__] += 1
                 if isinstance(error, OffsetConflictError) and world.logged <= batch_id and not world.is_past(batch_id):
@@ -112,7 +121,9 @@ class World:
         zombies: float = 1 - KILLED,
         is_staged: bool = False,
         faults: frozenset[str] = frozenset(),
+        plan: Sequence[BatchRange] = PLAN,
     ) -> None:
+        self.plan = plan
         self.random = random.Random(seed)
         self.broker = ModelBroker(uses_v2=uses_v2, is_verifying=is_verifying, faults=faults)
         self.logged = 0
@@ -196,7 +207,7 @@ class World:
     def is_past(self, batch_id: int) -> bool:
         """Whether another driver has committed a batch after this one."""
         texts = [one.metadata for one in self.broker.committed.values()]
-        return any(f'"b":{later},' in text for text in texts for later in range(batch_id, len(PLAN)))
+        return any(f'"b":{later},' in text for text in texts for later in range(batch_id, len(self.plan)))
 
     # The schedule
 
@@ -216,7 +227,7 @@ class World:
 
     @property
     def _is_done(self) -> bool:
-        return self.logged == len(PLAN)
+        return self.logged == len(self.plan)
 
     def _advance(self) -> None:
         chance = self.random.random()
@@ -279,11 +290,11 @@ class World:
             if not self._is_right(partition, found):
                 return f"{partition} is not the output of one execution a batch"
         ends = {partition: one.offset for partition, one in self.broker.committed.items()}
-        return "good" if ends == PLAN[-1].end else "the offsets are not at the end"
+        return "good" if ends == self.plan[-1].end else "the offsets are not at the end"
 
     def _is_right(self, partition: TopicPartition, found: list[bytes]) -> bool:
         """Whether the log is the output of one execution of each batch, the batches in order."""
-        for batch_id in range(len(PLAN)):
+        for batch_id in range(len(self.plan)):
             for output in self._outputs[batch_id].values():
                 wanted = output[partition]
                 if found[: len(wanted)] == wanted:
