@@ -9,15 +9,15 @@ what the epoch bump prevents for those of v2: a late Produce that opens a transa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Decision, Reply
-from ottla.machine.draft import logged, same_code
+from ottla.machine.draft import answered, logged, same_code
 from ottla.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata, with_partitions
 from ottla.transactions.records import state_record
-from ottla.transactions.shard import Shard, answer, answer_code
+from ottla.transactions.shard import Shard, answer_code
 from ottla.transactions.states import ONGOING, PREPARED
 
 
@@ -41,24 +41,26 @@ def decide_add(
 
 
 def decide_verify(
-    shard: Shard, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], reply: Reply
+    shard: Shard, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Sequence[TopicPartition], reply: Reply
 ) -> Decision:
     """Replies an `ErrorCode` for each partition."""
+
+    def for_all(code: ErrorCode) -> dict[TopicPartition, ErrorCode]:
+        return dict.fromkeys(partitions, code)
+
     metadata = shard.transactions.get(transactional_id)
     if metadata is None:
-        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else ErrorCode.INVALID_REQUEST
+        codes = for_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else ErrorCode.INVALID_REQUEST)
     elif metadata.identity.producer_id != identity.producer_id:
-        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        codes = for_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     elif metadata.identity.epoch != identity.epoch:
-        code = ErrorCode.PRODUCER_FENCED
+        codes = for_all(ErrorCode.PRODUCER_FENCED)
     elif metadata.state in PREPARED:
-        code = ErrorCode.CONCURRENT_TRANSACTIONS
+        codes = for_all(ErrorCode.CONCURRENT_TRANSACTIONS)
     else:
         members = metadata.partitions if metadata.state is ONGOING else frozenset()
-        return answer(
-            reply, {partition: ErrorCode.NONE if partition in members else ErrorCode.TRANSACTION_ABORTABLE for partition in partitions}
-        )
-    return answer(reply, dict.fromkeys(partitions, code))
+        codes = {partition: ErrorCode.NONE if partition in members else ErrorCode.TRANSACTION_ABORTABLE for partition in partitions}
+    return answered(reply, codes, for_all)
 
 
 def _judge_add(metadata: TransactionMetadata, identity: ProducerIdAndEpoch) -> ErrorCode:

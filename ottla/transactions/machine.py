@@ -9,7 +9,7 @@ Left out: which shard an id belongs to and waiting for a completing transaction 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -79,7 +79,7 @@ class TransactionMachine:
         return decide_add(self.shard, now_ms, transactional_id, identity, partitions, version, reply)
 
     def verify_partitions(
-        self, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], reply: Reply
+        self, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Sequence[TopicPartition], reply: Reply
     ) -> Decision:
         """Replies an `ErrorCode` for each partition."""
         return decide_verify(self.shard, transactional_id, identity, partitions, reply)

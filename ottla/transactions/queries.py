@@ -1,6 +1,6 @@
 """DescribeTransactions and ListTransactions, over one shard.
 
-Queries are decisions without records, so what they show is committed.
+Queries are decisions without records, so what they show is committed: on the loss of leadership they are refused.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.machine.contract import Decision, Reply
+from ottla.machine.draft import answered, same_code
 from ottla.transactions.metadata import TransactionMetadata
-from ottla.transactions.shard import Shard, answer
+from ottla.transactions.shard import Shard
 from ottla.transactions.states import ONGOING, TransactionState
 
 
@@ -25,12 +26,13 @@ class ListFilter(NamedTuple):
 
 def decide_describe(shard: Shard, transactional_id: str, reply: Reply) -> Decision:
     """Replies the `TransactionMetadata`, or None if the id is unknown."""
-    return answer(reply, shard.transactions.get(transactional_id))
+    return answered(reply, shard.transactions.get(transactional_id), same_code)
 
 
 def decide_list(shard: Shard, now_ms: int, wanted: ListFilter, reply: Reply) -> Decision:
-    """Replies a list of `TransactionMetadata`."""
-    return answer(reply, [metadata for metadata in shard.transactions.values() if _is_wanted(metadata, wanted, now_ms)])
+    """Replies a list of `TransactionMetadata`, empty where the shard is led elsewhere by then."""
+    found = [metadata for metadata in shard.transactions.values() if _is_wanted(metadata, wanted, now_ms)]
+    return answered(reply, found, lambda _code: [])
 
 
 def _is_wanted(metadata: TransactionMetadata, wanted: ListFilter, now_ms: int) -> bool:

@@ -155,11 +155,6 @@ class Shard:
             waiter(ErrorCode.NONE)
 
 
-def answer(reply: Reply, result: object) -> Decision:
-    """An answer without records."""
-    return answered(reply, result, lambda _code: result)
-
-
 def answer_code(reply: Reply, code: ErrorCode) -> Decision:
     """A code without records; a host that is closed meanwhile answers another."""
     return answered(reply, code, same_code)

@@ -62,10 +62,11 @@ class Broker:
             timers=self.timers,
             elsewhere=OtherCoordinators(1, Leaders(leader), self.peers),
         )
+        self.logs = {index: MemoryLog() for index in led}
         self.hosts = {index: self._attach(index) for index in led}
 
     def _attach(self, index: int) -> MachineHost:
-        host = MachineHost(self.coordinators.new_machine(0), MemoryLog(), self.clock, self.timers)
+        host = MachineHost(self.coordinators.new_machine(0), self.logs[index], self.clock, self.timers)
         self.coordinators.attach(index, host)
         return host
 
@@ -127,6 +128,28 @@ def test_a_shard_that_is_elsewhere_or_closed_is_not_coordinator() -> None:
     broker.coordinators.detach(broker.coordinators.partition_for("tx"))
     broker.coordinators.detach(99)
     assert broker.init("tx").code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_question_about_what_is_not_committed_is_refused_when_the_shard_moves() -> None:
+    """I30: a partition that was verified by a record which is lost would keep a transaction open that no coordinator knows."""
+    broker = Broker(shards=1, led=(0,))
+    broker.activate()
+    begun = broker.init("tx")
+    identity = ProducerIdAndEpoch(begun.producer_id, begun.producer_epoch)
+    broker.logs[0].is_instant = False
+    added: list[ErrorCode] = []
+    verified: list[dict[TopicPartition, ErrorCode]] = []
+    described: list[TransactionMetadata | ErrorCode | None] = []
+    listed: list[tuple[list[TransactionMetadata], ErrorCode]] = []
+    broker.coordinators.add_partitions("tx", identity, [T0], 0, added.append)
+    broker.coordinators.verify_partitions("tx", identity, [T0, T1], verified.append)
+    broker.coordinators.describe("tx", described.append)
+    run_steps(broker.coordinators.list_transactions(ListFilter(), lambda found, code: listed.append((found, code))))
+    assert not (added or verified or described or listed)
+    broker.coordinators.detach(0)
+    assert added == described == [ErrorCode.NOT_COORDINATOR]
+    assert verified == [dict.fromkeys([T0, T1], ErrorCode.NOT_COORDINATOR)]
+    assert listed == [([], ErrorCode.NONE)]
 
 
 def test_without_the_topic_there_is_no_coordinator() -> None:
@@ -233,6 +256,17 @@ def test_producer_ids_that_must_be_fetched_are_waited_for() -> None:
     assert results == []
     broker.store.release()
     assert sorted(result.producer_id for result in results) == [0, 1, 2]
+
+
+def test_who_waits_for_producer_ids_is_answered_when_the_shard_moves() -> None:
+    broker = Broker()
+    broker.activate()
+    broker.store.hold()
+    results: list[EndResult] = []
+    broker.coordinators.init_producer_id(InitProducerId("tx", 60_000), results.append)
+    broker.coordinators.detach(broker.coordinators.partition_for("tx"))
+    broker.store.release()
+    assert [result.code for result in results] == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_the_list_gathers_every_shard() -> None:
