@@ -19,7 +19,7 @@ from ottla.groups.shard import Group, GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.offsets import delete_share_group
 from ottla.groups.states import DEAD, STABLE
-from ottla.machine.contract import Answer, Decision, LogRecord, Reply
+from ottla.machine.contract import NOTHING, Decision, LogRecord, Reply
 from ottla.machine.draft import Draft, answered, same_code
 
 RECORDS_MAX = 1_000
@@ -88,29 +88,12 @@ def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
         return answered(reply, failure.code, same_code)
     draft = Draft()
     draft.separate(logged[:RECORDS_MAX])
-    if len(logged) > RECORDS_MAX:
-        _delete_later(shard, group_id, reply, draft)
+    if len(logged) > RECORDS_MAX:  # the rest when these are committed
+        deferred = shard.deferred.defer("delete", reply, same_code, draft)
+        draft.schedule(deferred.key, 0, lambda _now_ms: delete_group(shard, group_id, reply) if deferred.take() else NOTHING)
     else:
         draft.answer(reply, ErrorCode.NONE, same_code)
     return draft.decision()
-
-
-def _delete_later(shard: GroupShard, group_id: str, reply: Reply, draft: Draft) -> None:
-    """Goes on with the next records when these are committed."""
-    key = f"delete/{group_id}"
-
-    def more(_now_ms: int) -> Decision:
-        shard.deferred.pop(key, None)
-        return delete_group(shard, group_id, reply)
-
-    def undo(repair: Draft, code: ErrorCode) -> None:
-        shard.deferred.pop(key, None)
-        repair.cancel(key)
-        repair.answer(reply, code, same_code)
-
-    shard.deferred[key] = lambda code: Answer(reply, code)
-    draft.schedule(key, 0, more)
-    draft.on_refusal(undo)
 
 
 def _deletion(shard: GroupShard, group_id: str) -> list[LogRecord]:

@@ -55,7 +55,7 @@ from ottla.groups.share.records import SHARE_KEYS, SHARE_SCHEMA, fold_share
 from ottla.groups.share.sessions import watch_share_members
 from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional
+from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, Transactional
 from ottla.machine.draft import Draft
 from ottla.wire.messages.group_records import (
     GroupMetadataKey,
@@ -114,24 +114,9 @@ class GroupMachine:
 
     def _join_afterwards(self, draft: Draft, command: Join, reply: Reply) -> Decision:
         """A consumer group gives way to a classic one: when that is logged the member joins."""
-        deferred, key = self.shard.deferred, f"anew/{command.group_id}/{command.member_id}/{self.shard.random.token_bytes(8).hex()}"
-
-        def refused(code: ErrorCode) -> Effect:
-            deferred.pop(key, None)
-            return Answer(reply, rebalance.refuse_join(code, command.member_id))
-
-        def join(now_ms: int) -> Decision:
-            if deferred.pop(key, None) is None:
-                return NOTHING  # refused, and answered
-            return self.join_group(command, reply, now_ms)
-
-        def undo(repair: Draft, code: ErrorCode) -> None:
-            if deferred.pop(key, None) is not None:
-                repair.answer(reply, rebalance.refuse_join(code, command.member_id), rebalance.refuse_join)
-
-        deferred[key] = refused
-        draft.schedule(key, 0, join)
-        draft.on_refusal(undo)
+        member_id = command.member_id
+        deferred = self.shard.deferred.defer("join", reply, lambda code: rebalance.refuse_join(code, member_id), draft)
+        draft.schedule(deferred.key, 0, lambda now_ms: self.join_group(command, reply, now_ms) if deferred.take() else NOTHING)
         return draft.decision()
 
     def sync_group(self, command: Sync, reply: Reply, now_ms: int) -> Decision:
@@ -318,11 +303,11 @@ class GroupMachine:
                 resume_share_states(self.shard, group, draft)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """Answers all members that wait in a rebalance when leadership is lost."""
+        """Answers all callers that wait, in a rebalance or for a later decision, when leadership is lost."""
         draft = Draft()
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:
                 for member in group.members.values():
                     rebalance.answer_join(member, group, draft, rebalance.refuse_join(code, member.member_id))
                     rebalance.answer_sync(member, draft, rebalance.refuse_sync(code))
-        return [*draft.effects(), *(refused(code) for refused in list(self.shard.deferred.values()))]
+        return [*draft.effects(), *self.shard.deferred.abandon(code)]

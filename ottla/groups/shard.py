@@ -14,11 +14,12 @@ from ottla.base.share_state import Persister, SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.deferred import Deferred, DeferredAnswers
 from ottla.groups.memory import GroupMemory
 from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
-from ottla.machine.contract import Decision, Effect
+from ottla.machine.contract import Decision
 from ottla.machine.draft import Draft
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
@@ -103,14 +104,14 @@ class GroupShard:
         self.random = random
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
-        self.deferred: dict[str, Callable[[ErrorCode], Effect]] = {}  # soft: what to answer if the rest of a command never runs
+        self.deferred = DeferredAnswers()
         # soft: deleted topics whose offsets are still there, and the last record that this is about; None: whatever there is by now
         self.deleted_topics: dict[str, int | None] = {}
         self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
         self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
         self.beginning: dict[SharePartitionKey, int] = {}  # soft: what share coordinators are asked to begin, and in which epoch
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) that share coordinators are asked to forget, how often
-        self.share_joiners: dict[str, list[Callable[[Draft], None]]] = {}  # soft: joins that wait for partitions to become ready
+        self.share_joiners: dict[str, dict[Deferred, Callable[[Draft], None]]] = {}  # soft: joins that wait for partitions, by group
         self.topics_version = 0  # goes up when a topic was created, deleted or got more partitions
         self.is_live = False  # False while the log is loaded: then every record replaces what earlier ones said
 
@@ -141,11 +142,18 @@ class GroupShard:
     def share_assignment_interval_ms(self, group_id: str) -> int:
         return self.own_settings(group_id).get("share.assignment.interval.ms", self.settings.share_assignment_interval_ms)
 
-    def add_joiner(self, group_id: str, go_on: Callable[[Draft], None]) -> None:
-        self.share_joiners.setdefault(group_id, []).append(go_on)
+    def add_joiner(self, group_id: str, deferred: Deferred, go_on: Callable[[Draft], None]) -> None:
+        self.share_joiners.setdefault(group_id, {})[deferred] = go_on
+
+    def forget_joiner(self, group_id: str, deferred: Deferred) -> None:
+        joiners = self.share_joiners.get(group_id)
+        if joiners is not None:
+            joiners.pop(deferred, None)
+            if not joiners:
+                del self.share_joiners[group_id]
 
     def take_joiners(self, group_id: str) -> list[Callable[[Draft], None]]:
-        return self.share_joiners.pop(group_id, [])
+        return list(self.share_joiners.pop(group_id, {}).values())
 
     def forget_if_idle(self, group: ClassicGroup) -> None:
         """Drops a group without members that is not in the log: made-up names would fill the memory."""

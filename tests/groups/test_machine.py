@@ -213,6 +213,21 @@ def test_a_decision_says_what_to_answer_when_the_log_refuses() -> None:
     assert [effect.response for effect in effects if isinstance(effect, Answer)] == [ErrorCode.NOT_COORDINATOR]
 
 
+def test_two_deletions_of_one_big_group_are_both_answered() -> None:
+    """Each goes on in steps of its own: the second took the place of the first, which was never answered."""
+    world = World()
+    world.topics.counts["t"] = 3500
+    for start in range(0, 3500, 500):
+        world.run("commit - " + " ".join(f"t-{partition}={partition}" for partition in range(start, start + 500)))
+    codes: list[ErrorCode] = []
+    for _ in range(2):
+        world.host.run(lambda _now: world.machine.delete_group("g", codes.append))
+    assert codes == []
+    world.timers.run_due()
+    assert codes == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert not world.machine.shard.groups
+
+
 def test_a_big_group_is_deleted_in_steps() -> None:
     world = World()
     for start in range(0, 2500, 500):

@@ -35,7 +35,7 @@ from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from ottla.groups.share.records import ShareChange
 from ottla.groups.share.sessions import extend_share_session, remove_share_member
 from ottla.groups.share.topics import initialize, want_states
-from ottla.machine.contract import NOTHING, Answer, Decision, Effect, Reply
+from ottla.machine.contract import NOTHING, Decision, Reply
 from ottla.machine.draft import Draft, answered
 
 JOIN_WAIT_MS = 1_000
@@ -215,25 +215,16 @@ def _await_assignment(
 ) -> None:
     """The member is in; its answer comes when the group has gathered its first members and the share coordinators have answered, but for
     these (`is_early`) it waits only a moment."""
-    deferred, key = shard.deferred, f"share-join/{group_id}/{member_id}/{shard.random.token_bytes(8).hex()}"
-
-    def refused(code: ErrorCode) -> Effect:
-        deferred.pop(key, None)
-        return Answer(reply, refuse_beat(code))
+    deferred = shard.deferred.defer("share-join", reply, refuse_beat, draft)
 
     def settle(now_ms: int) -> Decision:
-        return NOTHING if deferred.pop(key, None) is None else _answer_joiner(shard, group_id, member_id, reply, now_ms)
+        shard.forget_joiner(group_id, deferred)
+        return _answer_joiner(shard, group_id, member_id, reply, now_ms) if deferred.take() else NOTHING
 
-    def undo(repair: Draft, code: ErrorCode) -> None:
-        repair.cancel(key)
-        if deferred.pop(key, None) is not None:  # unless a log that failed has ended the coordinator, and with that answered
-            repair.answer(reply, refuse_beat(code), refuse_beat)
-
-    deferred[key] = refused
     if is_early:
-        shard.add_joiner(group_id, lambda later: later.schedule(key, gathering_ms, settle))
-    draft.schedule(key, JOIN_WAIT_MS if is_early else gathering_ms, settle)
-    draft.on_refusal(undo)
+        shard.add_joiner(group_id, deferred, lambda later: later.schedule(deferred.key, gathering_ms, settle))
+        draft.on_refusal(lambda _repair, _code: shard.forget_joiner(group_id, deferred))
+    draft.schedule(deferred.key, JOIN_WAIT_MS if is_early else gathering_ms, settle)
 
 
 def _answer_joiner(shard: GroupShard, group_id: str, member_id: str, reply: Reply, now_ms: int) -> Decision:

@@ -12,7 +12,6 @@ has a state epoch of its own, so that nothing that was sent before it undoes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -34,33 +33,12 @@ from ottla.groups.share.topics import (
     mark_deleting,
     retry_initialization,
 )
-from ottla.machine.contract import Answer, Decision, Effect, Reply
-from ottla.machine.draft import Draft, Refusal, answered, same_code
+from ottla.machine.contract import Decision, Reply
+from ottla.machine.draft import Draft, answered, same_code
 
 # Kafka's own words: its tools print what the broker says.
 NO_SUCH_PARTITION = "This server does not host this topic-partition."
 NOTHING_REMEMBERED = "There is no offset information to delete."
-
-
-def _defer(shard: GroupShard, what: str, reply: Reply, refusal: Refusal, draft: Draft) -> Callable[[Draft, object], None]:
-    """The answer will come with a later decision: the result puts it there. Until then losing the partition answers `refusal`."""
-    deferred, key = shard.deferred, f"{what}/{shard.random.token_bytes(8).hex()}"
-
-    def refused(code: ErrorCode) -> Effect:
-        deferred.pop(key, None)
-        return Answer(reply, refusal(code))
-
-    def undo(repair: Draft, code: ErrorCode) -> None:
-        if deferred.pop(key, None) is not None:
-            repair.answer(reply, refusal(code), refusal)
-
-    def settle(later: Draft, response: object) -> None:
-        if deferred.pop(key, None) is not None:
-            later.answer(reply, response, refusal)
-
-    deferred[key] = refused
-    draft.on_refusal(undo)
-    return settle
 
 
 # Which partitions are there
@@ -102,7 +80,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
     change.raise_epoch()  # fences late copies of what began the states before (KIP-932)
     draft, group_id, epoch, persister = Draft(), command.group_id, change.group.epoch, shard.persister
     draft.records.extend(change.records)
-    settle = _defer(shard, f"share-alter/{group_id}", reply, refuse_share_offsets, draft)
+    deferred = shard.deferred.defer("share-alter", reply, refuse_share_offsets, draft)
 
     def ask() -> None:
         shard.beginning.update(dict.fromkeys(starts, epoch))
@@ -124,7 +102,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
                 retry_initialization(shard, group_id, later)
         for key, code in codes.items():
             starts[key][1].error = code
-        settle(later, answer)
+        deferred.give(later, answer)
         return later.decision()
 
     draft.call(ask)
@@ -198,13 +176,13 @@ def delete_share_offsets(shard: GroupShard, command: DeleteShareOffsets, reply: 
     keys = keys_to_delete(shard, group, places)
     mark_deleting(change, places)
     draft.records.extend(change.records)
-    settle = _defer(shard, f"share-forget/{group.group_id}", reply, refuse_share_offsets, draft)
+    deferred = shard.deferred.defer("share-forget", reply, refuse_share_offsets, draft)
 
     def finish(codes: Codes, _change: ShareChange | None, later: Draft) -> None:
         for key, code in codes.items():
             if code is not ErrorCode.NONE:
                 places[key.topic_id].error = code
-        settle(later, answer)
+        deferred.give(later, answer)
 
     forget_states(shard, group.group_id, keys, draft, finish)
     return draft.decision()
@@ -225,7 +203,7 @@ def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> De
         draft.answer(reply, ErrorCode.NONE, same_code)
         return draft.decision()
     draft.records.extend(change.records)
-    settle = _defer(shard, f"share-delete/{group_id}", reply, same_code, draft)
+    deferred = shard.deferred.defer("share-delete", reply, same_code, draft)
 
     def finish(codes: Codes, after: ShareChange | None, later: Draft) -> None:
         failed = next((code for code in codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
@@ -233,7 +211,7 @@ def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> De
             failed = failed or ErrorCode.NON_EMPTY_GROUP
         elif after is not None and not failed:
             after.remove_group()
-        settle(later, failed)
+        deferred.give(later, failed)
 
     forget_states(shard, group_id, keys, draft, finish)
     return draft.decision()

@@ -272,3 +272,15 @@ def test_a_join_is_answered_once_when_its_log_fails() -> None:
     with mock.patch.object(world.log, "append_records", failing):
         lines = world.run("share a")
     assert len([line for line in lines if line.startswith("a: ")]) == 1, lines
+
+
+def test_nothing_stays_of_members_that_waited_for_partitions_in_vain() -> None:
+    """A group whose partitions never become ready, or that is deleted meanwhile, would collect what to do for each of them."""
+    world = World()
+    world.run("persister hold")
+    for number in range(3):
+        world.run(f"share m{number}")
+    assert world.machine.shard.share_joiners
+    answers = [line for line in world.run("advance 1100") if not line.startswith("log: ")]
+    assert answers == [f"m{number}: epoch=4 has nothing" for number in range(3)]
+    assert not world.machine.shard.share_joiners
