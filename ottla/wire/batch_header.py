@@ -175,10 +175,18 @@ def stamp_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
 
 
 def stamp_producer(
-    buffer: bytearray | memoryview, position: int, size: int, *, producer_id: int, producer_epoch: int, base_sequence: int
+    buffer: bytearray | memoryview,
+    position: int,
+    size: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    is_transactional: bool = True,
 ) -> None:
-    """Marks a batch as part of a producer's transaction: id, epoch and first sequence number; redoes the CRC, which covers them."""
-    buffer[position + ATTRIBUTES_AT + 1] |= TRANSACTIONAL_BIT
+    """Marks a batch as a producer's, in its transaction: id, epoch and first sequence number; redoes the CRC, which covers them."""
+    if is_transactional:
+        buffer[position + ATTRIBUTES_AT + 1] |= TRANSACTIONAL_BIT
     _PRODUCER.pack_into(buffer, position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     stamp_crc(buffer, position, size)
 

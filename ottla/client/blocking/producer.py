@@ -20,6 +20,7 @@ from ottla.client.blocking.producer_identity import TRANSACTION_TIMEOUT_MS, Prod
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.core.send_queue import Batch, Outcome, SendQueue
 from ottla.client.errors import KafkaError, TransportError, refused
+from ottla.wire.batch_header import stamp_producer
 from ottla.wire.records import CODEC_NAMES, Headers, Record, encode_batch
 
 BATCH_BYTES = 128 * 1024
@@ -86,7 +87,10 @@ class Producer:
         self._sticky = StickyPartitioner(random.Random().choice)
         self._partitions: dict[str, list[int]] = {}
         self._open: dict[TopicPartition, Batch] = {}
-        self._queue = SendQueue(cluster.metadata, acks=acks, is_idempotent=self.identity is not None)
+        has_identity = self.identity is not None
+        self._queue = SendQueue(
+            cluster.metadata, acks=acks, is_idempotent=has_identity, may_renumber=has_identity and not self._is_transactional
+        )
         self._connections: dict[int, Connection] = {}
         self._failure: KafkaError | TransportError | None = None
 
@@ -193,19 +197,25 @@ class Producer:
         identity.begin()
 
     def commit(self) -> None:
-        """Flushes and commits."""
+        """Flushes and commits. Raises the error of a batch of the transaction that failed: then it can only be aborted."""
         self.flush()
+        for error in self._queue.gaps.values():
+            raise error
         self._transactional().end(is_commit=True)
 
     def abort(self) -> None:
         """Drops what was not sent yet and aborts."""
+        identity = self._transactional()
         self._open.clear()
         self._queue.drop_unsent()
         try:
             self.flush()
         except (KafkaError, TransportError):
             self._queue.drop_failed()
-        self._transactional().end(is_commit=False)
+        identity.end(is_commit=False)
+        if self._queue.gaps:  # only another epoch begins the sequence numbers anew
+            identity.initialize(identity.producer_id, identity.epoch)
+            self._queue.gaps.clear()
 
     def abandon(self) -> None:
         """Aborts after an interruption at any place, such as in the middle of an answer.
@@ -270,7 +280,7 @@ class Producer:
                 codec=self.codec,
                 level=self.level,
                 producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
+                producer_epoch=identity.epoch_of(batch.partition),
                 base_sequence=identity.take_sequences(batch.partition, batch.count),
                 is_transactional=self._is_transactional,
             )
@@ -300,6 +310,7 @@ class Producer:
         if queue.has_failed:
             if not queue.may_send():
                 return
+            self._renumber()
             queue.retry_failed()
             time.sleep(_BACKOFF_S)
         while (oldest := queue.oldest) is not None:
@@ -311,6 +322,24 @@ class Producer:
             except (KafkaError, TransportError) as error:
                 self._report(queue.oldest_failed(error, time.monotonic()))
                 return
+
+    def _renumber(self) -> None:
+        """Gives what stands behind a batch that has failed for good the sequence numbers of another epoch."""
+        for partition, batches in self._queue.to_renumber():
+            assert self.identity is not None, "only an idempotent producer has sequence numbers"
+            if not self.identity.begin_epoch(partition):
+                self._queue.may_renumber = False
+                return
+            for batch in batches:
+                stamp_producer(
+                    batch.data,
+                    0,
+                    len(batch.data),
+                    producer_id=self.identity.producer_id,
+                    producer_epoch=self.identity.epoch_of(partition),
+                    base_sequence=self.identity.take_sequences(partition, batch.count),
+                    is_transactional=False,
+                )
 
     def _send(self, broker_id: int, batches: list[Batch]) -> None:
         if self._is_transactional and self.identity is not None:

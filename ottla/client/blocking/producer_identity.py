@@ -25,6 +25,8 @@ class ProducerIdentity:
     ) -> None:
         self.core = ProducerIdentityCore(cluster.core, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
         self.take_sequences = self.core.take_sequences
+        self.epoch_of = self.core.epoch_of
+        self.begin_epoch = self.core.begin_epoch
         self.begin = self.core.begin
         self._run = cluster.run
 

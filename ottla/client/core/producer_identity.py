@@ -24,6 +24,7 @@ from ottla.wire.batch_header import SEQUENCE_MASK
 
 TRANSACTION_TIMEOUT_MS = 60_000
 NO_TIMEOUT_MS = 0x7FFFFFFF
+EPOCH_MAX = 0x7FFF
 
 END_TXN = 26
 PRODUCE_V2 = 12
@@ -54,6 +55,8 @@ class ProducerIdentityCore:
         self.uses_v2 = False
         self._may_use_v2 = may_use_v2
         self._sequences: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        """Where a partition has a later epoch than the others; never in transactions."""
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
 
@@ -88,6 +91,7 @@ class ProducerIdentityCore:
         """Sets the producer id and epoch; sequences begin at 0 with each."""
         self.producer_id, self.epoch = producer_id, epoch
         self._sequences.clear()
+        self._epochs.clear()
         self._added.clear()
         self._has_offsets = False
 
@@ -124,6 +128,20 @@ class ProducerIdentityCore:
         first = self._sequences.get(partition, 0)
         self._sequences[partition] = (first + count) & SEQUENCE_MASK
         return first
+
+    def epoch_of(self, partition: TopicPartition) -> int:
+        """The epoch in which the partition is written to."""
+        return self._epochs.get(partition, self.epoch)
+
+    def begin_epoch(self, partition: TopicPartition) -> bool:
+        """Begins the sequence numbers of a partition anew, in its next epoch; False where no epoch is left. Without a transactional id no
+        other producer has this id, so no broker has to be asked."""
+        epoch = self.epoch_of(partition) + 1
+        if epoch > EPOCH_MAX:
+            return False
+        self._epochs[partition] = epoch
+        self._sequences[partition] = 0
+        return True
 
     # The transaction
 

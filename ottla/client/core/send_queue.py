@@ -3,6 +3,10 @@
 Order after a failure: nothing new is sent until every request under way has been answered or lost (`may_send`); then the failed batches are
 sent again in the order in which they were sealed, with the same sequence numbers, so that the broker drops what it had already appended.
 A batch fails for good at its deadline, upon a refusal that will not pass, and, without sequence numbers, with its connection.
+
+A batch that ends unappended leaves a gap in the sequence numbers of its partition, and brokers refuse all behind a gap. So these batches
+get new numbers, of another epoch of the producer (`to_renumber`). Only those that cannot have been appended do: what a lost connection left
+open is sent as it was until a broker has answered it. In a transaction there is nothing to renumber, it has to be aborted.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ PRODUCE_TIMEOUT_MS = 30_000
 class Batch:
     """Records of one partition on their way; sealed once it has its bytes, its number and a deadline in seconds."""
 
-    __slots__ = ("count", "data", "deadline", "number", "opened", "partition", "records", "size")
+    __slots__ = ("count", "data", "deadline", "is_out_of_order", "number", "opened", "partition", "records", "size")
 
     def __init__(self, partition: TopicPartition, opened: float) -> None:
         self.partition = partition
@@ -35,6 +39,7 @@ class Batch:
         self.size = 0
         self.count = 0
         self.number = 0
+        self.is_out_of_order = False  # refused as that when it was sent last, so it was not appended
         self.data: bytearray = bytearray()
 
 
@@ -49,10 +54,13 @@ class Outcome(NamedTuple):
 class SendQueue:
     """See the module."""
 
-    def __init__(self, metadata: ClientMetadata, *, acks: int, is_idempotent: bool) -> None:
+    def __init__(self, metadata: ClientMetadata, *, acks: int, is_idempotent: bool, may_renumber: bool = False) -> None:
         self.metadata = metadata
         self.acks = acks
         self.is_idempotent = is_idempotent
+        self.may_renumber = may_renumber
+        self.gaps: dict[TopicPartition, KafkaError | TransportError] = {}
+        """Partitions with a gap in their sequence numbers, and why."""
         self.in_flight: dict[int, deque[list[Batch]]] = {}
         """The requests under way to each broker, oldest first."""
         self._ready: deque[Batch] = deque()
@@ -70,8 +78,11 @@ class SendQueue:
         self._ready.clear()
         self._failed.clear()
         self.in_flight.clear()
+        self.gaps.clear()
 
     def drop_unsent(self) -> None:
+        for batch in self._ready:
+            self.gaps.setdefault(batch.partition, refused(ErrorCode.TRANSACTION_ABORTABLE, f"a batch for {batch.partition} was not sent"))
         self._ready.clear()
 
     def drop_failed(self) -> None:
@@ -87,8 +98,8 @@ class SendQueue:
 
     @property
     def has_failed(self) -> bool:
-        """Whether batches wait to be sent again."""
-        return bool(self._failed)
+        """Whether batches wait to be sent again, or to be renumbered."""
+        return bool(self._failed) or (self.may_renumber and bool(self.gaps))
 
     @property
     def oldest(self) -> Batch | None:
@@ -97,7 +108,18 @@ class SendQueue:
 
     def may_send(self) -> bool:
         """Whether a request may be sent now: not while others are under way after a failure."""
-        return not (self._failed and self.is_in_flight)
+        return not (self.has_failed and self.is_in_flight)
+
+    def to_renumber(self) -> list[tuple[TopicPartition, list[Batch]]]:
+        """The partitions whose sequence numbers are to begin anew, with their batches in order. To be called when nothing is under way."""
+        if not (self.may_renumber and self.gaps):
+            return []
+        open_ended = {batch.partition for batch in self._failed if not batch.is_out_of_order}
+        found = [partition for partition in self.gaps if partition not in open_ended]
+        for partition in found:
+            del self.gaps[partition]
+        queued = sorted([*self._failed, *self._ready], key=lambda batch: batch.number)
+        return [(partition, [batch for batch in queued if batch.partition == partition]) for partition in found]
 
     def retry_failed(self) -> None:
         """Puts the failed batches back to their places in the order of sealing."""
@@ -164,24 +186,26 @@ class SendQueue:
         """The next batch could not be sent, because it has no leader or its broker is away."""
         return self.failed([self._ready.popleft()] if self._ready else [], error, now, is_unsent=True)
 
-    def failed(
-        self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float, *, is_unsent: bool = False
-    ) -> list[Outcome]:
+    def failed(self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float, *, is_unsent: bool = False) -> list[Outcome]:
         """Queues failed batches again where that may help and there is time; the others end here."""
         outcomes = []
         for batch in batches:
             may_help = self._may_help(batch, error) or (is_unsent and isinstance(error, ConnectError))
             if may_help and now < batch.deadline:
+                batch.is_out_of_order = isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 self._failed.append(batch)
                 self.metadata.forget([batch.partition])
             else:
                 outcomes.append(Outcome(batch, -1, error))
+                if self.is_idempotent:
+                    self.gaps.setdefault(batch.partition, error)
         return outcomes
 
     def _may_help(self, batch: Batch, error: KafkaError | TransportError) -> bool:
         if isinstance(error, TransportError):
             return self.is_idempotent  # without sequence numbers a second try could append the batch twice
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # A gap can only come from an earlier batch that is sent again.
-            return any(earlier.partition == batch.partition for earlier in self._failed)
+            # The gap comes from an earlier batch that is sent again, or from one that has ended.
+            is_behind_gap = self.may_renumber and batch.partition in self.gaps
+            return is_behind_gap or any(earlier.partition == batch.partition for earlier in self._failed)
         return error.code in RETRIABLE

@@ -151,3 +151,56 @@ def test_without_acks_no_answer_is_awaited() -> None:
         producer.produce("t", b"x")
         producer.flush()
         assert producer.delivered == 1
+
+
+class NumberedLog(Log):
+    """A broker that refuses values of this length, and then, as brokers do, every sequence number that is not the next."""
+
+    def __init__(self, refused: bytes = b"too large") -> None:
+        super().__init__()
+        self.refused = refused
+        self.next: dict[int, tuple[int, int]] = {}
+
+    def __call__(self, body: Any, version: int) -> ProduceResponse:
+        [data] = body.topic_data[0].partition_data
+        header = read_batch_header(bytes(data.records))
+        epoch, sequence = self.next.get(data.index, (0, 0))
+        is_next = (header.producer_epoch, header.base_sequence) in ((epoch, sequence), (epoch + 1, 0))
+        code = 0
+        if read_records(bytes(data.records))[0].value == self.refused:
+            code = int(ErrorCode.MESSAGE_TOO_LARGE)
+        elif not is_next:
+            code = int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        else:
+            self.next[data.index] = header.producer_epoch, header.base_sequence + header.record_count
+            self.batches.append(bytes(data.records))
+        result = PartitionProduceResponse(index=data.index, error_code=code, base_offset=7)
+        return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[result])])
+
+
+def test_a_producer_goes_on_behind_a_batch_that_was_refused() -> None:
+    log = NumberedLog()
+    with _broker(log) as broker, Cluster(broker.address) as cluster, Producer(cluster) as producer:
+        for value in (b"a", b"too large", b"b", b"too large", b"c"):
+            producer.produce("t", value)
+            try:
+                producer.flush()
+            except ApiError as error:
+                assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert log.values() == [b"a", b"b", b"c"] and producer.delivered == 3
+    headers = [read_batch_header(batch) for batch in log.batches]
+    assert [(header.producer_epoch, header.base_sequence) for header in headers] == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_what_is_under_way_behind_a_refused_batch_is_sent_again() -> None:
+    log, ends = NumberedLog(), list[tuple[bytes | None, ErrorCode | None]]()
+
+    def report(delivery: Delivery) -> None:
+        error = delivery.error
+        ends.append((delivery.records[0].value, error.code if isinstance(error, ApiError) else None))
+
+    with _broker(log) as broker, Cluster(broker.address) as cluster, Producer(cluster, batch_bytes=1, on_delivery=report) as producer:
+        for value in (b"a", b"too large", b"b", b"c", b"d"):
+            producer.produce("t", value)
+    assert log.values() == [b"a", b"b", b"c", b"d"]
+    assert sorted(ends, key=str) == [(b"a", None), (b"b", None), (b"c", None), (b"d", None), (b"too large", ErrorCode.MESSAGE_TOO_LARGE)]
