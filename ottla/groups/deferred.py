@@ -28,7 +28,7 @@ class Deferred:
         self._waiting = waiting
 
     def take(self) -> bool:
-        """Whether the caller still waits; from now on the answer is the business of whoever has asked."""
+        """Whether the caller still waits; from now on the asker has to answer it."""
         return self._waiting.remove(self)
 
     def give(self, draft: Draft, response: object) -> None:

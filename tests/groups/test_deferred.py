@@ -42,7 +42,7 @@ def test_the_coordinator_loses_its_partition() -> None:
     assert not answers and not deferred.take()
 
 
-def test_whoever_takes_a_caller_over_answers_it() -> None:
+def test_a_caller_that_was_taken_over_is_left_alone() -> None:
     answers, deferred, _ = deferred_and_draft()
     assert deferred.take() and not deferred.take()
     assert answers.abandon(ErrorCode.NOT_COORDINATOR) == []
