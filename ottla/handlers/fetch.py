@@ -4,8 +4,8 @@ Behaviour: reads each wanted partition up to the reader's bound (high watermark,
 replica, whose requests `requests/follower_fetches.py` answers). Records are slices of segment files, never copied here. If the answer holds
 fewer than `min_bytes` and no error, it waits up to `max_wait_ms` for one of its partitions to move, and then the same code runs again.
 `max_bytes` bounds the answer, except that the first partition that has data gives at least one whole batch, so that a batch larger than the
-limit cannot stop a reader. A replica needs the right to CLUSTER_ACTION; any other reader needs READ on each topic, checked again whenever
-the request is tried.
+limit cannot stop a reader. Where the records read so far come with thousands of aborted transactions, no others are added. A replica needs
+the right to CLUSTER_ACTION; any other reader needs READ on each topic, checked again whenever the request is tried.
 
 A consumer that names its rack is sent to a replica there, where `replica.selector.class` is RackAware (KIP-392); a follower answers
 consumers up to the high watermark that it knows.
@@ -25,6 +25,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
 from ottla.replication.fetch_sessions import NO_SESSION, SESSION_PARTITIONS_MAX, FetchPlan, Key, Wanted, wanted_of
 from ottla.replication.partition import Partition, PartitionRead
+from ottla.replication.reads import ABORTED_MAX
 from ottla.replication.replica_selection import LEADER, RACK_AWARE, nearest_replica
 from ottla.requests import follower_fetches
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
@@ -126,7 +127,7 @@ class Fetch:
         left, min_bytes = min(body.max_bytes, self._broker.config.fetch_max_bytes), body.min_bytes
         if self._broker.quotas is not None:
             left, min_bytes = self._within_quota(left, min_bytes)
-        size = 0
+        size = aborted = 0
         is_urgent = not self._plan.wanted
         reads = self._reads = []
         reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
@@ -141,6 +142,10 @@ class Fetch:
             elif (found := read[0]) is not None:
                 size += found.length
                 left -= found.length
+                if read[4]:
+                    aborted += len(read[4])
+                    if aborted > ABORTED_MAX:
+                        left = 0
             elif read[5] is not None:
                 is_urgent = True
         self._has_records = size > 0
@@ -150,7 +155,7 @@ class Fetch:
         """The same in steps; returns whether there is an answer."""
         wanted, partitions, self._reads = self._plan.wanted, self._partitions, []
         left, min_bytes = self._within_quota(min(self._body.max_bytes, self._broker.config.fetch_max_bytes), self._body.min_bytes)
-        size, is_urgent, reads = 0, False, self._reads
+        size, aborted, is_urgent, reads = 0, 0, False, self._reads
         reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
         for number, (entry, partition) in enumerate(zip(wanted, partitions, strict=True), 1):
             is_allowed_here = reads_all or self._may_read(entry, partition)
@@ -158,6 +163,9 @@ class Fetch:
             reads.append(read)
             if type(read) is PartitionRead and read.slice is not None:
                 size += read.slice.length
+                aborted += len(read.aborted or ())
+                if aborted > ABORTED_MAX:
+                    left = 0
             else:
                 is_urgent = is_urgent or type(read) is not PartitionRead or read.diverging_epoch is not None
             if not number % PARTITIONS_PER_STEP:

@@ -4,7 +4,8 @@ Consumers are bounded by the high watermark, readers of committed data by the la
 aborted transactions that reach into them. Followers read to the end of the log. Nothing here changes anything.
 
 Invariants: a reader of committed data gets nothing at or above the last stable offset (I24); an offset outside of the log is
-OFFSET_OUT_OF_RANGE, one that exists but is not yet visible reads as nothing.
+OFFSET_OUT_OF_RANGE, one that exists but is not yet visible reads as nothing. The list of aborted transactions is about what was read, up to
+a few batches behind it, and what is read is cut where the list would be long.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+
+ABORTED_MAX = 5_000
+"""A reader of committed data gets no more records than those that so many aborted transactions reach into, unless they all do at once."""
 
 _new_tuple = tuple.__new__
 _base_offset = attrgetter("base_offset")
@@ -53,6 +57,10 @@ def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolati
         found = log.read(offset, bytes_max, end_offset=end, min_one=min_one)
         if found is not None and isolation == READ_COMMITTED:
             aborted = _aborted(log, found, offset, end)
+            if len(aborted) > ABORTED_MAX:
+                end = max(sorted(first for _, first in aborted)[ABORTED_MAX], offset + 1)
+                found = log.read(offset, found.length, end_offset=end) or found
+                aborted = _aborted(log, found, offset, end)
     elif offset > end:
         _require_within(state, offset)
     read: PartitionRead = _new_tuple(PartitionRead, (found, high_watermark, stable, log.log_start_offset, aborted, None))
@@ -60,17 +68,24 @@ def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolati
 
 
 def _aborted(log: Log, found: FileSlice, offset: int, end: int) -> list[tuple[int, int]]:
-    """The aborted transactions of the segment that was read, so that a reader far behind does not get those of the whole log."""
-    segments = log.segments
-    if offset < log.active.base_offset:
+    """The aborted transactions that reach into what was read: up to an entry of the segment's index behind it, so that a reader far behind
+    does not get those of the whole log."""
+    segments, segment = log.segments, log.active
+    if offset < segment.base_offset:
         # The slice may lie in a later segment than the offset, where compaction has left a hole at a segment's end.
         number = bisect_right(segments, offset, key=_base_offset)
         while number < len(segments) and segments[number - 1].shared is not found.shared:
             number += 1
+        segment = segments[number - 1]
         if number < len(segments):
             end = min(end, segments[number].base_offset)
-    elif not log.active.has_aborted:
+    elif not segment.has_aborted:
         return []
+    if segment.shared is found.shared:
+        segment.load_indexes()
+        behind = segment.index.offset_from(found.position + found.length)
+        if behind >= 0:
+            end = min(end, segment.base_offset + behind)
     return log.aborted_transactions(offset, end)
 
 

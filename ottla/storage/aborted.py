@@ -5,12 +5,16 @@ the abort, 34 bytes in the order of markers. A reader of committed data is given
 last stable offset stops the search: an aborted transaction that began below the range's end and ended later would have held the last
 stable offset back, so once an entry's last stable offset has reached the range's end, no later entry overlaps it.
 
-Invariant: the index stands beside the segment that holds the marker, so index and records are kept and deleted together.
+Invariants: the index stands beside the segment that holds the marker, so index and records are kept and deleted together. A search costs
+in proportion to what it finds, and to the markers from the first of those on, not to the aborted transactions before; an entry takes 32
+bytes of memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -34,11 +38,48 @@ def encode_aborted(transaction: AbortedTransaction) -> bytes:
     return _ENTRY.pack(VERSION, *transaction)
 
 
-def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
+class AbortedTransactions:
+    """The entries of one segment, in the order of their markers."""
+
+    __slots__ = ("_firsts", "_lasts", "_producers", "_stables")
+
+    def __init__(self, entries: Iterable[AbortedTransaction] = ()) -> None:
+        self._producers, self._firsts, self._lasts, self._stables = array("q"), array("q"), array("q"), array("q")
+        for entry in entries:
+            self.append(entry)
+
+    def append(self, entry: AbortedTransaction) -> None:
+        self._producers.append(entry.producer_id)
+        self._firsts.append(entry.first_offset)
+        self._lasts.append(entry.last_offset)
+        self._stables.append(entry.last_stable_offset)
+
+    def __len__(self) -> int:
+        return len(self._lasts)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return map(AbortedTransaction, self._producers, self._firsts, self._lasts, self._stables)
+
+    def count_below(self, end_offset: int) -> int:
+        """How many have their marker below an offset."""
+        return bisect_left(self._lasts, end_offset)
+
+    def collect(self, first_offset: int, end_offset: int, into: list[tuple[int, int]]) -> bool:
+        """Adds (producer id, first offset) of each one that overlaps [first_offset, end_offset); True when no later segment has more."""
+        firsts, stables = self._firsts, self._stables
+        for number in range(self.count_below(first_offset), len(firsts)):
+            if firsts[number] < end_offset:
+                into.append((self._producers[number], firsts[number]))
+            if stables[number] >= end_offset:
+                return True
+        return False
+
+
+def decode_aborted(data: bytes, path: str) -> AbortedTransactions:
     """All entries of a file; raises `StorageError` where it cannot be one (the index is then rebuilt from the log)."""
     if len(data) % ENTRY_BYTES:
         raise StorageError(f"transaction index {path} has {len(data)} bytes, not a multiple of {ENTRY_BYTES}", path)
-    entries = []
+    entries = AbortedTransactions()
     last_offset = -1
     for version, producer_id, first_offset, marker_offset, last_stable_offset in _ENTRY.iter_unpack(data):
         if version != VERSION or first_offset > marker_offset or marker_offset <= last_offset:
@@ -46,23 +87,3 @@ def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
         last_offset = marker_offset
         entries.append(AbortedTransaction(producer_id, first_offset, marker_offset, last_stable_offset))
     return entries
-
-
-def size_below(entries: Iterable[AbortedTransaction], end_offset: int) -> int:
-    """To how many bytes the file must be cut when the log is truncated to `end_offset`."""
-    kept = 0
-    for entry in entries:
-        if entry.last_offset >= end_offset:
-            break
-        kept += ENTRY_BYTES
-    return kept
-
-
-def collect_aborted(entries: Iterable[AbortedTransaction], first_offset: int, end_offset: int, into: list[tuple[int, int]]) -> bool:
-    """Adds (producer id, first offset) of each one that overlaps [first_offset, end_offset); True when no later segment has more."""
-    for entry in entries:
-        if entry.last_offset >= first_offset and entry.first_offset < end_offset:
-            into.append((entry.producer_id, entry.first_offset))
-        if entry.last_stable_offset >= end_offset:
-            return True
-    return False

@@ -73,6 +73,11 @@ class OffsetIndex:
         index = bisect_right(self.offsets, relative_offset)
         return (self.offsets[index - 1], self.positions[index - 1]) if index else NO_ENTRY
 
+    def offset_from(self, position: int) -> int:
+        """The offset of the first entry at or behind a position, which no batch before it reaches; -1 when there is none."""
+        index = bisect_left(self.positions, position)
+        return self.offsets[index] if index < len(self.offsets) else -1
+
     def keep(self, count: int) -> None:
         """Forgets all entries but the first `count`; the file follows with the next `write`."""
         del self.offsets[count:]

@@ -23,7 +23,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
 from ottla.storage import retention, small_files, timestamps
-from ottla.storage.aborted import AbortedTransaction, collect_aborted
+from ottla.storage.aborted import AbortedTransactions
 from ottla.storage.durability import Durability
 from ottla.storage.file_renames import deleted_directory, retire_files, swap_files
 from ottla.storage.file_slice import FileSlice, Syncable
@@ -288,11 +288,11 @@ class Log:
         found: list[tuple[int, int]] = []
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            if segment.has_aborted and collect_aborted(self.aborted_of(segment), first_offset, end_offset, found):
+            if segment.has_aborted and self.aborted_of(segment).collect(first_offset, end_offset, found):
                 break
         return found
 
-    def aborted_of(self, segment: Segment) -> list[AbortedTransaction]:
+    def aborted_of(self, segment: Segment) -> AbortedTransactions:
         """The transactions whose abort marker lies in a segment; a damaged index is made again."""
         return aborted_of(segment, self.topic_partition, self.snapshots, self.segments, self.log_end_offset, self.recovery_notes)
 

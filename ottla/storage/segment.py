@@ -21,7 +21,7 @@ from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk, File
 from ottla.base.types import NO_OFFSET, NO_TIMESTAMP
-from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, decode_aborted, encode_aborted, size_below
+from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, AbortedTransactions, decode_aborted, encode_aborted
 from ottla.storage.file_slice import BytesFile, FileSlice, SharedFile
 from ottla.storage.index import (
     NO_ENTRY,
@@ -79,7 +79,7 @@ class Segment:
         self.shared: SharedFile | None = None
         self.write: Callable[[memoryview | bytes | bytearray, int], None] | None = None
         self.has_aborted = False
-        self._aborted: list[AbortedTransaction] | None = None
+        self._aborted: AbortedTransactions | None = None
         self.is_name_durable = False
         self.roll_offset = base_offset + RELATIVE_OFFSET_MAX
         self.configure(config)
@@ -448,7 +448,7 @@ class Segment:
 
     # Aborted transactions
 
-    def aborted(self) -> list[AbortedTransaction]:
+    def aborted(self) -> AbortedTransactions:
         """The transactions whose abort marker lies here; `StorageError` when the index is damaged (then `replace_aborted`)."""
         if self._aborted is None:
             path = self.path(ABORTED_SUFFIX)
@@ -472,15 +472,15 @@ class Segment:
     def cut_aborted(self, offset: int) -> None:
         """Removes transactions whose marker stood at or after `offset`."""
         known = self.aborted()
-        kept = size_below(known, offset)
-        if kept < len(known) * ENTRY_BYTES:
-            self.replace_aborted(known[: kept // ENTRY_BYTES])
+        kept = known.count_below(offset)
+        if kept < len(known):
+            self.replace_aborted(list(known)[:kept])
 
     def replace_aborted(self, transactions: list[AbortedTransaction]) -> None:
         """Replaces the index atomically: entries lost in an interrupted recovery would read as transactions that were not aborted."""
         write_atomically(self.disk, self.path(ABORTED_SUFFIX), b"".join(map(encode_aborted, transactions)))
         self.has_aborted = bool(transactions)
-        self._aborted = list(transactions)
+        self._aborted = AbortedTransactions(transactions)
 
     # The end of it
 

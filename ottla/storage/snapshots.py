@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
-from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.aborted import AbortedTransaction, AbortedTransactions
 from ottla.storage.file_renames import DELETED_SUFFIX
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.segment import Segment
@@ -136,7 +136,7 @@ def aborted_of(
     segments: Sequence[Segment],
     log_end_offset: int,
     notes: list[str],
-) -> list[AbortedTransaction]:
+) -> AbortedTransactions:
     """The aborted transactions whose markers lie in a segment; a damaged index is made again."""
     try:
         return segment.aborted()
@@ -145,7 +145,7 @@ def aborted_of(
     end = segment.end_offset if segment.is_sealed else log_end_offset
     entries = aborted_between(topic_partition, snapshots, segments, segment.base_offset, end, notes)
     segment.replace_aborted(entries)
-    return entries
+    return segment.aborted()
 
 
 def aborted_between(

@@ -9,6 +9,7 @@ import pytest
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.config import BrokerConfig, load
 from ottla.base.errors import ErrorCode
+from ottla.handlers import fetch
 from ottla.handlers.fetch import PARTITIONS_MAX, handle, handle_in_steps
 from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX
 from ottla.replication.progress import FollowerFetch
@@ -138,6 +139,30 @@ def test_kafka_5376_isolation_is_carried_through_the_wait() -> None:
     (result,) = results(pending.response)
     assert result.last_stable_offset == 2
     assert [(a.producer_id, a.first_offset) for a in result.aborted_transactions or []] == [(7, 0)]
+
+
+def abort_some(world: World, index: int, count: int) -> None:
+    """A transaction of each of some producers, one behind the other."""
+    leader = world.partitions[index].require_leading()
+    for producer_id in range(count):
+        records = batch(b"dirty", producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+        guard = leader.begin_verification(producer_id, 0, 0)
+        leader.append(records, acks=1, now_ms=world.clock.wall_ms(), guard=guard)
+        leader.write_marker(producer_id, 0, 0, False, world.clock.wall_ms())
+
+
+@pytest.mark.parametrize("is_in_steps", [False, True])
+def test_aborted_transactions_bound_the_answer_over_all_partitions(monkeypatch: pytest.MonkeyPatch, is_in_steps: bool) -> None:
+    monkeypatch.setattr(fetch, "ABORTED_MAX", 5)
+    if is_in_steps:
+        monkeypatch.setattr(fetch, "SESSION_PARTITIONS_MAX", 1)
+    world = World()
+    for index in (0, 1):
+        abort_some(world, index, 8)
+    asked = body({0: 0, 1: 0}, isolation=1)
+    answer = run(handle_in_steps(world.broker, request(12), asked)) if is_in_steps else handle(world.broker, request(12), asked)
+    assert [len(result.aborted_transactions or ()) for result in results(answer)] == [8, 0]
+    assert [bool(result.records) for result in results(answer)] == [True, False]
 
 
 def test_a_session_repeats_nothing() -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+import pytest
+
 from ottla.base.errors import ErrorCode, StorageError
 from ottla.base.types import READ_COMMITTED
+from ottla.replication import reads
 from ottla.replication.partition import Partition
+from ottla.wire.records import iter_batches
 from tests.fakes.disk import MemDisk
 from tests.replication.records import NOW, OpenLog, append, batch, fetch, mine, refusal, three, values
 
@@ -109,6 +113,48 @@ def test_i24_aborted_transactions_of_sealed_segments(alone: Partition) -> None:
         assert alone.read(offset, 1 << 20, isolation=READ_COMMITTED).aborted == [(7, 0)]
     assert alone.read(3, 1 << 20, isolation=READ_COMMITTED).aborted == []
     assert alone.read(4, 1 << 20, isolation=READ_COMMITTED).aborted == []
+
+
+def abort_many(partition: Partition, count: int) -> None:
+    """Transactions of a producer each, one behind the other: offsets 2n (a record) and 2n + 1 (the marker)."""
+    for producer_id in range(count):
+        append(partition, mine("t", sequence=0, is_transactional=True, producer_id=producer_id))
+        partition.require_leading().write_marker(producer_id, 0, 1, False, NOW)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_i24_a_small_read_names_no_aborted_transactions_far_behind_it(alone: Partition, is_sealed: bool) -> None:
+    """It named all of the segment, thousands for each small read of somebody who is behind."""
+    abort_many(alone, 500)
+    if is_sealed:
+        alone.log.roll()
+        append(alone, batch("x"))
+    for number in (0, 100, 450, 499):
+        aborted = alone.read(2 * number, 100, isolation=READ_COMMITTED).aborted
+        assert aborted is not None and aborted[0] == (number, 2 * number) and len(aborted) < 60
+    assert alone.read(0, 1 << 20, isolation=READ_COMMITTED).aborted == [(number, 2 * number) for number in range(500)]
+
+
+def test_i24_a_read_ends_before_too_many_aborted_transactions(alone: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "ABORTED_MAX", 10)
+    abort_many(alone, 50)
+    found, named, offset = 0, 0, 0
+    while (read := alone.read(offset, 1 << 20, isolation=READ_COMMITTED)).slice is not None:
+        assert read.aborted is not None and len(read.aborted) <= 10
+        headers = [header for _, header in iter_batches(read.slice.read())]
+        offset = headers[-1].base_offset + headers[-1].last_offset_delta + 1
+        found, named = found + len(headers), named + len(read.aborted)
+    assert (found, named, offset) == (100, 50, 100)
+
+
+def test_i24_transactions_that_were_open_together_are_all_named(alone: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No read can be cut so that fewer reach into it."""
+    monkeypatch.setattr(reads, "ABORTED_MAX", 10)
+    for producer_id in range(20):
+        append(alone, mine("t", sequence=0, is_transactional=True, producer_id=producer_id))
+    for producer_id in range(20):
+        alone.require_leading().write_marker(producer_id, 0, 1, False, NOW)
+    assert alone.read(19, 1 << 20, isolation=READ_COMMITTED).aborted == [(number, number) for number in range(20)]
 
 
 def test_watchers_are_called_at_each_move_until_they_are_removed(alone: Partition) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import StorageError
-from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, collect_aborted, decode_aborted, encode_aborted, size_below
+from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, AbortedTransactions, decode_aborted, encode_aborted
 
 FIRST = AbortedTransaction(producer_id=7, first_offset=0, last_offset=5, last_stable_offset=2)
 SECOND = AbortedTransaction(producer_id=8, first_offset=2, last_offset=9, last_stable_offset=10)
@@ -18,7 +18,7 @@ SECOND = AbortedTransaction(producer_id=8, first_offset=2, last_offset=9, last_s
 def test_an_entry_is_kafkas() -> None:
     assert encode_aborted(FIRST) == pack(">hqqqq", 0, 7, 0, 5, 2)
     assert len(encode_aborted(FIRST)) == ENTRY_BYTES == 34
-    assert decode_aborted(encode_aborted(FIRST) + encode_aborted(SECOND), "x.txnindex") == [FIRST, SECOND]
+    assert list(decode_aborted(encode_aborted(FIRST) + encode_aborted(SECOND), "x.txnindex")) == [FIRST, SECOND]
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,14 @@ def test_damage_is_refused(data: bytes) -> None:
 
 
 def test_truncation_cuts_the_markers_that_are_gone() -> None:
-    assert size_below([FIRST, SECOND], 9) == ENTRY_BYTES
-    assert size_below([FIRST, SECOND], 10) == 2 * ENTRY_BYTES
-    assert size_below([FIRST, SECOND], 5) == 0
+    entries = AbortedTransactions([FIRST, SECOND])
+    assert [entries.count_below(offset) for offset in (5, 9, 10)] == [0, 1, 2]
 
 
 def test_i24_the_search_stops_when_the_last_stable_offset_has_passed() -> None:
     found: list[tuple[int, int]] = []
-    assert not collect_aborted([FIRST], 0, 8, found), "a later marker may have ended what began below 8"
-    assert collect_aborted([SECOND], 0, 8, found)
+    assert not AbortedTransactions([FIRST]).collect(0, 8, found), "a later marker may have ended what began below 8"
+    assert AbortedTransactions([SECOND]).collect(0, 8, found)
     assert found == [(7, 0), (8, 2)]
 
 
@@ -63,5 +62,5 @@ def test_i24_the_early_stop_loses_nothing(steps: list[tuple[int, str]], draw: st
     start = draw.draw(st.integers(0, len(steps)))
     end = draw.draw(st.integers(start, len(steps)))
     found: list[tuple[int, int]] = []
-    collect_aborted(entries, start, end, found)
+    AbortedTransactions(entries).collect(start, end, found)
     assert found == [(e.producer_id, e.first_offset) for e in entries if e.last_offset >= start and e.first_offset < end]
