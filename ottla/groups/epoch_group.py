@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.uuids import Uuid
-from ottla.groups.memory import MEMBER_BYTES, Share
-from ottla.groups.settings import GroupCoordinatorSettings
+from ottla.groups.settings import MEMBER_BYTES, GroupCoordinatorSettings
 from ottla.groups.states import EMPTY, STABLE, GroupState, GroupType
+from ottla.machine.memory import Share
 
 Assignment = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""

@@ -41,7 +41,6 @@ from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.records import CONSUMER_KEYS, CONSUMER_SCHEMA, fold_consumer
 from ottla.groups.consumer.sessions import watch_all_members
 from ottla.groups.epoch_records import EpochSchema
-from ottla.groups.memory import GroupMemory
 from ottla.groups.offsets import commit, delete, expiry, fetch
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, no_overrides
@@ -57,6 +56,7 @@ from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
 from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, Transactional
 from ottla.machine.draft import Draft
+from ottla.machine.memory import CoordinatorMemory
 from ottla.wire.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -88,9 +88,12 @@ class GroupMachine:
         random: Random,
         own_settings: OwnSettings = no_overrides,
         persister: Persister = NO_SHARE_STATES,
-        memory: GroupMemory | None = None,
+        memory: CoordinatorMemory | None = None,
+        offset_memory: CoordinatorMemory | None = None,
     ) -> None:
-        self.shard = GroupShard(settings, topics, random, own_settings, persister, memory or GroupMemory())
+        self.shard = GroupShard(
+            settings, topics, random, own_settings, persister, memory or CoordinatorMemory(), offset_memory or CoordinatorMemory()
+        )
         self._folds: dict[Any, Callable[[int, Any, Any, Transactional | None], None]] = {
             OffsetCommitKey: self._apply_offset,
             GroupMetadataKey: self._apply_group,
@@ -280,6 +283,8 @@ class GroupMachine:
     def resume(self, now_ms: int) -> Decision:
         """Starts the timers: members found in the log have one session timeout to send a heartbeat."""
         self.shard.is_live = True
+        self.shard.memory.count()
+        self.shard.offset_memory.count()
         draft = Draft()
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:

@@ -12,6 +12,11 @@ from typing import Protocol
 from ottla.base.immutable import immutable
 from ottla.base.uuids import Uuid
 
+MEMBER_BYTES = 1500
+"""What a member, or the id of one that has not come back, takes in memory beside its names and metadata."""
+OFFSET_BYTES = 600
+"""What an offset takes beside its metadata and the names of its group and topic."""
+
 
 @immutable(kw_only=True)
 class GroupCoordinatorSettings:

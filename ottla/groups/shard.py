@@ -15,12 +15,12 @@ from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.deferred import Deferred, DeferredAnswers
-from ottla.groups.memory import GroupMemory
 from ottla.groups.offsets.store import OffsetStore
-from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView
+from ottla.groups.settings import OFFSET_BYTES, GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision
 from ottla.machine.draft import Draft
+from ottla.machine.memory import CoordinatorMemory
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
 
@@ -67,6 +67,11 @@ class Refresh:
         self.topics_version = -1
 
 
+def offset_bytes(topic: str, metadata: str) -> int:
+    """Roughly the memory of one offset; a text that is not ASCII takes up to four bytes a letter."""
+    return OFFSET_BYTES + len(topic) + (len(metadata) if metadata.isascii() else 4 * len(metadata))
+
+
 class GroupShard:
     """What every command of a group coordinator works on."""
 
@@ -78,6 +83,7 @@ class GroupShard:
         "groups",
         "is_live",
         "memory",
+        "offset_memory",
         "offsets",
         "own_settings",
         "persister",
@@ -93,10 +99,11 @@ class GroupShard:
 
     def __init__(
         self, settings: GroupCoordinatorSettings, topics: TopicsView, random: Random, own_settings: OwnSettings, persister: Persister,
-        memory: GroupMemory,
+        memory: CoordinatorMemory, offset_memory: CoordinatorMemory,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.memory = memory.share(self._sizes)
+        self.offset_memory = offset_memory.share(self._offset_sizes)
         self.persister = persister  # the share coordinators; its answers come back through `run`
         self.run: Run = run_nothing
         self.own_settings = own_settings
@@ -175,6 +182,12 @@ class GroupShard:
             group = self.groups.get(group_id)
             if group is not None:
                 yield group.held_bytes()
+
+    def _offset_sizes(self) -> Iterator[int]:
+        """Roughly the memory that each offset takes; those that go meanwhile may be in it, new ones are not."""
+        for group_id in self.offsets.group_ids():
+            for key, offset in self.offsets.all_of(group_id):
+                yield offset_bytes(key[0], offset.metadata)
 
     def fresh_member_id(self, prefix: str) -> str:
         """`prefix` and a random uuid, as Kafka names members."""

@@ -17,11 +17,11 @@ from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.groups.machine import GroupMachine
-from ottla.groups.memory import GroupMemory
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, no_overrides
 from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
+from ottla.machine.memory import CoordinatorMemory
 from ottla.replication.partition import Partition
 from ottla.server.coordinator_views import MetadataTopics
 from ottla.sharing.pruning import Pruner
@@ -44,6 +44,16 @@ def reader_of(partition: Partition, bytes_max: int) -> BatchReader:
     return BatchReader(read)
 
 
+MEMORY_PARTS = 4
+"""The members of groups, their offsets and transactional ids may each take this part of `ottla.memory.max.bytes`."""
+
+
+def coordinator_memories(bytes_max: int) -> tuple[CoordinatorMemory, CoordinatorMemory, CoordinatorMemory]:
+    """The bounds on members of groups, on offsets and on transactional ids, of a broker that may use so many bytes."""
+    part = bytes_max // MEMORY_PARTS
+    return CoordinatorMemory(part, "groups"), CoordinatorMemory(part, "offsets"), CoordinatorMemory(part, "transactional ids")
+
+
 class GroupHosts:
     """`requests.context.GroupCoordinators`."""
 
@@ -56,9 +66,11 @@ class GroupHosts:
         settings: GroupCoordinatorSettings,
         own_settings: OwnSettings = no_overrides,
         persister: Persister = NO_SHARE_STATES,
-        memory: GroupMemory | None = None,
+        memory: CoordinatorMemory | None = None,
+        offset_memory: CoordinatorMemory | None = None,
     ) -> None:
-        self._memory = memory or GroupMemory()
+        self._memory = memory or CoordinatorMemory()
+        self._offset_memory = offset_memory or CoordinatorMemory()
         self._clock = clock
         self._timers = timers
         self._random = random
@@ -74,7 +86,9 @@ class GroupHosts:
         self.resign(index)
         if leader is None:
             return  # it went offline as it began to lead
-        machine = GroupMachine(self._settings, self._topics, self._random, self._own_settings, self._persister, self._memory)
+        machine = GroupMachine(
+            self._settings, self._topics, self._random, self._own_settings, self._persister, self._memory, self._offset_memory
+        )
         host = self._hosts[index] = MachineHost(machine, leader, self._clock, self._timers)
         machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
@@ -82,7 +96,7 @@ class GroupHosts:
     def resign(self, index: int) -> None:
         host = self._hosts.pop(index, None)
         if host is not None:
-            host.machine.shard.memory.bytes = 0
+            host.machine.shard.memory.bytes = host.machine.shard.offset_memory.bytes = 0
             host.close()
 
     def partition_for(self, group_id: str) -> int:

@@ -31,7 +31,6 @@ from ottla.cluster.peer_transactions import PeerTransactions
 from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
-from ottla.groups.memory import GroupMemory
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.leader import Leader
@@ -41,7 +40,7 @@ from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer
 from ottla.security.audit import AuditLog
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
-from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
+from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts, coordinator_memories
 from ottla.server.coordinator_views import (
     MetadataLeaders,
     group_settings,
@@ -185,10 +184,10 @@ class Node:
             persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata)
         )
         own_settings = own_group_settings(config, self.metadata)
+        members, offsets, ids = coordinator_memories(config.ottla_memory_max_bytes)
         self.groups = GroupHosts(
-            clock, timers, self.ports.random, self.metadata, group_settings(config), own_settings, self.share_persister,
-            GroupMemory(config.ottla_memory_max_bytes // 4),
-        )  # fmt: skip
+            clock, timers, self.ports.random, self.metadata, group_settings(config), own_settings, self.share_persister, members, offsets
+        )
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
         peer_transactions = PeerTransactions(self.peers)
         self.transactions = TransactionCoordinators(
@@ -200,6 +199,7 @@ class Node:
             local_markers=markers,
             timers=timers,
             elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions),
+            memory=ids,
         )
         self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
         self.share_state_hosts = ShareStateHosts(

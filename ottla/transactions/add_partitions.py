@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import answered, logged, same_code
 from ottla.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata, with_partitions
 from ottla.transactions.records import state_record
-from ottla.transactions.shard import Shard, answer_code
+from ottla.transactions.shard import PARTITION_BYTES, Shard, answer_code
 from ottla.transactions.states import ONGOING, PREPARED
 
 
@@ -37,6 +37,11 @@ def decide_add(
     code = _judge_add(metadata, identity)
     if code or (metadata.state is ONGOING and partitions <= metadata.partitions):
         return answer_code(reply, code)
+    more = len(partitions - metadata.partitions) if metadata.state is ONGOING else len(partitions)
+    try:
+        shard.memory.admit(more * PARTITION_BYTES)
+    except ApiError as error:
+        return answer_code(reply, error.code)
     return logged(state_record(with_partitions(metadata, partitions, version, now_ms)), reply, ErrorCode.NONE, same_code)
 
 

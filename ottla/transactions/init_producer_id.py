@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import logged
@@ -34,7 +34,7 @@ from ottla.transactions.metadata import (
 )
 from ottla.transactions.records import state_record
 from ottla.transactions.settings import TransactionCoordinatorSettings
-from ottla.transactions.shard import EndResult, Shard, answer_end
+from ottla.transactions.shard import EndResult, Shard, answer_end, held_bytes
 from ottla.transactions.states import ONGOING, PREPARED
 
 
@@ -77,6 +77,10 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
     """Starts an id that is unknown or has expired: even a client that names an old identity gets a new one."""
     if len(shard.transactions) >= shard.settings.transactions_max:
         return answer_end(reply, ErrorCode.POLICY_VIOLATION)
+    try:
+        shard.memory.admit(held_bytes(command.transactional_id, ()))
+    except ApiError as error:
+        return answer_end(reply, error.code)
     producer_id = shard.producer_ids.take()
     if producer_id is None:
         return _refill(shard, command, reply)

@@ -15,6 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Reply, Transactional
 from ottla.machine.draft import Draft
+from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.add_partitions import decide_add, decide_verify
 from ottla.transactions.end_transaction import decide_end, send_markers
 from ottla.transactions.expiry import schedule_expiry_scan, schedule_timeout_scan
@@ -30,9 +31,14 @@ class TransactionMachine:
     """One shard; see `machine/contract.py` for what a host does with it."""
 
     def __init__(
-        self, coordinator_epoch: int, settings: TransactionCoordinatorSettings, producer_ids: ProducerIdSource, markers: MarkerSender
+        self,
+        coordinator_epoch: int,
+        settings: TransactionCoordinatorSettings,
+        producer_ids: ProducerIdSource,
+        markers: MarkerSender,
+        memory: CoordinatorMemory | None = None,
     ) -> None:
-        self.shard = Shard(coordinator_epoch, settings, producer_ids, markers)
+        self.shard = Shard(coordinator_epoch, settings, producer_ids, markers, memory or CoordinatorMemory())
 
     # The machine's contract
 
@@ -45,6 +51,7 @@ class TransactionMachine:
     def resume(self, now_ms: int) -> Decision:
         shard = self.shard
         shard.note_clock(now_ms)
+        shard.memory.count()
         draft = Draft()
         for metadata in shard.transactions.values():
             if metadata.state in PREPARED:

@@ -14,7 +14,7 @@ coordinator is another broker it is asked (`remote.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
@@ -23,6 +23,7 @@ from ottla.base.ports import TimerHandle, Timers
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.host import HostState, MachineHost
+from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
@@ -30,7 +31,7 @@ from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch, Tra
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.remote import DoneCodes, OtherCoordinators
 from ottla.transactions.settings import TransactionCoordinatorSettings
-from ottla.transactions.shard import Client, Decide, EndResult, MarkerSender, ProducerIdSource, Shard
+from ottla.transactions.shard import Decide, EndResult, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
 
@@ -49,6 +50,21 @@ PRODUCE_ERRORS = {
 }
 
 
+class HasHost(Protocol):
+    @property
+    def host(self) -> str: ...
+
+
+class Client(Protocol):
+    """The client that used a transactional id: what an operator needs to find the process (`requests.context.RequestContext` is one)."""
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def connection(self) -> HasHost: ...
+
+
 class TransactionCoordinators:
     """The shards of this broker. `partition_count` is that of `__transaction_state`, `group_partition` places a group's offsets."""
 
@@ -63,7 +79,9 @@ class TransactionCoordinators:
         local_markers: LocalMarkers,
         timers: Timers,
         elsewhere: OtherCoordinators,
+        memory: CoordinatorMemory | None = None,
     ) -> None:
+        self._memory = memory
         self.settings = settings
         self.producer_ids = producer_ids
         self.local_markers = local_markers
@@ -78,7 +96,7 @@ class TransactionCoordinators:
 
     def new_machine(self, coordinator_epoch: int) -> TransactionMachine:
         """A machine for a partition of `__transaction_state` that this broker has come to lead in `coordinator_epoch`."""
-        return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers)
+        return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers, self._memory)
 
     def attach(self, partition: int, host: MachineHost) -> None:
         """Makes the shard known to requests, also while it loads. To be called before `host.load`."""
@@ -93,6 +111,7 @@ class TransactionCoordinators:
     def detach(self, partition: int) -> None:
         host = self._hosts.pop(partition, None)
         if host is not None:
+            host.machine.shard.memory.bytes = 0
             host.close()
 
     def configure(self, settings: TransactionCoordinatorSettings) -> None:
@@ -121,13 +140,12 @@ class TransactionCoordinators:
         """Notes the client that has just used the id. Kept until the coordinator moves or the id expires."""
         shard = self._shard_of(transactional_id)
         if shard is not None and transactional_id in shard.transactions:
-            shard.clients[transactional_id] = client
+            shard.clients[transactional_id] = (client.client_id or "", client.connection.host)
 
     def client_of(self, transactional_id: str) -> tuple[str, str]:
         """Client id and host of the last user of the id, as far as this coordinator knows."""
         shard = self._shard_of(transactional_id)
-        client = shard.clients.get(transactional_id) if shard is not None else None
-        return (client.client_id or "", client.connection.host) if client is not None else ("", "")
+        return shard.clients.get(transactional_id, ("", "")) if shard is not None else ("", "")
 
     def _shard_of(self, transactional_id: str) -> Shard | None:
         host = self._hosts.get(self.partition_for(transactional_id)) if self._partition_count() > 0 else None

@@ -1,22 +1,23 @@
 """The state of one coordinator shard (a partition of `__transaction_state`), and the ports through which it acts.
 
 Hard state is `transactions` and `ongoing`, a function of the log and written by `apply` alone. Soft state is `waiting` (requests that wait
-for a transaction to complete), `clients` (who used an id last, for operators), `ahead` (clocks that differ) and `is_abandoned` (another
-broker coordinates now). The moves are decided in `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py`, each a
-set of functions over a `Shard`; `machine.py` is their front.
+for a transaction to complete), `clients` (client id and host of who used an id last, for operators), `ahead` (clocks that differ) and
+`is_abandoned` (another broker coordinates now). The moves are decided in `init_producer_id.py`, `add_partitions.py`, `end_transaction.py`
+and `expiry.py`, each a set of functions over a `Shard`; `machine.py` is their front.
 
 Invariant: `transactions` is ordered by last update, oldest first, so that expiry looks only at what has expired.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from ottla.machine.contract import Decision, LogRecord, Reply
 from ottla.machine.draft import answered, same_code
+from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import read_record
 from ottla.transactions.settings import TransactionCoordinatorSettings
@@ -56,21 +57,10 @@ class ProducerIdSource(Protocol):
         """Calls `done` when `take` may be tried again, or with why there will be no ids."""
 
 
-class HasHost(Protocol):
-    @property
-    def host(self) -> str: ...
-
-
-class Client(Protocol):
-    """The client that used a transactional id: what an operator needs to find the process (`requests.context.RequestContext` is one)."""
-
-    @property
-    def client_id(self) -> str | None: ...
-
-    @property
-    def connection(self) -> HasHost: ...
-
-
+ID_BYTES = 1000
+"""What an id takes in memory beside its letters: its metadata, its entry, who used it last."""
+PARTITION_BYTES = 300
+"""What a partition of an open transaction takes, with the name of its topic."""
 _ON_TIME = (NO_TIMESTAMP, 0)
 
 
@@ -88,8 +78,14 @@ class Shard:
     """One shard's state. `run` is the host's, given by `routing.py`."""
 
     def __init__(
-        self, coordinator_epoch: int, settings: TransactionCoordinatorSettings, producer_ids: ProducerIdSource, markers: MarkerSender
+        self,
+        coordinator_epoch: int,
+        settings: TransactionCoordinatorSettings,
+        producer_ids: ProducerIdSource,
+        markers: MarkerSender,
+        memory: CoordinatorMemory,
     ) -> None:
+        self.memory = memory.share(self._sizes)
         self.coordinator_epoch = coordinator_epoch
         self.settings = settings
         self.producer_ids = producer_ids
@@ -98,7 +94,7 @@ class Shard:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[str, tuple[str, str]] = {}
         self.ahead: dict[str, tuple[int, int]] = {}
         self.is_abandoned = False
 
@@ -118,6 +114,11 @@ class Shard:
             self.ongoing[transactional_id] = None
         else:
             self.ongoing.pop(transactional_id, None)
+
+    def _sizes(self) -> Iterator[int]:
+        """Roughly the memory that each id takes; those that go meanwhile may be in it, new ones are not."""
+        for metadata in list(self.transactions.values()):
+            yield held_bytes(metadata.transactional_id, metadata.partitions)
 
     def note_clock(self, now_ms: int) -> None:
         """Restarts, after loading, the clocks of transactions that began ahead of this one (set back, or the last one's is fast)."""
@@ -153,6 +154,12 @@ class Shard:
         """Runs the requests that waited for this transaction."""
         for waiter in self.waiting.pop(transactional_id, ()):
             waiter(ErrorCode.NONE)
+
+
+def held_bytes(transactional_id: str, partitions: Collection[TopicPartition]) -> int:
+    """Roughly the memory of an id and of the partitions of its transaction."""
+    letters = len(transactional_id) if transactional_id.isascii() else 4 * len(transactional_id)
+    return ID_BYTES + letters + PARTITION_BYTES * len(partitions)
 
 
 def answer_code(reply: Reply, code: ErrorCode) -> Decision:

@@ -24,6 +24,7 @@ from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Decision, LogRecord
 from ottla.machine.host import MachineHost
+from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import NO_IDENTITY, ProducerIdAndEpoch, TransactionMetadata
@@ -136,7 +137,8 @@ class Arguments:
 
 
 class World:
-    def __init__(self, settings: TransactionCoordinatorSettings | None = None) -> None:
+    def __init__(self, settings: TransactionCoordinatorSettings | None = None, memory: CoordinatorMemory | None = None) -> None:
+        self.memory = memory
         self.settings = settings if settings is not None else transaction_settings()
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
@@ -161,6 +163,7 @@ class World:
             local_markers=LocalMarkers(lambda topic, partition: None, lambda *marker: None, self.clock),
             timers=self.timers,
             elsewhere=NO_OTHER_COORDINATORS,
+            memory=self.memory,
         )
         self.host = MachineHost(self.coordinators.new_machine(self.epoch), self.log, self.clock, self.timers)
         self.coordinators.attach(0, self.host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+from ottla.machine.memory import CoordinatorMemory
 from tests.scenarios.transactions_world import World
 
 IDS = 1_000
@@ -29,3 +30,38 @@ def test_a_thousand_open_ids_are_small() -> None:
 def open_transaction(world: World, transactional_id: str) -> None:
     world.run(f"init A id={transactional_id}")
     world.run(f"add A id={transactional_id} " + " ".join(f"t-{number}" for number in range(10)))
+
+
+def test_i46_ids_are_bounded_by_the_memory_that_they_take() -> None:
+    """There may be a million of each coordinator, of a thousand letters each."""
+    world = World(memory=CoordinatorMemory(100_000))
+    answers = [answer_of(world, f"init A id={number:x<1000}") for number in range(100)]
+    assert ["COORDINATOR_NOT_AVAILABLE" in answer for answer in answers] == [False] * 50 + [True] * 50
+    assert len(world.host.machine.shard.transactions) == 50
+    assert "NONE" in answer_of(world, f"init A id={0:x<1000}"), "an id that is known goes on"
+
+
+def test_i46_partitions_of_open_transactions_are_bounded() -> None:
+    world = World(memory=CoordinatorMemory(1_000_000))
+    partitions = " ".join(f"t-{number}" for number in range(1000))
+    answers = []
+    for number in range(6):
+        world.run(f"init {number} id=x{number}")
+        answers.append(answer_of(world, f"add {number} id=x{number} {partitions}"))
+    assert ["COORDINATOR_NOT_AVAILABLE" in answer for answer in answers] == [False] * 3 + [True] * 3
+    assert "NONE" in answer_of(world, "add 0 id=x0 t-1 t-2"), "what is in it already adds nothing"
+    world.run("end 0 id=x0 commit")
+    assert "NONE" in answer_of(world, f"add 5 id=x5 {partitions}")
+
+
+def test_ids_that_were_loaded_count() -> None:
+    world = World(memory=CoordinatorMemory(100_000))
+    for number in range(50):
+        world.run(f"init A id={number:x<1000}")
+    world.run("restart")
+    assert world.host.machine.shard.memory.bytes == 100_000
+    assert "COORDINATOR_NOT_AVAILABLE" in answer_of(world, f"init A id={50:x<1000}")
+
+
+def answer_of(world: World, command: str) -> str:
+    return world.run(command)[0]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.groups.classic.member import ClassicMember
 from ottla.groups.commands import Protocols
-from ottla.groups.memory import MEMBER_BYTES
+from ottla.groups.settings import MEMBER_BYTES
 from ottla.groups.states import ALLOWED, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupState, GroupType
 from ottla.wire.codec import decoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -20,7 +20,7 @@ from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import ClassicGroup, metadata_bytes, protocols_bytes
 from ottla.groups.classic.member import ClassicMember
 from ottla.groups.commands import Join, Protocols
-from ottla.groups.memory import MEMBER_BYTES
+from ottla.groups.settings import MEMBER_BYTES
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.machine.contract import Decision, Reply

@@ -16,7 +16,7 @@ from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.commands import CommitOffsets, CommitOffsetsInTransaction, OffsetToCommit
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.offsets.store import CommittedOffset
-from ottla.groups.shard import GroupShard
+from ottla.groups.shard import GroupShard, offset_bytes
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY
 from ottla.machine.contract import Decision, LogRecord, Reply, Transactional
 from ottla.machine.draft import answered
@@ -59,15 +59,39 @@ def _log(
     """Logs what may be committed; `room` is how many partitions without an offset the group may get."""
     logged, codes = list[LogRecord](), list[ErrorCode]()
     group_id, metadata_max = command.group_id, shard.settings.offset_metadata_bytes_max
+    has_room = _find_room(shard, command, is_pending=transactional is not None)
     for offset in command.offsets:
         if len(offset.metadata) > metadata_max:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
         elif len(logged) >= room and shard.offsets.get(group_id, offset.topic, offset.partition) is None:
             codes.append(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        elif not has_room and (transactional is not None or _growth(shard, group_id, offset) > 0):
+            codes.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             logged.append(_commit_record(group_id, offset, now_ms, expire_ms))
             codes.append(ErrorCode.NONE)
     return answered(reply, codes, lambda code: [_commit_error(code)] * len(codes), logged, transactional)
+
+
+def _find_room(shard: GroupShard, command: CommitOffsets | CommitOffsetsInTransaction, *, is_pending: bool) -> bool:
+    """Whether there is memory for what the command adds: an offset in place of another of the same size adds nothing."""
+    if is_pending:
+        size = sum([offset_bytes(offset.topic, offset.metadata) for offset in command.offsets])
+    else:
+        size = sum([max(_growth(shard, command.group_id, offset), 0) for offset in command.offsets])
+    try:
+        if size:
+            shard.offset_memory.admit(size)
+    except ApiError:
+        return False
+    return True
+
+
+def _growth(shard: GroupShard, group_id: str, offset: OffsetToCommit) -> int:
+    known = shard.offsets.get(group_id, offset.topic, offset.partition)
+    if known is not None and len(known.metadata) >= len(offset.metadata):
+        return 0
+    return offset_bytes(offset.topic, offset.metadata) - (0 if known is None else offset_bytes(offset.topic, known.metadata))
 
 
 def _commit_record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_ms: int) -> LogRecord:

@@ -83,6 +83,13 @@ class OffsetStore:
         """Every group with an offset, committed or pending."""
         return list(dict.fromkeys([*self.committed, *self.open_transactions]))
 
+    def all_of(self, group_id: str) -> list[tuple[Key, CommittedOffset]]:
+        """Every offset that is kept of the group: what is committed, and what open transactions are about to commit."""
+        kept = list(self.of_group(group_id).items())
+        for key, producer_ids in self.open_transactions.get(group_id, {}).items():
+            kept += [(key, self.pending[producer_id][group_id][key]) for producer_id in producer_ids]
+        return kept
+
     def pending_count(self, group_id: str) -> int:
         return len(self.open_transactions.get(group_id, ()))
 

@@ -1,11 +1,9 @@
-"""The memory of all groups of a broker: what a new member brings must find room.
+"""The memory of one kind of thing that coordinators remember (members, offsets, transactional ids): what is new must find room.
 
-Members leave in many ways (they say so, their sessions end, a log refuses their record), so what is given back is not counted. What comes
-is added to an estimate for its shard, and where the sum of all shards is too much shards are counted anew: the one that asks, and with each
-question another one, some groups of each, so that no question costs more than that. Where there is still no room the member is refused with
-COORDINATOR_NOT_AVAILABLE, which clients try again later.
-
-Offsets do not count: they belong to topics that exist, and `ottla.group.offsets.max` bounds them for each group.
+Things go in many ways (a member leaves or its session ends, an offset expires, a log refuses a record), so what is given back is not
+counted. What comes is added to an estimate for its shard, and where the sum of all shards is too much shards are counted anew: the one that
+asks, and with each question another one, some things of each, so that no question costs more than that. Where there is still no room the
+new thing is refused with COORDINATOR_NOT_AVAILABLE, which clients try again later.
 """
 
 from __future__ import annotations
@@ -16,19 +14,17 @@ from weakref import ref
 
 from ottla.base.errors import ApiError, ErrorCode
 
-MEMBER_BYTES = 1500
-"""What a member, or the id of one that has not come back, takes beside its names and metadata."""
 UNBOUNDED = (1 << 63) - 1
-GROUPS_AT_ONCE = 1000
-"""So many are counted for one question: a millisecond."""
+COUNTED_AT_ONCE = 1000
+"""So many things are counted for one question: a millisecond."""
 
 
 class Share:
-    """The part of one shard; `sizes` are what each of its groups takes now, in bytes."""
+    """The part of one shard; `sizes` are what each of its things takes now, in bytes."""
 
     __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes")
 
-    def __init__(self, memory: GroupMemory, sizes: Callable[[], Iterable[int]]) -> None:
+    def __init__(self, memory: CoordinatorMemory, sizes: Callable[[], Iterable[int]]) -> None:
         self._memory = memory
         self._sizes = sizes
         self._round: Iterator[int] | None = None
@@ -36,28 +32,34 @@ class Share:
         self.bytes = 0
 
     def admit(self, size: int) -> None:
-        """A member that takes so many bytes comes. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        """Something that takes so many bytes comes. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
         self._memory.find_room(self, size)
         self.bytes += size
         self._admitted += size
 
+    def count(self) -> None:
+        """Counts everything: the shard has been loaded."""
+        self._round = None
+        self.bytes = sum(self._sizes())
+
     def count_on(self) -> None:
-        """Counts some more groups. After the last one the estimate is what was counted, and what has come since the first: some of it
+        """Counts some more things. After the last one the estimate is what was counted, and what has come since the first: some of it
         may be counted twice, until the next round."""
         if self._round is None:
             self._round, self._counted, self._admitted = iter(self._sizes()), 0, 0
-        sizes = list(islice(self._round, GROUPS_AT_ONCE))
+        sizes = list(islice(self._round, COUNTED_AT_ONCE))
         self._counted += sum(sizes)
-        if len(sizes) < GROUPS_AT_ONCE:
+        if len(sizes) < COUNTED_AT_ONCE:
             self._round = None
             self.bytes = self._counted + self._admitted
 
 
-class GroupMemory:
+class CoordinatorMemory:
     """The shares of all shards of one broker; one that is not used any more counts for nothing."""
 
-    def __init__(self, bytes_max: int = UNBOUNDED) -> None:
+    def __init__(self, bytes_max: int = UNBOUNDED, things: str = "groups") -> None:
         self.bytes_max = bytes_max
+        self._things = things
         self._shares: list[ref[Share]] = []
         self._next = 0
 
@@ -78,4 +80,4 @@ class GroupMemory:
             if counted is not None:
                 counted.count_on()
         if self.total_bytes() + size > self.bytes_max:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the groups of this broker take as much memory as they may")
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the {self._things} of this broker take as much memory as they may")

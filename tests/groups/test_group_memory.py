@@ -10,12 +10,13 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX
 from ottla.groups.commands import Caller, ConsumerHeartbeat
-from ottla.groups.memory import GROUPS_AT_ONCE, MEMBER_BYTES, GroupMemory
+from ottla.groups.settings import MEMBER_BYTES
+from ottla.machine.memory import COUNTED_AT_ONCE, CoordinatorMemory
 from tests.groups.classic.coordinator import Coordinator
 
 
 def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
-    memory = GroupMemory(10_000)
+    memory = CoordinatorMemory(10_000)
     held = {"a": 0, "b": 0}
     first, second = (memory.share(lambda name=name: [held[name]]) for name in held)  # type: ignore[misc]
     first.admit(6_000)
@@ -31,7 +32,7 @@ def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
 
 
 def test_members_that_left_another_shard_make_room_in_the_end() -> None:
-    memory = GroupMemory(10_000)
+    memory = CoordinatorMemory(10_000)
     shares = [memory.share(list) for _ in range(5)]
     for share in shares[1:]:
         share.admit(2_500)
@@ -46,8 +47,8 @@ def test_members_that_left_another_shard_make_room_in_the_end() -> None:
 
 
 def test_thousands_of_groups_are_counted_a_thousand_at_a_time() -> None:
-    memory = GroupMemory(10_000)
-    sizes = [1] * (2 * GROUPS_AT_ONCE + 1)
+    memory = CoordinatorMemory(10_000)
+    sizes = [1] * (2 * COUNTED_AT_ONCE + 1)
     asked: list[int] = []
 
     def of_groups() -> Iterator[int]:
@@ -60,13 +61,13 @@ def test_thousands_of_groups_are_counted_a_thousand_at_a_time() -> None:
     for counted in (1, 2):
         with pytest.raises(ApiError):
             share.admit(1)
-        assert len(asked) <= counted * GROUPS_AT_ONCE
+        assert len(asked) <= counted * COUNTED_AT_ONCE
     share.admit(1)
     assert memory.total_bytes() == len(sizes) + 1
 
 
 def test_a_shard_that_is_gone_holds_nothing() -> None:
-    memory = GroupMemory(10_000)
+    memory = CoordinatorMemory(10_000)
     share = memory.share(lambda: [10_000])
     share.admit(10_000)
     del share
@@ -78,7 +79,7 @@ def test_a_shard_that_is_gone_holds_nothing() -> None:
 @pytest.fixture
 def coordinator() -> Coordinator:
     coordinator = Coordinator()
-    coordinator.shard.memory = GroupMemory(100_000).share(coordinator.shard._sizes)
+    coordinator.shard.memory = CoordinatorMemory(100_000).share(coordinator.shard._sizes)
     return coordinator
 
 
