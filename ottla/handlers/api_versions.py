@@ -17,6 +17,7 @@ from collections.abc import Collection
 
 from ottla.base.errors import ErrorCode
 from ottla.base.features import FEATURES_EPOCH, Feature
+from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.levels import features, served
 from ottla.wire.messages.api_versions import (
@@ -38,8 +39,8 @@ def handle(broker: Broker, request: RequestContext, body: ApiVersionsRequest) ->
     if request.version >= FEATURES_SINCE:
         if not is_software_name(body.client_software_name) or not is_software_name(body.client_software_version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        request.connection.client_software_name = body.client_software_name
-        request.connection.client_software_version = body.client_software_version
+        request.connection.client_software_name = body.client_software_name[:CLIENT_ID_CHARACTERS_MAX]
+        request.connection.client_software_version = body.client_software_version[:CLIENT_ID_CHARACTERS_MAX]
     if request.version >= NODE_CHECK_SINCE and is_for_another(broker, body):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     if body.ottla_extensions >= EXTENSIONS_VERSION:

@@ -53,6 +53,14 @@ def test_extensions_are_for_clients_that_ask(version: int) -> None:
     assert world.connection.has_extensions
 
 
+def test_long_names_of_software_are_cut() -> None:
+    """A connection kept 64 kB of them."""
+    world = AdminWorld()
+    name = ApiVersionsRequest(client_software_name="n" * 32_000, client_software_version="v" * 32_000)
+    assert not world.ask(name, 3).error_code
+    assert world.connection.client_software_name == "n" * 255 and world.connection.client_software_version == "v" * 255
+
+
 def test_a_client_may_know_newer_extensions() -> None:
     assert STAGE in keys(AdminWorld().ask(request(EXTENSIONS_VERSION + 1), 3))
 
