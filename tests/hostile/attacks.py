@@ -1,12 +1,15 @@
 """Attacks of one client on all others: what they send, and what an honest client beside them notices.
 
 An `Attack` prepares the broker (topics, groups), makes its bytes beforehand and then sends them. `measure` runs it beside an honest client,
-which asks for small things on a connection of its own all the time, and returns an `Outcome`: the longest time that the honest client
-waited, its 99th percentile, and the greatest memory that the broker had (the kernel's own high-water mark, reset before).
+which does small things on a connection of its own all the time (it writes a record, reads it, commits its offset, asks for metadata), and
+returns an `Outcome`: the longest time that the honest client waited, its 99th percentile, and the greatest memory that the broker and its
+worker processes had (the kernel's own high-water mark, reset before).
 
 How to add one: a function that takes a `Target`, under `@attack("name")`, in a module `attacks_<subject>.py` of this folder, and its
-module in `MODULES`. What it does before `target.begin()` is preparation and is not measured. Tests assert bounds of memory and the kind of
-the answers; times are figures of a table (`python -m tools.bench.attacks`), never assertions, because the machine may do other work.
+module in `MODULES`. What it does before `target.begin()` is preparation and is not measured. The bytes are the same for any broker that
+speaks the protocol, so each can be run on Apache Kafka as well; where that makes no sense `not_on_kafka` says why. Tests assert bounds of
+memory and the kind of the answers; times are figures of a table (`python -m tools.bench.attacks`), never assertions, because the machine
+may do other work.
 """
 
 from __future__ import annotations
@@ -14,21 +17,22 @@ from __future__ import annotations
 import importlib
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.wire.framing import load
-from ottla.wire.messages import api_versions
 from ottla.wire.schema import Request
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient
+from tests.hostile.honest import Honest
 
-MODULES = ("tests.hostile.attacks_input", "tests.hostile.attacks_requests")
+SUBJECTS = ("input", "requests", "growth", "floods", "groups", "transactions", "records")
 ANSWER_SECONDS_MAX = 120
-PAUSE_SECONDS = 0.002
+OTHER_PORT = "{port}"
+"""In a setting: a free port, `Target.other_port`."""
 
 
 @dataclass
@@ -39,6 +43,8 @@ class Outcome:
     attack_ms: float = 0.0
     rss_before_bytes: int = 0
     rss_peak_bytes: int = 0
+    workers_peak_bytes: int = 0
+    """Of the broker's worker processes together, where it had any when the attack was over."""
 
     @property
     def longest_ms(self) -> float:
@@ -50,56 +56,19 @@ class Outcome:
         return waits[min(len(waits) - 1, len(waits) * 99 // 100)] if waits else 0.0
 
 
-class Honest:
-    """A client that asks for small things, one after the other, in a thread, and notes how long each answer took."""
-
-    def __init__(self, port: int) -> None:
-        self._client = WireClient(port, timeout=ANSWER_SECONDS_MAX, client_id="honest")
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="honest-client")
-        self.waits_ms: list[float] = []
-        self.failure: Exception | None = None
-
-    def start(self) -> Honest:
-        self._thread.start()
-        return self
-
-    def wait_for_answers(self, count: int) -> None:
-        """Waits until so many further answers have come, or the client has failed (`Target.end` reports that)."""
-        wanted, deadline = len(self.waits_ms) + count, time.monotonic() + ANSWER_SECONDS_MAX
-        while len(self.waits_ms) < wanted and self.failure is None:
-            assert time.monotonic() < deadline, "the honest client was not served"
-            time.sleep(PAUSE_SECONDS)
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._client.socket.close()
-
-    def _run(self) -> None:
-        ask = api_versions.ApiVersionsRequest(client_software_name="honest", client_software_version="1")
-        try:
-            while not self._stop.is_set():
-                began = time.perf_counter()
-                self._client.ask(ask, 3)
-                self.waits_ms.append((time.perf_counter() - began) * 1000)
-                time.sleep(PAUSE_SECONDS)
-        except Exception as error:  # the test looks at it
-            self.failure = error
-
-
 class Target:
     """The broker under attack, with a world in it, and the connections of the attacker."""
 
-    def __init__(self, port: int, pid: int) -> None:
+    def __init__(self, port: int, pid: int, other_port: int = 0) -> None:
         self.port = port
         self.pid = pid
+        self.other_port = other_port
         self.outcome = Outcome()
         self._made: list[WireClient] = []
         self._unread: list[socket.socket] = []
-        self._honest: Honest | None = None
         self.client = self.connect()
         self.world = World(self.client)
+        self._honest = Honest(port)
         self._began = 0.0
 
     def connect(self) -> WireClient:
@@ -124,8 +93,7 @@ class Target:
         """The preparation is over: what comes now is measured."""
         self.outcome.rss_before_bytes = memory_bytes(self.pid, "VmRSS")
         reset_peak(self.pid)
-        self._honest = Honest(self.port).start()
-        self._honest.wait_for_answers(5)
+        self._honest.start().wait_for_answers(5)
         self._began = time.perf_counter()
 
     def send(self, *frames: bytes) -> list[bytes | None]:
@@ -139,39 +107,48 @@ class Target:
 
     def hold(self, answers: int) -> None:
         """Keeps the attack up until the honest client has had so many further answers."""
-        assert self._honest is not None, "an attack that never began"
         self._honest.wait_for_answers(answers)
 
     def end(self) -> Outcome:
         """The attack is over. Raises AssertionError if the honest client was not served."""
         outcome, honest = self.outcome, self._honest
-        assert honest is not None, "an attack that never began"
+        assert self._began, "an attack that never began"
         outcome.attack_ms = (time.perf_counter() - self._began) * 1000
         honest.stop()
         assert honest.failure is None, f"the honest client was not served: {honest.failure!r}"
         outcome.waits_ms = honest.waits_ms
         outcome.rss_peak_bytes = memory_bytes(self.pid, "VmHWM")
+        outcome.workers_peak_bytes = sum(memory_bytes(worker, "VmHWM") for worker in workers_of(self.pid))
         return outcome
 
     def close(self) -> None:
-        if self._honest is not None:
-            self._honest.stop()
+        self._honest.stop()
         for client in self._made:
             client.socket.close()
         for peer in self._unread:
             peer.close()
 
 
-Attack = Callable[[Target], None]
+Run = Callable[[Target], None]
+
+
+class Attack(NamedTuple):
+    """One attack; `settings` (`key=value`) are those that it needs of the broker, `not_on_kafka` is why Kafka is not attacked like this."""
+
+    run: Run
+    settings: tuple[str, ...] = ()
+    not_on_kafka: str = ""
+
+
 _attacks: dict[str, Attack] = {}
 
 
-def attack(name: str) -> Callable[[Attack], Attack]:
+def attack(name: str, *settings: str, not_on_kafka: str = "") -> Callable[[Run], Run]:
     """Adds a function to the corpus."""
 
-    def add(function: Attack) -> Attack:
+    def add(function: Run) -> Run:
         assert name not in _attacks, f"two attacks are called {name!r}"
-        _attacks[name] = function
+        _attacks[name] = Attack(function, settings, not_on_kafka)
         return function
 
     return add
@@ -179,19 +156,24 @@ def attack(name: str) -> Callable[[Attack], Attack]:
 
 def corpus() -> dict[str, Attack]:
     """Every attack by its name."""
-    for module in MODULES:
-        importlib.import_module(module)
+    for subject in SUBJECTS:
+        importlib.import_module(f"tests.hostile.attacks_{subject}")
     return dict(_attacks)
 
 
-def measure(port: int, pid: int, run: Attack) -> Outcome:
+def measure(port: int, pid: int, run: Run, other_port: int = 0) -> Outcome:
     """Runs an attack on the broker; raises AssertionError if the honest client was not served."""
-    target = Target(port, pid)
+    target = Target(port, pid, other_port)
     try:
         run(target)
         return target.end()
     finally:
         target.close()
+
+
+def workers_of(pid: int) -> list[int]:
+    """The child processes of a process."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def memory_bytes(pid: int, name: str) -> int:

@@ -35,6 +35,6 @@ def small_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_i46_memory_stays_within_its_bound(small_broker: BrokerProcess, name: str) -> None:
-    outcome = measure(small_broker.port, small_broker.pid, corpus()[name])
+    outcome = measure(small_broker.port, small_broker.pid, corpus()[name].run)
     risen_bytes = outcome.rss_peak_bytes - outcome.rss_before_bytes
     assert risen_bytes <= MEMORY_BYTES_MAX + ALLOWANCE_BYTES, f"{risen_bytes >> 20} MiB more"
