@@ -57,7 +57,7 @@ def position(followed: Followed, bytes_max: int) -> FetchPartition:
         current_leader_epoch=asked.current_leader_epoch,
         fetch_offset=asked.offset,
         last_fetched_epoch=asked.last_fetched_epoch,
-        log_start_offset=own.log_start_offset,
+        log_start_offset=state.noted_log_start,
         partition_max_bytes=bytes_max,
         high_watermark=state.high_watermark,
         durable_end=state.durable_end if state.is_flush_on_ack else NO_OFFSET,

@@ -30,7 +30,7 @@ class FollowerLog:
         self.epoch = epoch
         self.is_over = False
         self.on_durable: Callable[[], None] | None = None
-        """Called when more of the log is durable, and acknowledgements wait for that."""
+        """Called when more of the log is durable, and acknowledgements wait for that, or when a higher start of the log is noted."""
 
     def append(self, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
         """Appends what the leader sent, and takes over its bounds as far as this log reaches. Raises `ApiError`: CORRUPT_MESSAGE for what
@@ -48,6 +48,7 @@ class FollowerLog:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, message) from None
         except StorageError as error:
             raise state.owner.fail(error) from error
+        state.keep_log_start()
         known = max(state.high_watermark, own.log_start_offset)
         move_high_watermark(state, max(known, min(high_watermark, own.log_end_offset)))
         state.ask_flush()
@@ -78,4 +79,5 @@ class FollowerLog:
             self._log.truncate_fully_and_start_at(offset)
         except StorageError as error:
             raise self._state.owner.fail(error) from error
+        self._state.keep_log_start()
         self._state.note_truncated(offset)

@@ -324,14 +324,16 @@ class Leader:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if target > self.log.log_start_offset:
             self.log.advance_log_start(target)
+            state.keep_log_start()
             state.notify()
         return target
 
     def low_watermark(self, live: Container[int] | None = None) -> int:
-        """The smallest log start of the replicas on these brokers (None: on all); -1 while one of them has not named it in this term."""
+        """The smallest log start of the replicas on these brokers (None: on all), as their checkpoints have it; -1 while one has not named
+        it in this term."""
         followers = self.followers.items()
         starts = [follower.log_start_offset for replica_id, follower in followers if live is None or replica_id in live]
-        return min([self.log.log_start_offset, *starts])
+        return min([self._state.noted_log_start, *starts])
 
     # Followers and the ISR
 

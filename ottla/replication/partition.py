@@ -257,10 +257,16 @@ class Partition:
             if self.leader is not None:
                 self.leader.advance_high_watermark()
             if self.state.is_flush_on_ack:
-                self._report_durable()
+                self._report()
             self.state.notify()
 
-    def _report_durable(self) -> None:
+    def on_log_start_noted(self, offset: int) -> None:
+        """A round of checkpoints has ended that has this start of the log."""
+        if self.state.note_log_start(offset):
+            self._report()
+            self.state.notify()
+
+    def _report(self) -> None:
         if self.follower_log is not None and self.follower_log.on_durable is not None:
             self.follower_log.on_durable()
 
@@ -272,7 +278,7 @@ class Partition:
         self.state.ask_flush()
         if self.leader is not None:
             self.leader.advance_high_watermark()
-        self._report_durable()
+        self._report()
         self.state.notify()
 
     # Reading (`reads.py`)

@@ -42,6 +42,7 @@ class PartitionState:
     __slots__ = (
         "_durable_end",
         "_flush_end_max",
+        "_noted_log_start",
         "admit_producer",
         "broker_epoch_of",
         "broker_id",
@@ -61,6 +62,7 @@ class PartitionState:
         "owner",
         "partition_epoch",
         "replicas",
+        "request_checkpoint",
         "topic_partition",
         "traffic",
     )
@@ -101,6 +103,9 @@ class PartitionState:
         self.broker_epoch_of: Callable[[int], int | None] | None = None
         """By broker id, as the controller knows it."""
         self.on_isr_proposal: Callable[[PartitionState, IsrProposal], None] | None = None
+        self.request_checkpoint: Callable[[], None] | None = None
+        """Asks for a round of checkpoints, which ends with `note_log_start`. None: nothing is noted, as in tests of parts."""
+        self._noted_log_start = log.log_start_offset
         self._durable_end = log.recovery_point
         self._flush_end_max = _NEVER  # a flush that began before a truncation does not cover what was appended after it
         # A checkpoint may be older than the log's start or, after a crash, ahead of its end.
@@ -171,6 +176,26 @@ class PartitionState:
             return False
         self._durable_end = end
         return True
+
+    # The start of the log
+
+    @property
+    def noted_log_start(self) -> int:
+        """Where the log begins after a restart, too: what was deleted below is gone for good."""
+        start = self.log.log_start_offset
+        return start if self.request_checkpoint is None else min(self._noted_log_start, start)
+
+    def keep_log_start(self) -> None:
+        """Has a start that was raised noted."""
+        if self.request_checkpoint is not None and self.log.log_start_offset > self._noted_log_start:
+            self.request_checkpoint()
+
+    def note_log_start(self, offset: int) -> bool:
+        """The checkpoints have this start now; whether it is higher than the one that they had."""
+        is_news = offset > self._noted_log_start
+        if is_news:
+            self._noted_log_start = offset
+        return is_news
 
     def note_truncated(self, high_watermark: int) -> None:
         """Adapts the bounds to a truncated log."""

@@ -30,6 +30,7 @@ RECHECK_MS = 5_000
 PIECE_MS = 5
 CHECKPOINTS_DUE_MS = 200
 """Deletions and compactions that follow each other within this time share a round of checkpoints."""
+NOT_WRITTEN = StorageError("no checkpoints were written")
 
 
 def always(_partition: Partition) -> bool:
@@ -38,6 +39,11 @@ def always(_partition: Partition) -> bool:
 
 def is_unflushed(partition: Partition) -> bool:
     return partition.log.log_end_offset > partition.log.recovery_point
+
+
+def has_new_start(partition: Partition) -> bool:
+    """Whether its log begins higher than the checkpoints say."""
+    return partition.log.log_start_offset > partition.state.noted_log_start
 
 
 class Housekeeping:
@@ -72,6 +78,7 @@ class Housekeeping:
         self._under_way: dict[str, None] = {}
         self._is_writing_checkpoints = False
         self._are_checkpoints_due = False
+        self._are_starts_due = False
         self.compaction = CompactionSchedule(
             config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions,
             remove_later=self.remove_later, checkpoints_due=self._checkpoints_due,
@@ -134,9 +141,15 @@ class Housekeeping:
             self._are_checkpoints_due = True
             self._timers.call_later(CHECKPOINTS_DUE_MS, self._write_due_checkpoints)
 
+    def note_log_starts(self) -> None:
+        """A round of checkpoints at once: records were deleted, and the answer waits until that outlasts a restart."""
+        if not self._are_starts_due:
+            self._are_starts_due = self._are_checkpoints_due = True
+            self._timers.call_soon(self._write_due_checkpoints)
+
     def _write_due_checkpoints(self) -> None:
-        if not self._is_writing_checkpoints:  # else the end of the round comes back to it
-            self._are_checkpoints_due = False
+        if self._are_checkpoints_due and not self._is_writing_checkpoints:  # else the end of the round comes back to it
+            self._are_checkpoints_due = self._are_starts_due = False
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
@@ -144,15 +157,19 @@ class Housekeeping:
         self.turns.add(self._plan_checkpoints())
 
     def _plan_checkpoints(self) -> Iterator[None]:
-        work = []
+        work, starts = [], list[tuple[Partition, str, int]]()
         try:
+            for piece in pieces_of(self._partitions.all()):
+                raised = filter(has_new_start, piece)
+                starts += [(partition, partition.log.directory, partition.log.log_start_offset) for partition in raised]
+                yield
             for directory in self._partitions.log_directories():
                 if directory.is_online:
-                    work.append((yield from directory.plan_in_steps(self._partitions.all())))
+                    work.append((directory.path, (yield from directory.plan_in_steps(self._partitions.all()))))
         except BaseException:
             self._is_writing_checkpoints = False  # else no round would ever begin again
             raise
-        self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
+        self._threads.run(lambda: {path: plan() for path, plan in work}, lambda errors: self._checkpoints_written(errors, starts))
 
     def _write_recovery_aids(self, partition: Partition) -> None:
         """Writes what lets a start after a kill skip the logs below their recovery points."""
@@ -234,13 +251,16 @@ class Housekeeping:
         elif is_well:
             self._replicas.open_again(directory)
 
-    def _checkpoints_written(self, results: list[StorageError | None]) -> None:
+    def _checkpoints_written(self, errors: dict[str, StorageError | None], starts: list[tuple[Partition, str, int]]) -> None:
         self._is_writing_checkpoints = False
-        for error in results:
+        for error in errors.values():
             if error is not None:
                 log.error("checkpoints: %s", error)
-        if self._are_checkpoints_due:
-            self._write_due_checkpoints()
+        for partition, directory, start in starts:
+            is_written = errors.get(directory.rpartition("/")[0], NOT_WRITTEN) is None
+            if is_written and partition.log.directory == directory and self._is_here(partition):
+                partition.on_log_start_noted(start)
+        self._write_due_checkpoints()
 
     def _remove(self, paths: list[str], remove: Callable[[str], None]) -> None:
         for path in paths:

@@ -113,8 +113,9 @@ class Node:
         self.waiters = Waiters(ports.clock, ports.timers)
         self.inspections = Inspections(ports.threads, ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
-        # The same two methods for all partitions: a bound one for each would be 128 bytes.
+        # The same methods for all partitions: a bound one for each would be 128 bytes.
         self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
+        self._note_starts: Callable[[], None] = lambda: self.housekeeping.note_log_starts()  # noqa: PLW0108 (it is made later)
         self._broker_epoch_of = self.metadata.broker_epoch
         self.partitions = PartitionTable(
             ports.disk, ports.clock, self.directories, self._make_partition,
@@ -317,8 +318,8 @@ class Node:
             request_flush=self._request_flush, is_verification_required=config.transaction_partition_verification_enable,
         )  # fmt: skip
         partition.on_storage_error = self._on_partition_failed
-        partition.state.broker_epoch_of = self._broker_epoch_of
-        partition.state.on_isr_proposal = self._propose_isr
+        state = partition.state
+        state.broker_epoch_of, state.on_isr_proposal, state.request_checkpoint = self._broker_epoch_of, self._propose_isr, self._note_starts
         return partition
 
     # Life
@@ -495,5 +496,4 @@ class Node:
         return brokers.get(broker_id)
 
     def _partition_count(self, topic: str) -> int:
-        known = self.metadata.topic(topic)
-        return len(known.partitions) if known is not None else 0
+        return 0 if (known := self.metadata.topic(topic)) is None else len(known.partitions)

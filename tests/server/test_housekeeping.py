@@ -13,10 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition as Key
 from ottla.replication.partition import Partition
 from ottla.storage.offset_checkpoints import TOPIC_IDS_FILE
-from ottla.storage.small_files import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from ottla.storage.small_files import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.left_open import leaves_nothing_open
@@ -147,6 +148,43 @@ def test_checkpoints_say_what_is_so(make_server: MakeServer, loop: asyncio.Abstr
     run_until(loop, (path / HIGH_WATERMARK_FILE).exists)
     assert read_offsets(server.disk, str(path / RECOVERY_POINT_FILE)) == {Key("t", 0): 3}
     assert read_offsets(server.disk, str(path / HIGH_WATERMARK_FILE)) == {Key("t", 0): 5}
+
+
+def test_i7_a_deletion_counts_when_it_outlasts_a_restart(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("log.flush.offset.checkpoint.interval.ms=3600000")
+    server.node.create_topics([("t", 2)])
+    append(server, "t", 5)
+    server.begin_turns()
+    leader = server.node.partitions.get("t", 0).require_leading()
+    for offset in (2, 3):
+        leader.delete_records(offset)
+        assert leader.log.log_start_offset == offset > leader.low_watermark()
+        run_until(loop, lambda offset=offset: leader.low_watermark() == offset)  # type: ignore[misc]
+        path = Path(server.directories[0].path) / LOG_START_FILE
+        assert read_offsets(server.disk, str(path)) == {Key("t", 0): offset}
+
+
+def test_i7_a_deletion_that_cannot_be_noted_is_not_said_to_be_done(
+    make_server: MakeServer, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_server("log.flush.offset.checkpoint.interval.ms=3600000")
+    server.node.create_topics([("t", 1)])
+    append(server, "t", 5)
+    server.begin_turns()
+    leader = server.node.partitions.get("t", 0).require_leading()
+    failures: list[StorageError] = []
+
+    def fail(*_: object) -> None:
+        failures.append(StorageError("planned"))
+        raise failures[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.server.directories.log_directories.write_entries", fail)
+        leader.delete_records(2)
+        run_until(loop, lambda: bool(failures) and not server.node.housekeeping._is_writing_checkpoints)
+    assert leader.low_watermark() == 0
+    server.node.housekeeping.write_checkpoints()
+    run_until(loop, lambda: leader.low_watermark() == 2)
 
 
 def test_a_round_that_is_under_way_is_not_joined_by_another(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:

@@ -192,6 +192,9 @@ def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tu
     monkeypatch.setattr(LongRequests, "begin", lambda owner, request, body: (long_requests.append(request), begin(owner, request, body)))
     monkeypatch.setattr("ottla.server.route.LISTED_AT_ONCE_MAX", 0)
     (long,) = ask(request_and_version)
+    for answer in (short, long):
+        for directory in answer.results if isinstance(answer, describe_log_dirs.DescribeLogDirsResponse) else ():
+            directory.usable_bytes = 0  # others write to the same file system
     assert long == short and len(long_requests) == 1
     assert "1" in str(short), "there was something to list"
 

@@ -42,6 +42,7 @@ class Nemesis:
         self.counts: dict[str, int] = {}
         self._cut_off: dict[int, int] = {}
         self._lossy: int | None = None
+        self._failing: dict[int, None] = {}
         self._kinds: list[tuple[int, str, Callable[[ClusterBroker], None]]] = [
             (3, "kill", self._kill),
             (3, "power", self._cut_power),
@@ -126,10 +127,14 @@ class Nemesis:
         world = self.world
         if world.is_flushed or self._lossy in (None, broker.broker_id):
             return True
-        if world.is_in_sync():
+        if world.is_in_sync() and not any(self._is_about_to_lose(other) for other in world.brokers.values()):
             self._lossy = None
             return True
         return False
+
+    def _is_about_to_lose(self, broker: ClusterBroker) -> bool:
+        """Its power is to fail at one of its next writes, or its disk."""
+        return (broker.disk.fuse is not None and not broker.is_kill_fused) or broker.broker_id in self._failing
 
     def fuse_burnt(self, broker: ClusterBroker) -> None:
         """The power went, or the process died, in the middle of an event."""
@@ -148,6 +153,7 @@ class Nemesis:
         if not broker.is_up or not self._may_lose(broker):
             return
         self._lossy = broker.broker_id
+        self._failing[broker.broker_id] = None
         kind = self.chance.choice(("full", "write", "sync"))
         if kind == "full":
             broker.disk.capacity_bytes = broker.disk.used_bytes + self.chance.randint(0, 500)
@@ -156,6 +162,7 @@ class Nemesis:
         self.world.later(*DISK_MS, lambda: self._heal_disk(broker))
 
     def _heal_disk(self, broker: ClusterBroker) -> None:
+        self._failing.pop(broker.broker_id, None)
         broker.disk.capacity_bytes = 1 << 40
         broker.disk.heal()
 

@@ -8,6 +8,7 @@ from unittest import mock
 
 from ottla.replication.follower_log import FollowerLog
 from ottla.replication.leader import Leader
+from ottla.replication.state import PartitionState
 from tests.sim.deletion_world import DeletionWorld
 from tests.sim.seed_search import catch_seed
 
@@ -15,6 +16,11 @@ from tests.sim.seed_search import catch_seed
 def answered_before_followers() -> Any:
     """A deletion is answered when the leader has made it."""
     return mock.patch.object(Leader, "low_watermark", lambda leader, _live=None: leader.log.log_start_offset)
+
+
+def answered_before_noted() -> Any:
+    """A deletion is answered when the replicas have made it, and a restart undoes it."""
+    return mock.patch.object(PartitionState, "noted_log_start", property(lambda state: state.log.log_start_offset))
 
 
 def followers_keep_their_start() -> Any:
@@ -34,10 +40,12 @@ def deleted_to_the_watermark() -> Any:
 
 
 FAULTS: dict[str, Callable[[], Any]] = {
-    fault.__name__: fault for fault in (answered_before_followers, followers_keep_their_start, deleted_to_the_watermark)
+    fault.__name__: fault
+    for fault in (answered_before_followers, answered_before_noted, followers_keep_their_start, deleted_to_the_watermark)
 }
 VERDICTS = {
     "answered_before_followers": r"leads and begins at \d+, up to \d+ records are deleted \(I7\)",
+    "answered_before_noted": r"leads and begins at \d+, up to \d+ records are deleted \(I7\)",
     "followers_keep_their_start": r"the replicas begin at .* \(I45\)",
     "deleted_to_the_watermark": r"begins at \d+, deletions were asked for up to \d+ \(I7\)",
 }

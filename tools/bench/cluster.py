@@ -56,6 +56,7 @@ class MeasuredCluster(Broker, ABC):
         self.directory = directory
         self.pids = pids
         self.replicas = BROKERS
+        self.client = {}
 
     def cpu_seconds(self) -> float:
         return sum(map(cpu_seconds_of, self.pids.values()))
