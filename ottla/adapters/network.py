@@ -298,8 +298,10 @@ class SocketListener:
 class SocketNetwork:
     """`ports.Network` of one event loop."""
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
+    def __init__(self, loop: AbstractEventLoop, *, receive_buffer_bytes: int = -1, send_buffer_bytes: int = -1) -> None:
+        """The buffers of accepted sockets; -1 leaves them to the system, which makes them grow with need."""
         self._loop = loop
+        self._buffers = ((socket.SO_RCVBUF, receive_buffer_bytes), (socket.SO_SNDBUF, send_buffer_bytes))
         self.secure_of: Callable[[str], Secure] | None = None
         """Gives what puts TLS in front of the channels of a listener; raises `AddressError` where its settings lack something."""
         self.connect_by_tls: Callable[[SocketChannel, str, Connected, Failed], object] | None = None
@@ -314,6 +316,9 @@ class SocketNetwork:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option, size in self._buffers:
+            if size >= 0:  # accepted sockets inherit it
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
         try:
             sock.bind((host or "0.0.0.0", port))
             sock.listen(backlog)

@@ -31,6 +31,7 @@ class LogConfig:
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     compression_type: str  # or uncompressed, gzip, snappy, lz4, zstd
+    compression_level: int | None  # of that codec; None: the codec's own
     min_insync_replicas: int
     is_unclean_election_enabled: bool
     flush_messages: int

@@ -27,7 +27,7 @@ from ottla.adapters.network import SocketNetwork
 from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.timers import LoopTimers
-from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice
+from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice, Source
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.ports import AddressError, MetadataStore, Ports
 from ottla.base.turns import Turns
@@ -57,6 +57,12 @@ class StoreNotReached(StartRefused):
     """ZooKeeper did not answer in time."""
 
 
+def _given_bytes(config: BrokerConfig, name: str) -> int:
+    """A size that is set; -1 without one, for the system's own does better than Kafka's default."""
+    size: int = config.value(name)
+    return -1 if config.source(name) is Source.DEFAULT else size
+
+
 class BrokerServer:
     """One broker on one event loop; `node` is there once `start` has returned."""
 
@@ -72,7 +78,11 @@ class BrokerServer:
         self.disk = OsDisk()
         self.timers = LoopTimers(loop)
         self.threads = LoopThreads(loop)
-        self.network = SocketNetwork(loop)
+        self.network = SocketNetwork(
+            loop,
+            receive_buffer_bytes=_given_bytes(config, "socket.receive.buffer.bytes"),
+            send_buffer_bytes=_given_bytes(config, "socket.send.buffer.bytes"),
+        )
         self.tls: TlsListeners | None = None
         if any(endpoint.is_tls for endpoint in config.endpoints):
             from ottla.adapters.tls_listeners import TlsListeners  # on use: most brokers speak no TLS

@@ -23,17 +23,20 @@ LOOP_RECORDS_MAX = 2_000
 """Records and header fields that one request may have walked on the loop: about 1 µs each."""
 LOOP_BYTES_MAX = 1 << 17
 """Bytes that one request may have unpacked or compressed on the loop: gzip takes 5 ms for them."""
+LEVEL_BYTES_MAX = 1 << 14
+"""The same for one batch where a level is set: the highest of zstd takes 2.5 ms for so much."""
 _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
 
 
 @immutable
 class Demands:
-    """What a topic demands for a batch. `codec`: it is stored under another one than it was sent with."""
+    """What a topic demands for a batch. `codec`: it is stored under another one than it was sent with; `level`, where one is set."""
 
     is_validated: bool
     is_key_required: bool
     codec: int | None
     decompressed_bytes_max: int
+    level: int | None = None
 
 
 class WorkerNeeded(Exception):
@@ -126,15 +129,17 @@ def demands_of(header: BatchHeader, config: LogConfig) -> Demands | None:
         codec = None
     if not is_validated and codec is None:
         return None
-    return Demands(is_validated, config.is_compacted, codec, config.decompressed_bytes_max)
+    level = None if codec is None else config.compression_level
+    return Demands(is_validated, config.is_compacted, codec, config.decompressed_bytes_max, level)
 
 
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> bytearray | None:
     """The batch under another codec, if one is demanded. Raises `ApiError` for a bad one, and `WorkerNeeded` beyond the budget."""
     is_packed = header.attributes & CODEC_MASK != 0 or demands.codec is not None
-    if header.record_count > budget.steps or (is_packed and len(batch) > budget.bytes):
+    room = budget.bytes if demands.level is None else min(budget.bytes, LEVEL_BYTES_MAX)
+    if header.record_count > budget.steps or (is_packed and len(batch) > room):
         raise WorkerNeeded(demands)
-    bytes_max = min(budget.bytes, demands.decompressed_bytes_max) if is_packed else demands.decompressed_bytes_max
+    bytes_max = min(room, demands.decompressed_bytes_max) if is_packed else demands.decompressed_bytes_max
     try:
         repacked, size = _inspect(batch, header, demands, bytes_max, budget.steps)
     except (UnpackedTooLarge, TooManySteps):
@@ -170,5 +175,5 @@ def _inspect(batch: memoryview, header: BatchHeader, demands: Demands, bytes_max
         raise
     except WireError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
-    repacked = None if demands.codec is None else recompress_section(header, section, demands.codec)
+    repacked = None if demands.codec is None else recompress_section(header, section, demands.codec, demands.level)
     return repacked, len(section)

@@ -192,6 +192,27 @@ def test_connect_and_listen() -> None:
     asyncio.run(run())
 
 
+def test_accepted_sockets_have_the_buffers_that_are_set() -> None:
+    async def run(**sizes: int) -> tuple[int, int]:
+        network, accepted, connected = SocketNetwork(asyncio.get_running_loop(), **sizes), list[Channel](), list[Channel]()
+        listener = network.listen("127.0.0.1", 0, 10)
+        listener.accept(accepted.append)
+        network.connect("127.0.0.1", listener.port, connected.append, pytest.fail)
+        await until(lambda: accepted and connected)
+        assert isinstance(accepted[0], SocketChannel)
+        accepted_socket = accepted[0]._socket
+        found = [accepted_socket.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
+        for channel in (*accepted, *connected):
+            channel.close()
+        listener.close()
+        return found[0], found[1]
+
+    small, large = 8 << 10, 128 << 10
+    received, sent = asyncio.run(run(receive_buffer_bytes=small, send_buffer_bytes=large))
+    assert small <= received <= 2 * small and large <= sent <= 2 * large  # Linux doubles what it is asked for
+    assert asyncio.run(run()) not in ((received, sent), (small, large))
+
+
 def test_a_connection_that_is_refused() -> None:
     async def run() -> list[str]:
         network = SocketNetwork(asyncio.get_running_loop())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
 
+import ottla
 from ottla.base.config import (
     BROKER_SETTINGS,
     GROUP_SETTINGS,
@@ -303,6 +307,26 @@ def test_a_dynamic_broker_value_reaches_the_logs() -> None:
     assert (settings.is_compacted, settings.is_deleted, settings.segment_ms) == (True, False, 60000)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "level"),
+    [
+        ({}, None),
+        ({"compression.gzip.level": "7"}, None),  # of no codec that this topic has
+        ({"compression.type": "gzip"}, None),
+        ({"compression.type": "gzip", "compression.gzip.level": "7"}, 7),
+        ({"compression.type": "lz4"}, None),
+        ({"compression.type": "lz4", "compression.lz4.level": "12"}, 12),
+        ({"compression.type": "zstd"}, None),
+        ({"compression.type": "zstd", "compression.zstd.level": "-3"}, -3),
+        ({"compression.type": "snappy", "compression.zstd.level": "4"}, None),
+    ],
+)
+def test_the_level_is_that_of_the_topics_codec(overrides: dict[str, str], level: int | None) -> None:
+    assert BrokerConfig().log_config(overrides).compression_level == level
+    of_broker = BrokerConfig({"compression.zstd.level": "9"}).log_config({"compression.type": "zstd"})
+    assert of_broker.compression_level == 9
+
+
 def test_what_is_looked_at_inside_of_batches() -> None:
     config, _ = load(assignments=("ottla.validate.records=true", "ottla.batch.decompressed.max.bytes=1048576"))
     assert config.log_config({}).is_strict
@@ -446,7 +470,6 @@ def test_with_a_zookeeper_kafkas_own_defaults_hold() -> None:
     assert [endpoint.host for endpoint in member.endpoints] == [""]
 
 
-
 def test_users_that_an_image_would_make_are_missed_aloud() -> None:
     _, notices = load(environment={"KAFKA_CLIENT_USERS": "bob", "KAFKA_CLIENT_PASSWORDS": "hush"})
     assert all(notice.is_warning and "access is NOT restricted" in notice.text for notice in notices) and len(notices) == 2
@@ -462,3 +485,21 @@ def test_the_listener_for_brokers_is_the_named_one_or_the_first_of_its_protocol(
 def test_groups_are_bounded_where_kafka_has_no_limit() -> None:
     config = load()[0]
     assert (config.group_max_size, config.group_consumer_max_size, config.group_share_max_size) == (5000, 5000, 200)
+
+
+BUILT_NAMES = re.compile(r"group\.(consumer|share)\.(min|max)\.|compression\.\w+\.level|sasl\.oauthbearer\.")
+"""Names that the code puts together: bounds of groups, levels of codecs, options of a listener's tokens."""
+WITHOUT_EFFECT = re.compile(r"Accepted|tiered storage, which this broker has not|only PEM is served")
+
+
+def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
+    words: Counter[str] = Counter()
+    for path in Path(ottla.__path__[0]).rglob("*.py"):
+        words.update(re.findall(r"[\w.-]+", path.read_text(encoding="utf-8")))
+    idle = []
+    for table in (BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS):
+        for name, setting in table.items():
+            is_read = words[name] > 1 or any(word.endswith(f".{setting.attribute}") for word in words)
+            if not is_read and not BUILT_NAMES.search(name) and not WITHOUT_EFFECT.search(setting.doc):
+                idle.append(name)
+    assert idle == []

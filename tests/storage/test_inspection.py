@@ -124,6 +124,27 @@ def test_both_places_pack_alike() -> None:
     assert here is not None and read_batch_header(here).codec == CODEC_LZ4 and read_records(here) == read_records(batch)
 
 
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -5, 15)])
+def test_a_level_that_is_set_is_used_in_both_places(codec: str, low: int, high: int) -> None:
+    record = Record(0, NOW, b"k", b"".join(b"%d " % (number * number) for number in range(1_000)))
+    batch = encode_batch([record])
+    sizes = []
+    for level in (low, high):
+        config = log_settings(compression_type=codec, compression_level=level)
+        here, there = on_the_loop(batch, config), by_the_worker(batch, config).repacked
+        assert here == there and here is not None and read_records(here) == read_records(batch)
+        sizes.append(len(here))
+    assert sizes[1] < sizes[0]
+
+
+def test_with_a_level_that_is_set_less_is_packed_on_the_loop() -> None:
+    """A high one takes many times as long."""
+    batch = batch_of(1, value=bytes(LOOP_BYTES_MAX // 2))
+    assert on_the_loop(batch, log_settings(compression_type="gzip")) is not None
+    with pytest.raises(WorkerNeeded):
+        on_the_loop(batch, log_settings(compression_type="gzip", compression_level=9))
+
+
 def test_an_answer_is_used_for_what_was_asked_only() -> None:
     large = batch_of(LOOP_RECORDS_MAX + 1)
     earlier = InspectedEarlier(by_the_worker(large))

@@ -129,7 +129,9 @@ class GroupSettings:
     offsets_topic_segment_bytes = integer(
         "offsets.topic.segment.bytes", 104857600, "Segment size of __consumer_offsets.", valid=at_least(1)
     )
-    offsets_topic_compression_codec = integer("offsets.topic.compression.codec", 0, "Codec of __consumer_offsets, by number; 0 is none.")
+    offsets_topic_compression_codec = integer(
+        "offsets.topic.compression.codec", 0, "Accepted; the records of coordinators are not compressed."
+    )
     offsets_retention_minutes = integer(
         "offsets.retention.minutes", 10080, "Committed offsets are kept this long after their group has become empty.", valid=at_least(1)
     )

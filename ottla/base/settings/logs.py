@@ -118,13 +118,16 @@ class LogSettings:
         "log.flush.scheduler.interval.ms", LONG_MAX, "How often logs are searched for what should be flushed."
     )
     log_flush_offset_checkpoint_interval_ms = integer(
-        "log.flush.offset.checkpoint.interval.ms", 60000, "How often the recovery points are written down.", valid=at_least(0)
+        "log.flush.offset.checkpoint.interval.ms",
+        60000,
+        "How often recovery points, first offsets and high watermarks are written down.",
+        valid=at_least(0),
     )
     log_flush_start_offset_checkpoint_interval_ms = integer(
-        "log.flush.start.offset.checkpoint.interval.ms", 60000, "How often the first offsets are written down.", valid=at_least(0)
+        "log.flush.start.offset.checkpoint.interval.ms", 60000, "Accepted; written with the recovery points.", valid=at_least(0)
     )
     replica_high_watermark_checkpoint_interval_ms = long(
-        "replica.high.watermark.checkpoint.interval.ms", 5000, "How often the high watermarks are written down."
+        "replica.high.watermark.checkpoint.interval.ms", 5000, "Accepted; written with the recovery points."
     )
     log_cleaner_enable = boolean("log.cleaner.enable", True, "Logs with the policy compact are compacted.")
     log_cleaner_threads = integer(
@@ -156,7 +159,7 @@ class LogSettings:
         "log.cleaner.delete.retention.ms", 86400000, "How long tombstones and markers outlive compaction.", valid=at_least(0), update=WIDE
     )
     num_recovery_threads_per_data_dir = integer(
-        "num.recovery.threads.per.data.dir", 2, "Logs of one directory recovered at a time.", valid=at_least(1), update=WIDE
+        "num.recovery.threads.per.data.dir", 2, "Accepted; logs are recovered one after the other.", valid=at_least(1), update=WIDE
     )
     producer_id_expiration_ms = integer(
         "producer.id.expiration.ms", 86400000, "A producer id unused for this long is forgotten.", valid=at_least(1), update=WIDE

@@ -52,9 +52,11 @@ class NetworkSettings:
     security_inter_broker_protocol = string(
         "security.inter.broker.protocol", "PLAINTEXT", "Protocol between brokers when no listener is named for it.", valid=OneOf(*PROTOCOLS)
     )
-    socket_send_buffer_bytes = integer("socket.send.buffer.bytes", 102400, "Send buffer of a client's socket; -1 leaves the system's.")
+    socket_send_buffer_bytes = integer(
+        "socket.send.buffer.bytes", 102400, "Send buffer of a client's socket, where it is set; else, and with -1, the system's."
+    )
     socket_receive_buffer_bytes = integer(
-        "socket.receive.buffer.bytes", 102400, "Receive buffer of a client's socket; -1 leaves the system's."
+        "socket.receive.buffer.bytes", 102400, "Receive buffer of a client's socket, where it is set; else, and with -1, the system's."
     )
     socket_request_max_bytes = integer(
         "socket.request.max.bytes", 104857600, "Largest request that is read from a client.", valid=at_least(1)
