@@ -4,9 +4,9 @@ The set of in-sync replicas is the controller's; a leader proposes a change (Alt
 replica that is joining already counts for the high watermark and one that is leaving still counts: the controller may have agreed or
 not, and in both cases the larger set is the safe one (KIP-497). Growing and shrinking never overlap.
 
-A replica may join only if it has reached the high watermark (on its disk, where acknowledgements wait for that) *and* the start of the
-current leader epoch, and only in the life (broker epoch) in which the controller knows it: a broker that came back with an empty disk is
-another one (I13, KIP-903).
+A replica may join only if it has reached the high watermark *and* the start of the current leader epoch (both on its disk, where
+acknowledgements wait for that), and only in the life (broker epoch) in which the controller knows it: a broker that came back with an empty
+disk is another one (I13, KIP-903).
 
 Pure: states in, states out. Left out: sending the proposal, the progress of each replica (`progress.py`).
 """
@@ -85,7 +85,7 @@ def may_join(follower: FollowerProgress, *, high_watermark: int, epoch_start_off
     """
     if follower.broker_epoch == UNKNOWN_EPOCH or follower.broker_epoch != known_broker_epoch:
         return False
-    return follower.durable_end >= high_watermark and follower.log_end_offset >= epoch_start_offset
+    return follower.durable_end >= high_watermark and follower.durable_end >= epoch_start_offset
 
 
 def lagging(

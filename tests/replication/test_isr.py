@@ -16,13 +16,19 @@ def replica(end: int, *, broker_epoch: int = 50, caught_up_ms: int = 0) -> Follo
     return made
 
 
+def replica_with(end: int, *, durable_end: int) -> FollowerProgress:
+    made = replica(end)
+    made.durable_end = durable_end
+    return made
+
+
 def test_a_replica_joins_with_what_is_on_its_disk() -> None:
     """Where its broker waits for the disk: a power failure right after would leave it in the in-sync set without what was acknowledged."""
-    follower = replica(10)
-    follower.durable_end = 9
+    follower = replica_with(10, durable_end=9)
     assert not may_join(follower, high_watermark=10, epoch_start_offset=5, known_broker_epoch=50)
     follower.durable_end = 10
     assert may_join(follower, high_watermark=10, epoch_start_offset=5, known_broker_epoch=50)
+    assert not may_join(replica_with(20, durable_end=10), high_watermark=10, epoch_start_offset=15, known_broker_epoch=50)
 
 
 def test_kip_497_a_joining_replica_counts_before_the_answer() -> None:

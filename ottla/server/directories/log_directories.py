@@ -110,9 +110,8 @@ class LogDirectoryState:
         """What the last life of the directory proves of its logs. What is in here after another boot was on the disk."""
         has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
         has_rebooted = bool(self._boot_id) and before.boot_id not in ("", self._boot_id)
-        is_empty = self._is_new and not self.partition_names()
         self.was_whole = self.was_clean or before.is_synced or has_run_on
-        self._is_settled = self.was_clean or before.is_synced or has_rebooted or is_empty
+        self._is_settled = self.was_clean or before.is_synced or has_rebooted or not self.partition_names()
         if before.is_synced and not self._is_flush_on_ack:
             small_files.write_boot(self._disk, self.path, Boot(before.boot_id, is_synced=False))
 

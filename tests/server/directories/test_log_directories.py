@@ -252,6 +252,7 @@ def test_a_directory_is_whole_after_a_clean_close_or_while_the_machine_runs_on(t
 
 
 def test_a_power_failure_loses_nothing_where_acknowledgements_wait_for_the_disk(tmp_path: Path) -> None:
+    claimed(tmp_path, "boot-1", is_flush_on_ack=True)  # killed before it had registered
     claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
     assert claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
     directory = claimed(tmp_path, "boot-2")  # the setting is off from here on
@@ -263,6 +264,8 @@ def test_a_power_failure_loses_nothing_where_acknowledgements_wait_for_the_disk(
 def test_what_was_not_synced_before_is_not_proved_by_a_setting(tmp_path: Path) -> None:
     """The process is killed, and its next life waits for the disk: the bytes of the first one are in the memory of the system still."""
     claimed(tmp_path, "boot-1").note_boot()
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "partition.metadata").touch()
     claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
     assert not claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
     claimed(tmp_path, "boot-2", is_flush_on_ack=True).note_boot()  # what is there now has come from the disk
