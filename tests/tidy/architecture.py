@@ -1,4 +1,4 @@
-"""Reads the table "Where is ...?" of docs/ARCHITECTURE.md and checks each row against the code.
+"""Reads the tables of "Where is it?" in docs/ARCHITECTURE.md and checks each row against the code.
 
 An answer names files below `ottla/` in backticks, each followed by the symbols that stand in it, in brackets and backticks:
 
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 PATH = r"[\w./-]+(?:\.py|/)"
 _NAMED = re.compile(rf"`({PATH})`(?:\s*\(([^()]*(?:`[^`]*`[^()]*)*)\))?")
+HEAD = ("| Question | Answer |", "| --- | --- |")
 _SYMBOL = re.compile(r"`([A-Za-z_][\w.]*)`")
 
 
@@ -26,10 +27,9 @@ class Row(NamedTuple):
 
 
 def rows(page: str) -> list[Row]:
-    """The rows of the table under the heading "Where is ...?"."""
-    _, _, behind = page.partition("## Where is ...?")
-    table = behind.split("\n## ")[0]
-    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    """The rows of the tables under the heading "Where is it?", one table for each subject."""
+    _, _, behind = page.partition("## Where is it?")
+    lines = [line for line in behind.split("\n## ")[0].splitlines() if line.startswith("|") and line not in HEAD]
     return [Row(*(cell.strip() for cell in line.strip("|").split("|", 1))) for line in lines]
 
 

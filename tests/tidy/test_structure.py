@@ -54,7 +54,7 @@ def test_no_folder_has_more_modules_than_one_can_look_over() -> None:
     assert {folder: count for folder, count in counts.items() if count > MODULES_IN_A_FOLDER_MAX} == {}
 
 
-# The table "Where is ...?"
+# The table "Where is it?"
 
 
 def test_the_page_of_the_architecture_names_files_that_hold_what_is_said() -> None:
@@ -73,7 +73,7 @@ def test_the_page_of_the_architecture_names_files_that_hold_what_is_said() -> No
     ],
 )
 def test_a_row_that_is_not_true_is_noticed(row: str, complaint: str) -> None:
-    (found,) = architecture.rows(f"# A\n\n## Where is ...?\n\n| Question | Answer |\n| --- | --- |\n{row}\n")
+    (found,) = architecture.rows(f"# A\n\n## Where is it?\n\n| Question | Answer |\n| --- | --- |\n{row}\n")
     assert [complaint in text for text in architecture.complaints(found, PACKAGE)] == [True]
 
 
