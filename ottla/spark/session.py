@@ -154,7 +154,19 @@ def build_session(name: str = "ottla", *, master: str | None = None, config: Map
             session = builder.getOrCreate()
     if is_quiet:
         session.sparkContext.setLogLevel("ERROR")
+    register_source(session)
     return session
+
+
+def register_source(session: Any) -> None:
+    """Makes the format `ottla` known to a session, also where Spark does not find it by itself.
+
+    Spark searches for sources in Python once a Java process. If the worker that does so is killed, or slow to start, Spark goes without any
+    for as long as the process lives.
+    """
+    from ottla.spark.data_source import OttlaDataSource
+
+    session.dataSource.register(OttlaDataSource)
 
 
 def _connect(name: str, settings: Mapping[str, str]) -> Any:

@@ -182,6 +182,8 @@ def first_line(error: Exception) -> str:
 def main(arguments: list[str]) -> None:
     from pyspark.sql import SparkSession
 
+    from ottla.spark.session import register_source
+
     master, directory = arguments
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("ottla-cluster")
@@ -193,6 +195,7 @@ def main(arguments: list[str]) -> None:
         os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    register_source(session)  # as in sessions of pipelines: the worker with which Spark searches for sources may be killed
     print(READY, flush=True)
     for line in sys.stdin:
         print(json.dumps(run(session, json.loads(line))), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.client import TopicPartition, connect, partition_for_key
+from ottla.spark.offset_json import read_offsets
 from ottla.spark.spool import spool_root
 from ottla.testing.broker import Broker
 from tests.spark_jobs.queries import (
@@ -199,6 +201,34 @@ def test_an_old_checkpoint_stops_the_query(spark: Any, broker: Broker, topics: t
     assert "OffsetConflictError" in message and "Traceback" not in message.split("JVM stacktrace")[0]
     assert all(offset in message for offset in ("180", "100", "200")), "committed offset, start and end of the batch are named"
     assert stock_values(broker, topics[1]) == list(range(180))
+
+
+def test_a_checkpoint_of_an_older_version_is_gone_on_with(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
+    """Its offsets are the same in another form, which Spark takes for new ones: it runs at most one batch, which covers nothing."""
+    write_numbers(broker, topics[0], range(150))
+    run(copy(spark, broker, topics, checkpoint))
+    as_of_an_older_version(checkpoint, topics[0])
+    assert numbers_of_batches(run(copy(spark, broker, topics, checkpoint))) in ([], [0])
+    assert stock_values(broker, topics[1]) == list(range(150))
+    as_of_an_older_version(checkpoint, topics[0])
+    forget_last_commit(checkpoint)
+    write_numbers(broker, topics[0], range(150, 170))
+    run(copy(spark, broker, topics, checkpoint))
+    assert stock_values(broker, topics[1]) == list(range(170))
+    assert lag(broker, f"g-{topics[1]}", topics[0]) == 0
+
+
+def as_of_an_older_version(checkpoint: str, topic: str) -> None:
+    """Rewrites a query's offset log in the form that it had before its offsets looked like those of the Kafka connector."""
+    for path in (Path(checkpoint) / "offsets").iterdir():
+        if path.suffix == ".crc":
+            path.unlink()
+            continue
+        *head, line = path.read_text().splitlines()
+        known = read_offsets(line)
+        assert known is not None
+        offsets = {topic: {str(one.partition): at for one, at in known.offsets.items()}}
+        path.write_text("\n".join([*head, json.dumps({"group": known.group, "offsets": offsets, "ids": known.topic_ids})]))
 
 
 def test_a_stream_needs_a_group(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
