@@ -356,6 +356,9 @@ class SocketNetwork:
         except OSError as error:  # a timeout is one, too
             failed(error.strerror or str(error) or "no answer")
             return
+        except UnicodeError as error:  # a name that no host can have
+            failed(str(error))
+            return
         connected(connected_channel(self._loop, sock, host, port))
 
     async def _connected_socket(self, host: str, port: int) -> socket.socket:

@@ -37,6 +37,11 @@ def parse_address(text: str) -> Address:
             raise ValueError(f"{text!r} is not HOST:PORT")
     else:
         host, _, port = rest.partition(":")
-    if not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
+    if not _is_name(host) or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
         raise ValueError(f"{text!r} is not HOST:PORT")
     return Address(host, int(port) if port else DEFAULT_PORT)
+
+
+def _is_name(host: str) -> bool:
+    """Whether this can be a host: the labels between its dots have 1 to 63 characters."""
+    return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))

@@ -24,7 +24,7 @@ from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError, refused
-from ottla.client.security import Security, is_about_tls, lost, no_tls, security_of
+from ottla.client.security import Security, is_about_tls, lost, no_tls, reason_of, security_of
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
@@ -87,11 +87,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
         except TimeoutError:
             connection.close()
             raise ConnectError(f"cannot reach {address}: no answer within {timeout_s:g} s; is the address right?") from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             connection.close()
-            if context is not None and is_about_tls(error):
+            if context is not None and isinstance(error, OSError) and is_about_tls(error):
                 raise no_tls(address, error) from None
-            raise ConnectError(f"cannot reach {address}: {(error.strerror or str(error)).lower()}") from None
+            raise ConnectError(f"cannot reach {address}: {reason_of(error)}") from None
         except BaseException:
             connection.close()
             raise

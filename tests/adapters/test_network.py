@@ -226,6 +226,18 @@ def test_a_connection_that_is_refused() -> None:
     assert "refused" in asyncio.run(run())[0] or "failed" in asyncio.run(run())[0]
 
 
+def test_a_name_that_cannot_be_looked_up_is_a_failure() -> None:
+    """Another broker may advertise it."""
+
+    async def run() -> list[str]:
+        failures: list[str] = []
+        SocketNetwork(asyncio.get_running_loop()).connect("a..b", 9092, pytest.fail, failures.append)
+        await until(lambda: failures)
+        return failures
+
+    assert asyncio.run(run())[0]
+
+
 def test_connections_that_are_not_there_yet_are_given_up() -> None:
     async def run() -> None:
         network, outcomes = SocketNetwork(asyncio.get_running_loop()), list[object]()

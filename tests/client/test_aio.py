@@ -164,3 +164,8 @@ def test_authentication(code: int, is_accepted: bool) -> None:
             with pytest.raises(AuthenticationError, match="name or password is wrong"):
                 _run(work(broker))
         assert [bytes(body.auth_bytes) for body in broker.asked(AUTHENTICATE)] == [b"\0alice\0s3cret"]
+
+
+def test_a_name_that_cannot_be_looked_up_is_one_line() -> None:
+    with pytest.raises(ConnectError, match=r"cannot reach a\.\.b:9092: \w+"):
+        _run(aio.AsyncConnection.connect(Address("a..b", 9092)))

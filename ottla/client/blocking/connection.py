@@ -9,7 +9,6 @@ connection stays closed; `Cluster` opens a new one.
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections import deque
@@ -21,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from ottla._version import __version__
 from ottla.base.errors import OttlaError, WireError
 from ottla.client.addresses import Address
+from ottla.client.blocking.readable import readable
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.errors import ConnectError, RequestTimeoutError, TransportError
-from ottla.client.security import lost, no_tls
+from ottla.client.security import lost, no_tls, reason_of
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.schema import Buffer, Request
 
@@ -85,9 +85,9 @@ class Connection:
             raise ConnectError(
                 f"cannot reach {self.address}: no answer within {self.connect_timeout_s:g} s; is the address right, is a firewall between?"
             ) from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: a name that no host can have
             self.close()
-            raise ConnectError(f"cannot reach {self.address}: {(error.strerror or str(error)).lower()}") from None
+            raise ConnectError(f"cannot reach {self.address}: {reason_of(error)}") from None
         try:
             self._negotiate()
         except (OttlaError, KeyboardInterrupt):
@@ -207,7 +207,7 @@ class Connection:
         pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already; a plain socket keeps nothing back
         if pending is not None and pending():
             return True
-        return bool(select.select([self._socket], [], [], timeout_s)[0])
+        return bool(readable([self._socket.fileno()], timeout_s))
 
     # Bytes
 

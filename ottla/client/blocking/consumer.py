@@ -7,7 +7,6 @@ consumer and move when `poll` gives records out; `commit` writes them for the gr
 
 from __future__ import annotations
 
-import select
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection
 from ottla.client.blocking.group_admin import committed_offsets
 from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, SESSION_TIMEOUT_MS, GroupMembership
+from ottla.client.blocking.readable import readable
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, refused
 
@@ -160,7 +160,7 @@ class Consumer:
             time.sleep(timeout_s)
             return []
         waiting = {self._connections[broker_id].fileno(): broker_id for broker_id in self._asked}
-        ready = select.select(list(waiting), [], [], timeout_s)[0]
+        ready = readable(list(waiting), timeout_s)
         found: list[Fetched] = []
         for number in ready:
             broker_id = waiting[number]

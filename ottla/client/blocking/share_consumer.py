@@ -9,7 +9,6 @@ Acknowledgements travel with the next ShareFetch, or at once by `commit`. Record
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -19,6 +18,7 @@ from ottla.base.uuids import Uuid
 from ottla.client.blocking.admin import refusal
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.readable import readable
 from ottla.client.blocking.share_membership import ShareMembership
 from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, Run, ShareFetchLimits, ShareSession
 from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, refused
@@ -180,7 +180,7 @@ class ShareConsumer:
             time.sleep(timeout_s)
             return
         waiting = {self._connections[broker_id].fileno(): broker_id for broker_id in self._asked}
-        for number in select.select(list(waiting), [], [], timeout_s)[0]:
+        for number in readable(list(waiting), timeout_s):
             self._receive(waiting[number])
 
     def _receive(self, broker_id: int) -> None:

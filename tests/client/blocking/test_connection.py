@@ -20,6 +20,8 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, Pr
 from tests.client.fake_broker import FakeBroker, HangUp
 
 HEARTBEAT = 12
+NO_NAME = Address("a..b", 9092)
+"""What no broker can be found by, though one may advertise it."""
 PRODUCE = 0
 
 
@@ -168,3 +170,8 @@ def test_a_broker_that_takes_no_data_ends_the_sending_of_large_pieces(opened: Op
         with pytest.raises(RequestTimeoutError, match=r"takes no data for 0\.2 s"):
             connection.send(ProduceRequest(acks=-1, timeout_ms=5, topic_data=[TopicProduceData(name="t", partition_data=data)]))
         assert not connection.is_open
+
+
+def test_a_name_that_cannot_be_looked_up_is_one_line() -> None:
+    with pytest.raises(ConnectError, match=r"cannot reach a\.\.b:9092: \w+"):
+        Connection(NO_NAME).open()
