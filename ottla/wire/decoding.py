@@ -33,6 +33,7 @@ from ottla.wire.primitives import (
     read_uvarint,
 )
 from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared_default
+from ottla.wire.source import Source
 
 OBJECTS_MAX = 1_000_000
 REQUEST_OBJECTS_MAX = 500_000
@@ -55,7 +56,7 @@ def compile_decoder(cls: type[Message], version: int, *, objects_max: int | None
 
 def compile_bounded_decoder(cls: type[Message], version: int, objects_max: int) -> Callable[[Any, int], tuple[Any, int]]:
     """The same, which raises `ManyObjects` for a message of more objects."""
-    return _DecoderSource(cls, version, objects_max=objects_max, refuse_count=give_up).compile()
+    return _DecoderSource(cls, version, objects_max=objects_max, refuse_more=give_up).compile()
 
 
 def compile_step_decoder(cls: type[Message], version: int) -> Callable[[Any, int], Generator[None, None, tuple[Any, int]]]:
@@ -115,7 +116,24 @@ class ArrayReaders(dict[int, Callable[[Any, int], tuple[Any, ...]]]):
 _array_readers = {letter: ArrayReaders(letter) for letter in FIXED.values()}
 
 
-class _DecoderSource:
+_NAMES: dict[str, Any] = {
+    "new": object.__new__,
+    "long": read_long_uvarint,
+    "long_string": read_long_string_length,
+    "uvarint": read_uvarint,
+    "skip_tags": read_skipped_tags,
+    "tag_count": read_long_tag_count,
+    "check_tag": check_tag,
+    "refuse_null": refuse_null,
+    "refuse_count": refuse_count,
+    "refuse_tag_size": refuse_tag_size,
+    "refuse_bytes": refuse_bytes,
+    "refuse_end": refuse_end,
+    "BadBytes": (struct.error, IndexError, UnicodeDecodeError),
+}
+
+
+class _DecoderSource(Source):
     """Writes the source of one decoder. Variables of the source are numbered, so that inlined structs do not clash."""
 
     def __init__(
@@ -125,34 +143,16 @@ class _DecoderSource:
         *,
         objects_max: int | None,
         is_stepwise: bool = False,
-        refuse_count: Callable[[str, int], NoReturn] = refuse_count,
+        refuse_more: Callable[[str, int], NoReturn] = refuse_count,
     ) -> None:
+        super().__init__({**_NAMES, "refuse_more": refuse_more})
         self.cls = cls
         self.version = version
         self.is_flexible = is_flexible(cls, version)
         self.objects_max = objects_max
         self.is_stepwise = is_stepwise
         self.is_view = is_stepwise or holds_records(cls, version)  # a large request is not copied as a whole
-        self.lines: list[str] = []
-        self.depth = 0
-        self.numbers = 0
         self.pending: list[tuple[str, str]] = []  # (where it goes, its letter) of the fixed-width values to be read next
-        self.names: dict[str, Any] = {
-            "new": object.__new__,
-            "long": read_long_uvarint,
-            "long_string": read_long_string_length,
-            "uvarint": read_uvarint,
-            "skip_tags": read_skipped_tags,
-            "tag_count": read_long_tag_count,
-            "check_tag": check_tag,
-            "refuse_null": refuse_null,
-            "refuse_count": globals()["refuse_count"],
-            "refuse_more": refuse_count,
-            "refuse_tag_size": refuse_tag_size,
-            "refuse_bytes": refuse_bytes,
-            "refuse_end": refuse_end,
-            "BadBytes": (struct.error, IndexError, UnicodeDecodeError),
-        }
 
     def compile(self) -> Callable[[Any, int], tuple[Any, int]]:
         name = self.cls.__name__
@@ -178,21 +178,7 @@ class _DecoderSource:
         if self.is_stepwise:
             self.emit("yield")
         self.emit("return message, pos")
-        source = "\n".join(self.lines)
-        exec(compile(source, f"<decoder of {name} {self.version}>", "exec"), self.names)
-        return self.names["decode"]  # type: ignore[no-any-return]
-
-    def emit(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line)
-
-    def fresh(self, stem: str) -> str:
-        self.numbers += 1
-        return f"{stem}{self.numbers}"
-
-    def constant(self, stem: str, value: object) -> str:
-        name = self.fresh(stem)
-        self.names[name] = value
-        return name
+        return self.compile_function("decode", f"<decoder of {name} {self.version}>", [])
 
     def flush(self) -> None:
         """Reads the pending fixed-width values."""

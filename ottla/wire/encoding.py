@@ -1,8 +1,7 @@
 """Compiles a declaration into an encoder: one Python function a message and version, written as source and compiled.
 
 The function appends pieces to a list that its caller joins once. Neighbouring fixed-width fields become one pack, and arrays of fixed
-width join it: the packer of each shape (how long each array is) is made when first seen and kept in a dictionary, as are the encoded
-forms of short strings and small counts, since topic, group and host names come again and again. All these dictionaries are bounded.
+width join it; the packers, and the bytes of short strings and small counts, are kept in dictionaries (`encoded_values.py`).
 
 A value that the version has no place for raises ApiError(UNSUPPORTED_VERSION) unless its field is ignorable; only fields that are not
 ignorable cost a comparison. A tagged field at its default is not written. A value of the wrong type or range is a bug of ours, and raises
@@ -16,116 +15,22 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.wire.primitives import encode_string, uvarint
+from ottla.wire.encoded_values import (
+    CLASSIC_NULLABLE_STRINGS,
+    CLASSIC_STRINGS,
+    COMPACT_COUNTS,
+    COMPACT_NULLABLE_STRINGS,
+    COMPACT_STRINGS,
+    Shapes,
+)
+from ottla.wire.primitives import uvarint
 from ottla.wire.schema import FIXED, Field, Message, Struct, StructType, is_flexible, shared_default
+from ottla.wire.source import Source
 
-CACHED_STRINGS_MAX = 2048
-CACHED_STRING_LENGTH_MAX = 128
-CACHED_COUNTS_MAX = 1024
-CACHED_SHAPES_MAX = 512
 ELEMENTS_PER_STEP = 256
 
 # Below this many bytes a copy into the joined piece is cheaper than a piece of its own.
 SEPARATE_RECORDS_BYTES = 32 * 1024
-
-
-class CompactStrings(dict[str | None, bytes]):
-    """Encoded strings by value: length plus one as a varint, then UTF-8."""
-
-    def __missing__(self, text: str | None) -> bytes:
-        assert text is not None, "a string that may not be null is null"
-        data = encode_string(text)
-        encoded = uvarint(len(data) + 1) + data
-        _remember(self, text, encoded, len(text))
-        return encoded
-
-
-class ClassicStrings(dict[str | None, bytes]):
-    """Encoded strings by value: length as int16, then UTF-8."""
-
-    def __missing__(self, text: str | None) -> bytes:
-        assert text is not None, "a string that may not be null is null"
-        data = encode_string(text)
-        encoded = len(data).to_bytes(2, "big") + data
-        _remember(self, text, encoded, len(text))
-        return encoded
-
-
-def _remember(strings: dict[str | None, bytes], text: str, encoded: bytes, length: int) -> None:
-    if length <= CACHED_STRING_LENGTH_MAX:
-        if len(strings) >= CACHED_STRINGS_MAX:
-            null = strings.get(None)
-            strings.clear()
-            if null is not None:
-                strings[None] = null
-        strings[text] = encoded
-
-
-class CompactCounts(dict[int, bytes]):
-    """The varint of a length plus one, by length; a null counts as -1."""
-
-    def __missing__(self, count: int) -> bytes:
-        encoded = uvarint(count + 1)
-        if count < CACHED_COUNTS_MAX:
-            self[count] = encoded
-        return encoded
-
-
-class Shapes(dict[Any, Callable[..., bytes]]):
-    """Packers of a row that holds arrays of fixed width, by the arrays' lengths (a number for one array, else a tuple).
-
-    `row` has a letter for each fixed-width value and a one-tuple (letter,) for each array; an array takes its count, then its elements.
-    """
-
-    def __init__(self, row: list[str | tuple[str]], *, is_compact: bool) -> None:
-        super().__init__()
-        self.row = row
-        self.is_compact = is_compact
-
-    def __missing__(self, shape: int | tuple[int, ...]) -> Callable[..., bytes]:
-        lengths = iter((shape,) if isinstance(shape, int) else shape)
-        letters: list[str] = []
-        wide: list[int] = []  # which arguments are counts that need more than one byte
-        arguments = 0
-        for item in self.row:
-            if isinstance(item, str):
-                letters.append(item)
-                arguments += item != "x"
-                continue
-            length = next(lengths)
-            if not self.is_compact:
-                letters.append("i")
-            elif length < 127:
-                letters.append("B")
-            else:
-                letters.append(f"{len(uvarint(length + 1))}s")
-                wide.append(arguments)
-            letters.append("16s" * length if item[0] == "16s" else f"{length}{item[0]}")
-            arguments += 1 + length
-        pack = struct.Struct(">" + "".join(letters)).pack
-        if wide:
-            return _pack_with_wide_counts(pack, wide)
-        if len(self) >= CACHED_SHAPES_MAX:
-            self.clear()
-        self[shape] = pack
-        return pack
-
-
-def _pack_with_wide_counts(pack: Callable[..., bytes], wide: list[int]) -> Callable[..., bytes]:
-    def pack_wide(*values: Any) -> bytes:
-        row = list(values)
-        for place in wide:
-            row[place] = uvarint(row[place])
-        return pack(*row)
-
-    return pack_wide
-
-
-_compact_strings = CompactStrings()
-_compact_nullable_strings = CompactStrings({None: b"\0"})
-_classic_strings = ClassicStrings()
-_classic_nullable_strings = ClassicStrings({None: b"\xff\xff"})
-_compact_counts = CompactCounts({-1: b"\0"})
 
 
 def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]], None]:
@@ -157,13 +62,27 @@ def refuse_value(message: str, name: str, version: int) -> NoReturn:
     raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{message} version {version} has no place for this {name}")
 
 
-class _WriterSource:
+_NAMES: dict[str, Any] = {
+    "compact_strings": COMPACT_STRINGS,
+    "compact_nullable_strings": COMPACT_NULLABLE_STRINGS,
+    "classic_strings": CLASSIC_STRINGS,
+    "classic_nullable_strings": CLASSIC_NULLABLE_STRINGS,
+    "compact_counts": COMPACT_COUNTS,
+    "uvarint": uvarint,
+    "join": b"".join,
+    "refuse_value": refuse_value,
+    "BYTES_LIKE": frozenset((bytes, bytearray, memoryview)),
+}
+
+
+class _WriterSource(Source):
     """Writes the source of one writer.
 
     `row` gathers the expressions of pieces to be appended by the next statement, `pending` the fixed-width values of the next such piece.
     """
 
     def __init__(self, cls: type[Message], version: int, *, is_split: bool, is_stepwise: bool = False, spliced: str = "") -> None:
+        super().__init__(dict(_NAMES))
         self.cls = cls
         self.is_split = is_split
         self.spliced = spliced
@@ -171,23 +90,9 @@ class _WriterSource:
         self.is_outside_of_tags = True  # a tag section is written by a function of its own
         self.version = version
         self.is_flexible = is_flexible(cls, version)
-        self.lines: list[str] = []
-        self.depth = 0
-        self.numbers = 0
         self.row: list[str] = []
         self.pending: list[tuple[str | tuple[str], str]] = []  # (letter, value); (letter,) stands for an array
         self.functions: list[str] = []  # the sources of the functions that write tag sections
-        self.names: dict[str, Any] = {
-            "compact_strings": _compact_strings,
-            "compact_nullable_strings": _compact_nullable_strings,
-            "classic_strings": _classic_strings,
-            "classic_nullable_strings": _classic_nullable_strings,
-            "compact_counts": _compact_counts,
-            "uvarint": uvarint,
-            "join": b"".join,
-            "refuse_value": refuse_value,
-            "BYTES_LIKE": frozenset((bytes, bytearray, memoryview)),
-        }
 
     def compile(self) -> Callable[..., None]:
         more = "message, parts, out" if self.is_split else "message, count, written, parts" if self.spliced else "message, parts"
@@ -212,21 +117,7 @@ class _WriterSource:
 
     def compiled(self) -> Callable[..., None]:
         self.emit("return None")
-        source = "\n".join(self.functions + self.lines)
-        exec(compile(source, f"<encoder of {self.cls.__name__} {self.version}>", "exec"), self.names)
-        return self.names["write"]  # type: ignore[no-any-return]
-
-    def emit(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line)
-
-    def fresh(self, stem: str) -> str:
-        self.numbers += 1
-        return f"{stem}{self.numbers}"
-
-    def constant(self, stem: str, value: object) -> str:
-        name = self.fresh(stem)
-        self.names[name] = value
-        return name
+        return self.compile_function("write", f"<encoder of {self.cls.__name__} {self.version}>", self.functions)
 
     def end_pack(self) -> None:
         """Turns the pending fixed-width values into one expression of the row."""

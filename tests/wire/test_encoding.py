@@ -1,4 +1,4 @@
-"""What an encoder refuses, what it leaves out, and that its caches never change a byte and never grow without bound."""
+"""What an encoder refuses, and what it leaves out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError
-from ottla.wire import encoding
 from ottla.wire.codec import decoder, element_writer, encoder, spliced_writer, step_writer
-from ottla.wire.encoding import ClassicStrings, CompactCounts, CompactStrings, Shapes
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -78,35 +76,6 @@ def test_arrays_of_fixed_width_at_the_edges_of_their_counts(version: int, length
     count = uvarint(length + 1) if version == 12 else struct.pack(">i", length)
     assert count + struct.pack(f">{length}i", *range(length)) in encoded
     assert decoder(MetadataResponse, version)(encoded, 0)[0] == message
-
-
-def test_shapes_are_bounded() -> None:
-    shapes = Shapes(["h", ("i",), "x", ("16s",)], is_compact=True)
-    for length in range(3 * encoding.CACHED_SHAPES_MAX):
-        assert shapes[length, 1](5, length + 1, *range(length), 2, b"u" * 16) == (
-            struct.pack(">h", 5) + uvarint(length + 1) + struct.pack(f">{length}i", *range(length)) + b"\0\x02" + b"u" * 16
-        )
-    assert len(shapes) <= encoding.CACHED_SHAPES_MAX
-
-
-def test_cached_strings_are_bounded_and_keep_their_null() -> None:
-    compact, classic = CompactStrings({None: b"\0"}), ClassicStrings({None: b"\xff\xff"})
-    for number in range(encoding.CACHED_STRINGS_MAX + 10):
-        text = f"topic-{number}"
-        assert compact[text] == compact[text] == bytes([len(text) + 1]) + text.encode()
-        assert classic[text] == classic[text] == struct.pack(">h", len(text)) + text.encode()
-    assert len(compact) < encoding.CACHED_STRINGS_MAX
-    assert (compact[None], classic[None]) == (b"\0", b"\xff\xff")
-    long = "x" * (encoding.CACHED_STRING_LENGTH_MAX + 1)
-    assert compact[long] == uvarint(len(long) + 1) + long.encode()
-    assert long not in compact
-
-
-def test_cached_counts_are_bounded() -> None:
-    counts = CompactCounts()
-    for count in (0, 126, 127, 1023, 1024, 5_000_000):
-        assert counts[count] == uvarint(count + 1)
-    assert list(counts) == [0, 126, 127, 1023]
 
 
 def test_strings_beyond_the_protocols_limit_are_refused() -> None:

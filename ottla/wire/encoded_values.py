@@ -1,0 +1,117 @@
+"""Encoded values that come again and again, and the packers of rows: dictionaries that fill themselves, all of them bounded.
+
+Topic, group and host names and small counts stand in nearly every message, so their bytes are made once. A row of fixed-width values with
+arrays among them is packed by one `struct.Struct`, made for the arrays' lengths when they are first seen.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ottla.wire.primitives import encode_string, uvarint
+
+CACHED_STRINGS_MAX = 2048
+CACHED_STRING_LENGTH_MAX = 128
+CACHED_COUNTS_MAX = 1024
+CACHED_SHAPES_MAX = 512
+
+
+class CompactStrings(dict[str | None, bytes]):
+    """Encoded strings by value: length plus one as a varint, then UTF-8."""
+
+    def __missing__(self, text: str | None) -> bytes:
+        assert text is not None, "a string that may not be null is null"
+        data = encode_string(text)
+        encoded = uvarint(len(data) + 1) + data
+        _remember(self, text, encoded, len(text))
+        return encoded
+
+
+class ClassicStrings(dict[str | None, bytes]):
+    """Encoded strings by value: length as int16, then UTF-8."""
+
+    def __missing__(self, text: str | None) -> bytes:
+        assert text is not None, "a string that may not be null is null"
+        data = encode_string(text)
+        encoded = len(data).to_bytes(2, "big") + data
+        _remember(self, text, encoded, len(text))
+        return encoded
+
+
+def _remember(strings: dict[str | None, bytes], text: str, encoded: bytes, length: int) -> None:
+    if length <= CACHED_STRING_LENGTH_MAX:
+        if len(strings) >= CACHED_STRINGS_MAX:
+            null = strings.get(None)
+            strings.clear()
+            if null is not None:
+                strings[None] = null
+        strings[text] = encoded
+
+
+class CompactCounts(dict[int, bytes]):
+    """The varint of a length plus one, by length; a null counts as -1."""
+
+    def __missing__(self, count: int) -> bytes:
+        encoded = uvarint(count + 1)
+        if count < CACHED_COUNTS_MAX:
+            self[count] = encoded
+        return encoded
+
+
+class Shapes(dict[Any, Callable[..., bytes]]):
+    """Packers of a row that holds arrays of fixed width, by the arrays' lengths (a number for one array, else a tuple).
+
+    `row` has a letter for each fixed-width value and a one-tuple (letter,) for each array; an array takes its count, then its elements.
+    """
+
+    def __init__(self, row: list[str | tuple[str]], *, is_compact: bool) -> None:
+        super().__init__()
+        self.row = row
+        self.is_compact = is_compact
+
+    def __missing__(self, shape: int | tuple[int, ...]) -> Callable[..., bytes]:
+        lengths = iter((shape,) if isinstance(shape, int) else shape)
+        letters: list[str] = []
+        wide: list[int] = []  # which arguments are counts that need more than one byte
+        arguments = 0
+        for item in self.row:
+            if isinstance(item, str):
+                letters.append(item)
+                arguments += item != "x"
+                continue
+            length = next(lengths)
+            if not self.is_compact:
+                letters.append("i")
+            elif length < 127:
+                letters.append("B")
+            else:
+                letters.append(f"{len(uvarint(length + 1))}s")
+                wide.append(arguments)
+            letters.append("16s" * length if item[0] == "16s" else f"{length}{item[0]}")
+            arguments += 1 + length
+        pack = struct.Struct(">" + "".join(letters)).pack
+        if wide:
+            return _pack_with_wide_counts(pack, wide)
+        if len(self) >= CACHED_SHAPES_MAX:
+            self.clear()
+        self[shape] = pack
+        return pack
+
+
+def _pack_with_wide_counts(pack: Callable[..., bytes], wide: list[int]) -> Callable[..., bytes]:
+    def pack_wide(*values: Any) -> bytes:
+        row = list(values)
+        for place in wide:
+            row[place] = uvarint(row[place])
+        return pack(*row)
+
+    return pack_wide
+
+
+COMPACT_STRINGS = CompactStrings()
+COMPACT_NULLABLE_STRINGS = CompactStrings({None: b"\0"})
+CLASSIC_STRINGS = ClassicStrings()
+CLASSIC_NULLABLE_STRINGS = ClassicStrings({None: b"\xff\xff"})
+COMPACT_COUNTS = CompactCounts({-1: b"\0"})

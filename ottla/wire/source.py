@@ -1,0 +1,38 @@
+"""The source of one function in the making: lines at their depth, names that do not clash, values that it refers to.
+
+`decoding.py` and `encoding.py` write a function for each message and version so, and compile it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Source:
+    """Lines, and the values that stand behind the names in them."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+        self.names = names
+        self._numbers = 0
+
+    def emit(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def fresh(self, stem: str) -> str:
+        """A name that no other line has: structs are inlined, so the same field may be read many times."""
+        self._numbers += 1
+        return f"{stem}{self._numbers}"
+
+    def constant(self, stem: str, value: object) -> str:
+        """A name for the value."""
+        name = self.fresh(stem)
+        self.names[name] = value
+        return name
+
+    def compile_function(self, name: str, where: str, functions: list[str]) -> Callable[..., Any]:
+        """The function of this name; `where` is the file that a traceback shows, `functions` are others that it calls."""
+        exec(compile("\n".join([*functions, *self.lines]), where, "exec"), self.names)
+        return self.names[name]  # type: ignore[no-any-return]
