@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -33,7 +34,10 @@ from ottla.spark.spool import is_alive, spool_root
 
 __all__ = ["BatchRange", "find_batch_range", "find_query_id", "leave_range", "mark_used", "same_topics"]
 
-OFFSET_LOG_VERSION = "v1"
+OFFSET_LOG_VERSIONS = ("v1", "v2")
+"""In the second each source has a name: Spark writes it for queries with named sources (`DataStreamReader.name`)."""
+
+_NAME = re.compile(r"\A\w+:")
 _NO_OFFSET = "-"
 
 
@@ -107,12 +111,19 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> _Logged | None:
         lines = (offsets / str(batch_id)).read_text().splitlines()
     except OSError:
         return None
-    if not lines or lines[0] != OFFSET_LOG_VERSION:
+    if not lines or lines[0] not in OFFSET_LOG_VERSIONS:
         raise OffsetConflictError(
             f"checkpointLocation: {offsets / str(batch_id)} is of a format that is not known here: {lines[0] if lines else 'empty'}"
         )
-    known = [found for line in lines[2:] if line != _NO_OFFSET and (found := read_offsets(line)) is not None and found.group == group]
+    known = [one for one in _sources(lines) if one.group == group]
     return _Logged(_merged(group, known), _checksum(known) if _are_apart(known) else "")
+
+
+def _sources(lines: Sequence[str]) -> list[StoredOffsets]:
+    """The offsets of the query's `ottla` sources in an entry, in an order that stays the same from entry to entry."""
+    texts = lines[2:] if lines[0] == OFFSET_LOG_VERSIONS[0] else sorted(lines[2:])
+    found = (read_offsets(_NAME.sub("", text, count=1)) for text in texts if not text.endswith(_NO_OFFSET))
+    return [one for one in found if one is not None]
 
 
 def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
@@ -138,8 +149,7 @@ def _checksum(sources: Sequence[StoredOffsets]) -> str:
 
 def _source_groups(offsets: Path, batch_id: int) -> list[str]:
     """The groups of the query's `ottla` sources. One whose pattern matches no topic yet has a group and no offsets."""
-    lines = (offsets / str(batch_id)).read_text().splitlines()[2:]
-    return sorted({found.group for line in lines if line != _NO_OFFSET and (found := read_offsets(line)) is not None})
+    return sorted({one.group for one in _sources((offsets / str(batch_id)).read_text().splitlines())})
 
 
 def _check_groups(groups: Sequence[str], group: str) -> None:

@@ -70,6 +70,7 @@ class OttlaDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns, and on the way the snapshot that batch reads of this DataFrame see. Spark asks for them before a stream too."""
         if self._source is None:
+            _require_options(self.options)
             self._source = parse_source(self.options)
         source = self._source
         connection, option = source.connection, source.subscription.option
@@ -113,7 +114,8 @@ def _require_options(options: Any) -> None:
     if not options:
         raise OptionError(
             "kafka.bootstrap.servers: missing; Spark keeps the options of CREATE TABLE from sources in Python: use CREATE TEMPORARY VIEW "
-            "... USING ottla OPTIONS (...), or SELECT ... FROM the_table WITH (...)"
+            "... USING ottla OPTIONS (...), or give them with the query: SELECT ... FROM the_table WITH (...), INSERT INTO the_table WITH "
+            "(...) SELECT ..."
         )
 
 

@@ -367,7 +367,9 @@ def _subscription(given: _Options) -> Subscription:
     chosen = [name for name in names if given.text(name)]
     if len(chosen) != 1:
         how = "none is" if not chosen else f"{' and '.join(chosen)} are"
-        raise OptionError(f"{', '.join(names)}: exactly one of them says what to read, but {how} set")
+        hint = "; a view to write to names its columns: CREATE TEMPORARY VIEW ... (key STRING, value STRING) USING ottla ..."
+        is_sink = not chosen and given.text("topic")
+        raise OptionError(f"{', '.join(names)}: exactly one of them says what to read, but {how} set{hint if is_sink else ''}")
     option = chosen[0]
     if option == "assign":
         return Subscription(option=option, partitions=tuple(sorted(_assigned(given))))

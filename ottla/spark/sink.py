@@ -39,7 +39,7 @@ COLUMN_TYPES = {
     "key": _TEXT,
     "value": _TEXT,
     "topic": ("string",),
-    "partition": ("tinyint", "smallint", "int", "bigint"),
+    "partition": ("int", "bigint", "smallint", "tinyint"),
     "headers": _HEADERS,
 }
 """The columns that the sink looks at; all others are left out, `timestamp` too."""

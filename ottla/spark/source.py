@@ -14,6 +14,7 @@ has nothing but the options. So a reader keeps no connection; `connections.py` d
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -282,7 +283,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _from_json(self, stored: Mapping[str, Any]) -> StoredOffsets:
         found = read_offsets(stored)
         if found is None:
-            raise PipelineError(f"checkpointLocation: the offsets in it are not those of format ottla: {dict(stored)}")
+            raise PipelineError(
+                f"checkpointLocation: the offsets in it are not those of format ottla: {json.dumps(stored)}; begin with a new checkpoint, "
+                "and where these are the offsets of Spark's Kafka connector, give them to startingOffsets"
+            )
         if found.group != (self.options.group or ""):
             raise OptionError(f"group: the checkpoint was made with group {found.group!r}, the query has {self.options.group!r}")
         return found

@@ -145,10 +145,27 @@ def test_a_start_that_is_not_in_the_log_is_unknown(tmp_path: Path) -> None:
     assert find_batch_range(str(tmp_path), 4, group="g") == BatchRange(None, {A: 9})
 
 
+def test_named_sources_stand_in_the_log_by_their_names_in_any_order(tmp_path: Path) -> None:
+    def log(batch_id: int, *lines: str) -> None:
+        (tmp_path / "offsets").mkdir(exist_ok=True)
+        (tmp_path / "offsets" / str(batch_id)).write_text("\n".join(["v2", CONFIG, *lines]))
+
+    log(0, f"orders:{_line({A: 5})}", f"again:{_line({A: 6})}", 'files:{"logOffset":0}', "late:-", "0:17")
+    log(1, f"again:{_line({A: 6})}", 'files:{"logOffset":1}', f"orders:{_line({A: 5})}", f"late:{_line({B: 2})}")
+    start, end, _, (before, after) = find_batch_range(str(tmp_path), 1, group="g")
+    assert (start, end) == ({A: 5}, {A: 5, B: 2})
+    assert before and after and before != after
+    log(2, f"late:{_line({B: 2})}", f"orders:{_line({A: 5})}", f"again:{_line({A: 6})}")
+    assert find_batch_range(str(tmp_path), 2, group="g").apart == (after, after)
+    log(3, f"late:{_line({B: 2}, 'another')}", f"orders:{_line({A: 5})}")
+    with pytest.raises(OffsetConflictError, match=r"have the groups 'another', 'g'"):
+        find_batch_range(str(tmp_path), 3, group="g")
+
+
 def test_another_format_of_the_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "1").write_text("v2\n{}\n{}")
-    with pytest.raises(OffsetConflictError, match=r"checkpointLocation.*v2"):
+    (tmp_path / "offsets" / "1").write_text("v3\n{}\n{}")
+    with pytest.raises(OffsetConflictError, match=r"checkpointLocation.*v3"):
         find_batch_range(str(tmp_path), 1, group="g")
 
 

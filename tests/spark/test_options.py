@@ -86,6 +86,7 @@ def test_the_sink_gets_what_spark_passes() -> None:
     [
         ({"subscribe": "x"}, "kafka.bootstrap.servers: missing"),
         (HERE, "subscribe, subscribePattern, assign: exactly one"),
+        ({"kafka.bootstrap.servers": "b:1", "topic": "t"}, "none is set; a view to write to names its columns: CREATE TEMPORARY VIEW"),
         ({**READ, "assign": '{"a":[0]}'}, "exactly one of them says what to read, but subscribe and assign are set"),
         ({**HERE, "subscribe": " , "}, "subscribe: names no topic"),
         ({**HERE, "subscribePattern": "("}, "subscribePattern: '(' is no regular expression"),

@@ -122,7 +122,7 @@ def test_output_beyond_its_bound(broker: Broker, topic: str) -> None:
         (StructType([StructField("v", StringType())]), "column value is missing, the rows have v"),
         (StructType([StructField("value", IntegerType())]), "column value is of type int; cast it to string or binary"),
         (StructType([*VALUE, StructField("key", IntegerType())]), "column key is of type int; cast it to string or binary"),
-        (StructType([*VALUE, StructField("partition", StringType())]), "column partition is of type string; cast it to tinyint or"),
+        (StructType([*VALUE, StructField("partition", StringType())]), "column partition is of type string; cast it to int or bigint"),
         (StructType([*VALUE, StructField("headers", StringType())]), "column headers is of type string; cast it to array<struct"),
         (VALUE, "topic: set the option, or add a column topic"),
     ],

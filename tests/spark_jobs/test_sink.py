@@ -124,6 +124,24 @@ def test_rows_that_cannot_be_written(
     assert stock_records(broker, topics[1]) == []
 
 
+def test_a_view_and_a_table_in_sql_are_written_to(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
+    given, assigned = (f"`kafka.bootstrap.servers`{sign}'{broker.direct_server}', topic{sign}'{topics[1]}'" for sign in " =")
+    view = "CREATE TEMPORARY VIEW sink_view {} USING ottla OPTIONS ({})"
+    message = failure(lambda: spark.sql(view.format("", given)))
+    assert "a view to write to names its columns: CREATE TEMPORARY VIEW ... (key STRING, value STRING) USING ottla" in message
+    spark.sql(view.format("(key STRING, value STRING)", given))
+    spark.sql("CREATE TABLE sink_table (key STRING, value STRING) USING ottla")
+    try:
+        spark.sql("INSERT INTO sink_view SELECT 'view', cast(id AS string) FROM range(5)")
+        assert "INSERT INTO the_table WITH (...) SELECT ..." in failure(lambda: spark.sql("INSERT INTO sink_table SELECT 'table', '9'"))
+        spark.sql(f"INSERT INTO sink_table WITH ({assigned}) SELECT 'table', '9'")
+    finally:
+        spark.catalog.dropTempView("sink_view")
+        spark.sql("DROP TABLE sink_table")
+    found = sorted((message.key(), message.value()) for message in stock_records(broker, topics[1]))
+    assert found == [(b"table", b"9")] + [(b"view", b"%d" % number) for number in range(5)]
+
+
 def test_a_topic_is_not_overwritten(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
     rows = spark.sql("SELECT 'x' AS value")
     assert "mode: a topic cannot be overwritten" in failure(writer(rows, broker, topic=topics[1]).mode("overwrite").save)

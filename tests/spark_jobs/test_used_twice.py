@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.testing.broker import Broker
-from tests.spark_jobs.queries import WAIT_S, failure, lag, run, stock_records, stream, stream_writer, write_numbers
+from tests.spark_jobs.queries import WAIT_S, failure, lag, run, stock_records, stock_values, stream, stream_writer, write_numbers
 
 
 @pytest.fixture
@@ -164,3 +164,26 @@ def test_two_reads_with_other_limits_stand_apart_for_a_while_and_each_row_is_wri
     write_numbers(broker, topics[0], range(70, 80))
     finish(query().start())
     assert found(broker, topics) == expected(80), "they had come level"
+
+
+def test_named_sources_and_one_that_is_added_at_a_restart(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
+    more = broker.create_topic(f"more-{topics[1]}")
+
+    def named(topic: str, name: str) -> Any:
+        given = {"kafka.bootstrap.servers": broker.direct_server, "group": f"g-{topics[1]}", "startingOffsets": "earliest"}
+        rows = spark.readStream.format("ottla").options(**given, subscribe=topic).name(name).load()
+        return rows.select("key", "value")
+
+    setting = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+    spark.conf.set(setting, "true")
+    try:
+        write_numbers(broker, topics[0], range(50))
+        run(writer(named(topics[0], "orders"), broker, topics, checkpoint))
+        write_numbers(broker, topics[0], range(50, 60))
+        write_numbers(broker, more, range(60, 80))
+        forget_last_commit(checkpoint)
+        run(writer(named(more, "added").union(named(topics[0], "orders")), broker, topics, checkpoint))
+    finally:
+        spark.conf.unset(setting)
+    assert stock_values(broker, topics[1]) == list(range(80))
+    assert lag(broker, f"g-{topics[1]}", more) == lag(broker, f"g-{topics[1]}", topics[0]) == 0
