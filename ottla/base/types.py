@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
-
-BrokerId = NewType("BrokerId", int)
-ProducerId = NewType("ProducerId", int)
-LeaderEpoch = NewType("LeaderEpoch", int)
+from typing import NamedTuple
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

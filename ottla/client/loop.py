@@ -1,8 +1,8 @@
-"""The client on a broker's event loop: the shell round the core that is handed a network and timers, and opens no socket itself.
+"""A connection on a broker's event loop: the shell round the core that is handed a network and timers, and opens no socket itself.
 
-For requests to other brokers. Everything happens in callbacks on the one loop that owns all state: `ask` sends a request to an address,
-`run` drives a procedure of the core. `done(answer, error)` is called once for each, never before the call returns. A request that is not
-answered in time closes its connection, because a broker answers in order and nothing behind it would come.
+For requests to other brokers (`server/peers.py`). Everything happens in callbacks on the loop that owns all state: `done(answer, error)` is
+called once for each request, never before the call returns. A request that is not answered in time closes its connection, because a
+broker answers in order and nothing behind it would come.
 
 Where the broker limits sessions (KIP-368) a connection that has a way to log in again does so in time: what is asked from then on is held
 until the answers under way have come and the login is done. What takes long in a login is done in a thread where there are any.
@@ -11,17 +11,15 @@ until the answers under way have come and the login is done. What takes long in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ottla.base.errors import OttlaError, WireError
 from ottla.base.ports import Channel, Clock, Network, Threads, TimerHandle, Timers
 from ottla.client.addresses import Address
-from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.login_renewal import LoginRenewal
-from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Pause, Procedure
 from ottla.client.core.sasl import SaslExchange
 from ottla.client.errors import ConnectError, RequestTimeoutError
 from ottla.wire.schema import Request
@@ -29,7 +27,6 @@ from ottla.wire.schema import Request
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 
-T = TypeVar("T")
 Done = Callable[[Any, OttlaError | None], object]
 """Called with an answer, or with None and the error."""
 BeginLogin = Callable[[Callable[[SaslExchange | None, OttlaError | None], object]], object]
@@ -55,7 +52,7 @@ class _Held(NamedTuple):
 
 
 class LoopConnection:
-    """One connection; a `Link` for procedures and the receiver of its channel. Requests made before it is ready are refused."""
+    """One connection, and the receiver of its channel. Requests made before it is ready are refused."""
 
     def __init__(
         self,
@@ -77,10 +74,7 @@ class LoopConnection:
         self.address = address
         self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl, proof=proof)
         self._connect = partial(network.connect, tls=tls) if tls else network.connect
-        self.version_of = self.protocol.versions.version_of
         self.newest_of = self.protocol.versions.newest_of
-        self.offers = self.protocol.versions.offers
-        self.feature_level = self.protocol.versions.feature_level
         self._timers = timers
         self._clock = clock
         self._channel: Channel | None = None
@@ -99,10 +93,6 @@ class LoopConnection:
     @property
     def is_open(self) -> bool:
         return (self.protocol.is_ready or self._logs_in_again) and not self.is_closed
-
-    @property
-    def in_flight(self) -> int:
-        return len(self._waiting) + len(self._held)
 
     # Opening and closing
 
@@ -290,191 +280,3 @@ class LoopConnection:
         opening, self._opening = self._opening, []
         for done in opening:
             done(self, None)
-
-
-class LoopClient:
-    """Connections to brokers by address, shared by everything that this loop asks of them; and a cluster for procedures."""
-
-    def __init__(
-        self,
-        network: Network,
-        timers: Timers,
-        clock: Clock,
-        *,
-        bootstrap: Sequence[Address] = (),
-        client_id: str = CLIENT_SOFTWARE,
-        timeout_s: float = REQUEST_TIMEOUT_S,
-        new_exchange: Callable[[], SaslExchange | None] = lambda: None,
-        share: Callable[[], float] = lambda: 0.5,
-    ) -> None:
-        """`share`: of `LoginRenewal`, for each connection."""
-        self.timeout_s = timeout_s
-        self.core = ClusterCore(bootstrap, now=lambda: clock.monotonic_ms() / 1000, timeout_s=timeout_s)
-        self._network = network
-        self._timers = timers
-        self._clock = clock
-        self._client_id = client_id
-        self._new_exchange = new_exchange
-        self._share = share
-        self._connections: dict[Address, LoopConnection] = {}
-        self._own: list[LoopConnection] = []
-        self._is_closed = False
-
-    def ask(self, address: Address, body: Request, done: Done, *, version: int | None = None, timeout_s: float | None = None) -> None:
-        """Sends a request to the broker at an address, over the shared connection, which is opened first if need be."""
-
-        def opened(link: Any, error: OttlaError | None) -> None:
-            if error is not None:
-                done(None, error)
-            else:
-                link.request(body, done, version=version, timeout_s=self.timeout_s if timeout_s is None else timeout_s)
-
-        self._open(Open(address), opened)
-
-    def run(self, procedure: Procedure[T], done: Callable[[T | None, OttlaError | None], object]) -> None:
-        """Runs a procedure of the core; `done(result, None)` or `done(None, error)` at its end."""
-        self._timers.call_soon(lambda: self._step(procedure, procedure.send, None, done))
-
-    def close(self) -> None:
-        """Closes all connections; what waits for an answer is refused."""
-        self._is_closed = True
-        for connection in [*self._connections.values(), *self._own]:
-            connection.close()
-        self._connections.clear()
-        self._own.clear()
-        self.core.close()
-
-    def _step(self, procedure: Procedure[Any], step: Callable[[Any], Effect], argument: Any, done: Done) -> None:
-        try:
-            effect = step(argument)
-        except StopIteration as stop:
-            done(stop.value, None)
-        except OttlaError as error:
-            done(None, error)
-        else:
-
-            def resume(result: Any, error: OttlaError | None) -> None:
-                if error is None:
-                    self._step(procedure, procedure.send, result, done)
-                else:
-                    self._step(procedure, procedure.throw, error, done)
-
-            self._perform(effect, resume)
-
-    def _perform(self, effect: Effect, resume: Done) -> None:
-        if isinstance(effect, Ask):
-            self._ask(effect, resume)
-        elif isinstance(effect, AskAll):
-            self._ask_all(effect, resume)
-        elif isinstance(effect, AskRolling):
-            _Rolling(effect, self._ask, resume, self._timers).go_on()
-        elif isinstance(effect, Open):
-            self._open(effect, resume)
-        else:
-            assert isinstance(effect, Pause), f"{effect} is no effect"
-            self._timers.call_later(effect.seconds * 1000, lambda: resume(None, None))
-
-    def _ask(self, ask: Ask, done: Done) -> None:
-        connection = ask.link
-        assert isinstance(connection, LoopConnection), "this shell has made every connection"
-        connection.request(ask.body, done, version=ask.version, timeout_s=self.timeout_s if ask.timeout_s is None else ask.timeout_s)
-
-    def _ask_all(self, effect: AskAll, done: Done) -> None:
-        results: dict[int, Any] = {}
-
-        def take(position: int, answer: Any, error: OttlaError | None) -> None:
-            results[position] = answer if error is None else error
-            if len(results) == len(effect.asks):
-                done([results[number] for number in range(len(results))], None)
-
-        if not effect.asks:
-            self._timers.call_soon(lambda: done([], None))
-        for position, ask in enumerate(effect.asks):
-            self._ask(ask, partial(take, position))
-
-    def _open(self, effect: Open, done: Done) -> None:
-        if self._is_closed:
-            self._timers.call_soon(lambda: done(None, ConnectError(f"the client is closed; {effect.address} is not asked")))
-            return
-        connection = None if effect.is_own else self._connections.get(effect.address)
-        if connection is None or connection.is_closed:
-            try:
-                connection = self._new_connection(effect.address)
-            except OttlaError as error:
-                failed = error
-                self._timers.call_soon(lambda: done(None, failed))
-                return
-            if effect.is_own:
-                self._own = [*(one for one in self._own if not one.is_closed), connection]
-            else:
-                self._connections[effect.address] = connection
-        connection.open(done, min(CONNECT_TIMEOUT_S, self.timeout_s))
-
-    def _new_connection(self, address: Address) -> LoopConnection:
-        return LoopConnection(
-            address, self._network, self._timers, self._clock, client_id=self._client_id, sasl=self._new_exchange(),
-            begin_login=self._begin_login, share=self._share(),
-        )  # fmt: skip
-
-    def _begin_login(self, done: Callable[[SaslExchange | None, OttlaError | None], object]) -> None:
-        try:
-            exchange = self._new_exchange()
-        except OttlaError as error:
-            done(None, error)
-        else:
-            done(exchange, None)
-
-
-class _Rolling:
-    """Performs `AskRolling`: goes on whenever an answer comes."""
-
-    def __init__(self, effect: AskRolling, ask: Callable[[Ask, Done], None], done: Done, timers: Timers) -> None:
-        self._effect = effect
-        self._ask = ask
-        self._done = done
-        self._timers = timers
-        self._under_way: deque[list[Any]] = deque()
-        """A list for each request, empty until its answer is there."""
-        self._is_waiting = self._is_at_end = self._is_running = False
-
-    def go_on(self) -> None:
-        """Sends what may be sent, and takes in the answers that are due and there."""
-        if self._is_running:
-            return
-        self._is_running = True
-        while self._advance():
-            pass
-        self._is_running = False
-
-    def _advance(self) -> bool:
-        """One step; whether there may be another before the next answer comes."""
-        if self._is_waiting or (self._is_at_end and self._under_way):
-            assert self._under_way, "an answer is awaited, and nothing was asked"
-            if not self._under_way[0]:
-                return False
-            self._effect.note(self._under_way.popleft()[0])
-            self._is_waiting = False
-            return True
-        if self._is_at_end:
-            self._timers.call_soon(lambda: self._done(None, None))
-            return False
-        try:
-            ask = next(self._effect.asks)
-        except StopIteration:
-            self._is_at_end = True
-            return True
-        if ask is None:
-            self._is_waiting = True
-        else:
-            self._send(ask)
-        return True
-
-    def _send(self, ask: Ask) -> None:
-        slot: list[Any] = []
-        self._under_way.append(slot)
-
-        def take(answer: Any, error: OttlaError | None) -> None:
-            slot.append(answer if error is None else error)
-            self.go_on()
-
-        self._ask(ask, take)

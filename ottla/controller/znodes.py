@@ -39,7 +39,6 @@ CLUSTER_SECRET = "/cluster/secret"
 """Of our own: by it brokers know each other (`security/cluster_identity.py`); absent while a broker is alone."""
 DELETE_TOPICS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
-PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG_FOLDERS = {
     CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/brokers", CONFIG_CLIENT_METRICS: "/config/client-metrics",
     CONFIG_GROUP: "/config/groups",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-COUNTER, GAUGE, SUMMARY, UNTYPED = "counter", "gauge", "summary", "untyped"
+COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 
 
 class Family(NamedTuple):

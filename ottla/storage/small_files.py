@@ -192,11 +192,8 @@ class Boot(NamedTuple):
     is_synced: bool
 
 
-NO_BOOT = Boot("", False)
-
-
 def read_boot(disk: Disk, log_directory: str) -> Boot:
-    """What `write_boot` noted; `NO_BOOT` if there is nothing."""
+    """What `write_boot` noted; an empty id if there is nothing."""
     lines = (read_whole(disk, f"{log_directory}/{BOOT_FILE}") or b"").decode(errors="replace").split("\n")
     return Boot(lines[0].strip(), SYNCED in lines[1:])
 

@@ -18,16 +18,14 @@ from ottla.base.errors import WireError
 Buffer = bytes | bytearray | memoryview
 
 MAGIC = b"\x04\x22\x4d\x18"
-INDEPENDENT = 0x60
-"""Version 1, independent blocks, no checksums, no size of the content, no dictionary."""
-
 HEADERS = {
     64 << 10: MAGIC + b"\x60\x40\x82",
     256 << 10: MAGIC + b"\x60\x50\xfb",
     1 << 20: MAGIC + b"\x60\x60\x51",
     4 << 20: MAGIC + b"\x60\x70\x73",
 }
-"""The whole header by the most bytes of a block; its last byte is a checksum of the two before (xxHash-32)."""
+"""The whole header by the most bytes of a block. The first byte behind the magic number, 0x60, says: version 1, independent blocks, no
+checksums, no size of the content, no dictionary; the last is a checksum of the two before it (xxHash-32)."""
 
 SMALL_BLOCK_BYTES = 64 << 10
 BLOCK_BYTES = 256 << 10

@@ -1,34 +1,24 @@
-"""The shell on a broker's loop, over channels in memory and timers that the test moves: no socket, no sleep."""
+"""A connection on a broker's loop, over channels in memory and timers that the test moves: no socket, no sleep."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from ottla.base.errors import ErrorCode, OttlaError
-from ottla.base.types import TopicPartition
+from ottla.base.errors import OttlaError
 from ottla.client.addresses import Address
-from ottla.client.core.procedure import Ask, AskAll, AskRolling, Open, Pause, Procedure
-from ottla.client.core.sasl import exchange
+from ottla.client.core.sasl import SaslExchange, exchange
 from ottla.client.errors import (
     AuthenticationError,
     ConnectError,
-    KafkaError,
     MalformedResponseError,
     RequestTimeoutError,
-    UnknownTopicError,
 )
-from ottla.client.loop import LoopClient
+from ottla.client.loop import LoopConnection
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.messages.metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 from tests.client.core.talk import Answer, ScriptedPeer
 from tests.fakes.clock import ManualClock
@@ -94,14 +84,56 @@ class MemoryNetwork:
 
 
 class World:
-    """A client, its network and its time."""
+    """Connections by address, opened at the first request; their network and their time."""
 
-    def __init__(self, step: int = 1 << 30, *, script: dict[int, Answer] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        step: int = 1 << 30,
+        *,
+        script: dict[int, Answer] | None = None,
+        new_exchange: Callable[[], SaslExchange | None] = lambda: None,
+        timeout_s: float = 30.0,
+    ) -> None:
         self.timers = ManualTimers(ManualClock())
         self.network = MemoryNetwork(step)
         self.peer = self.network.peers[BROKER] = ScriptedPeer(script)
-        self.client = LoopClient(self.network, self.timers, self.timers.clock, bootstrap=[BROKER], **options)
+        self.new_exchange = new_exchange
+        self.connections: dict[Address, LoopConnection] = {}
         self.results: list[tuple[Any, OttlaError | None]] = []
+        self._timeout_s = timeout_s
+
+    def ask(self, address: Address = BROKER, *, timeout_s: float | None = None) -> None:
+        known = self.connections.get(address)
+        if known is None or known.is_closed:
+            self._begin_login(lambda exchange, error: self._open(address, exchange, error, timeout_s))
+        else:
+            self._ask(known, timeout_s)
+
+    def _open(self, address: Address, exchange: SaslExchange | None, error: OttlaError | None, timeout_s: float | None) -> None:
+        if error is not None:
+            self.timers.call_soon(lambda: self.done(None, error))
+            return
+        connection = self.connections[address] = LoopConnection(
+            address, self.network, self.timers, self.timers.clock, sasl=exchange, begin_login=self._begin_login
+        )
+        self._ask(connection, timeout_s)
+
+    def _ask(self, connection: LoopConnection, timeout_s: float | None) -> None:
+        def go_on(_connection: Any, error: OttlaError | None) -> None:
+            if error is None:
+                connection.request(HeartbeatRequest(), self.done, timeout_s=self._timeout_s if timeout_s is None else timeout_s)
+            else:
+                self.done(None, error)
+
+        connection.open(go_on)
+
+    def _begin_login(self, done: Callable[[SaslExchange | None, OttlaError | None], object]) -> None:
+        try:
+            exchange = self.new_exchange()
+        except OttlaError as error:
+            done(None, error)
+        else:
+            done(exchange, None)
 
     def done(self, answer: Any, error: OttlaError | None) -> None:
         self.results.append((answer, error))
@@ -125,7 +157,7 @@ def _heartbeat(*codes: int) -> Answer:
 def test_requests_share_a_connection_and_get_their_own_answers(step: int) -> None:
     world = World(step, script={HEARTBEAT: _heartbeat(1, 2, 3)})
     for _ in range(3):
-        world.client.ask(BROKER, HeartbeatRequest(), world.done)
+        world.ask()
     assert world.results == []
     world.settle()
     assert [(answer.error_code, error) for answer, error in world.results] == [(1, None), (2, None), (3, None)]
@@ -135,7 +167,7 @@ def test_requests_share_a_connection_and_get_their_own_answers(step: int) -> Non
 
 def test_an_address_that_refuses_is_named() -> None:
     world = World()
-    world.client.ask(Address("away", 1), HeartbeatRequest(), world.done)
+    world.ask(Address("away", 1))
     world.settle()
     assert isinstance(world.error(), ConnectError)
     assert "cannot reach away:1: connection refused" in str(world.error())
@@ -144,7 +176,7 @@ def test_an_address_that_refuses_is_named() -> None:
 def test_a_host_that_is_silent_is_given_up_at_the_deadline() -> None:
     world = World()
     world.network.is_silent = True
-    world.client.ask(BROKER, HeartbeatRequest(), world.done)
+    world.ask()
     world.timers.advance(9_999)
     assert world.results == []
     world.timers.advance(1)
@@ -153,8 +185,8 @@ def test_a_host_that_is_silent_is_given_up_at_the_deadline() -> None:
 
 def test_a_late_answer_closes_the_connection_and_the_next_request_opens_another() -> None:
     world = World(script={HEARTBEAT: lambda _body, _version: None})
-    world.client.ask(BROKER, HeartbeatRequest(), world.done, timeout_s=1)
-    world.client.ask(BROKER, HeartbeatRequest(), world.done, timeout_s=5)
+    world.ask(timeout_s=1)
+    world.ask(timeout_s=5)
     world.settle()
     world.timers.advance(999)
     assert world.results == []
@@ -163,7 +195,7 @@ def test_a_late_answer_closes_the_connection_and_the_next_request_opens_another(
     assert isinstance(late, RequestTimeoutError) and isinstance(behind, ConnectError)
     assert world.network.channels[0].is_closed
     world.peer.script[HEARTBEAT] = _heartbeat(0)
-    world.client.ask(BROKER, HeartbeatRequest(), world.done)
+    world.ask()
     world.settle()
     assert world.results[2][0].error_code == 0
     assert len(world.network.channels) == 2
@@ -171,7 +203,7 @@ def test_a_late_answer_closes_the_connection_and_the_next_request_opens_another(
 
 def test_the_deadline_of_the_second_request_counts_once_the_first_is_answered() -> None:
     world = World(script={HEARTBEAT: lambda _body, _version: None})
-    world.client.ask(BROKER, HeartbeatRequest(), world.done, timeout_s=5)
+    world.ask(timeout_s=5)
     world.settle()
     world.peer.script[HEARTBEAT] = _heartbeat(0)
     world.timers.advance(1_000)
@@ -182,7 +214,7 @@ def test_the_deadline_of_the_second_request_counts_once_the_first_is_answered() 
 
 def test_a_peer_that_hangs_up_refuses_what_waits() -> None:
     world = World(script={HEARTBEAT: lambda _body, _version: None})
-    world.client.ask(BROKER, HeartbeatRequest(), world.done)
+    world.ask()
     world.settle()
     world.network.channels[0].receiver.closed()
     assert "b:9092 closed the connection" in str(world.error())
@@ -190,7 +222,7 @@ def test_a_peer_that_hangs_up_refuses_what_waits() -> None:
 
 def test_another_answer_than_was_asked_for_closes_the_connection() -> None:
     world = World(script={HEARTBEAT: lambda _body, _version: b"\0\0\0\x05\0\0\0\x63\0"})
-    world.client.ask(BROKER, HeartbeatRequest(), world.done)
+    world.ask()
     world.settle()
     assert isinstance(world.error(), MalformedResponseError)
     assert world.network.channels[0].is_closed
@@ -199,113 +231,17 @@ def test_another_answer_than_was_asked_for_closes_the_connection() -> None:
 def test_a_peer_that_does_not_accept_the_password_is_an_authentication_error() -> None:
     refusal = SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-512"])
     world = World(script={HANDSHAKE: lambda _body, _version: refusal}, new_exchange=lambda: exchange("PLAIN", "a", "b", ""))
-    world.client.ask(BROKER, HeartbeatRequest(), world.done)
+    world.ask()
     world.settle()
     assert isinstance(world.error(), AuthenticationError)
 
 
 def test_closing_refuses_what_waits_and_what_comes_later() -> None:
     world = World(script={HEARTBEAT: lambda _body, _version: None})
-    world.client.ask(BROKER, HeartbeatRequest(), world.done)
+    world.ask()
     world.settle()
-    world.client.close()
-    world.client.ask(BROKER, HeartbeatRequest(), world.done)
+    world.connections[BROKER].close()
+    world.connections[BROKER].request(HeartbeatRequest(), world.done)
     world.settle()
     assert [type(error) for _, error in world.results] == [ConnectError, ConnectError]
     assert world.timers.pending() == 0
-
-
-def _metadata(*codes: int) -> Answer:
-    """Metadata of topic `t`, which the first answers refuse with these codes."""
-    left = deque(codes)
-
-    def answer(_body: Any, _version: int) -> MetadataResponse:
-        code = left.popleft() if left else 0
-        partitions = [] if code else [MetadataResponsePartition(partition_index=0, leader_id=1)]
-        return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=1, host="b", port=9092)],
-            topics=[MetadataResponseTopic(name="t", error_code=code, partitions=partitions)],
-        )
-
-    return answer
-
-
-def test_a_procedure_waits_by_the_clock_between_its_tries() -> None:
-    world = World(script={METADATA: _metadata(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE)})
-    world.client.run(world.client.core.leader(TopicPartition("t", 0)), world.done)
-    assert world.results == []
-    world.settle()
-    assert world.results == []
-    world.timers.advance(20)
-    world.settle()
-    world.timers.advance(40)
-    world.settle()
-    assert world.results == [(1, None)]
-
-
-def test_the_refusal_of_a_procedure_is_its_error() -> None:
-    world = World(script={METADATA: _metadata(*[int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * 9)})
-    world.client.run(world.client.core.topic("t"), world.done)
-    world.settle()
-    assert isinstance(world.error(), UnknownTopicError)
-
-
-def test_an_error_can_be_caught_inside_a_procedure() -> None:
-    world = World()
-
-    def procedure() -> Procedure[str]:
-        try:
-            yield Open(Address("away", 1))
-        except ConnectError as error:
-            yield Pause(1.0)
-            return f"caught: {error}"
-        return "connected"
-
-    world.client.run(procedure(), world.done)
-    world.settle()
-    world.timers.advance(1_000)
-    ((result, error),) = world.results
-    assert error is None and result.startswith("caught: cannot reach away:1")
-
-
-def test_several_requests_leave_before_the_first_answer() -> None:
-    world = World(script={HEARTBEAT: _heartbeat(1, 2)})
-
-    def procedure() -> Procedure[list[Any]]:
-        link = yield Open(BROKER, is_own=True)
-        assert (yield AskAll(())) == []
-        wrong = Ask(link, HeartbeatRequest(group_id="g" * 70_000))
-        return (yield AskAll((Ask(link, HeartbeatRequest()), wrong, Ask(link, HeartbeatRequest()))))
-
-    world.client.run(procedure(), world.done)
-    world.settle()
-    ((first, refused, second), error) = world.results[0]
-    assert error is None
-    assert (first.error_code, second.error_code) == (1, 2)
-    assert isinstance(refused, KafkaError)
-
-
-def test_requests_leave_as_answers_come_in() -> None:
-    world = World(script={HEARTBEAT: _heartbeat(*range(1, 7))})
-    noted: list[Any] = []
-
-    def procedure() -> Procedure[str]:
-        link = yield Open(BROKER, is_own=True)
-        yield AskRolling(iter(()), noted.append)
-
-        def asks() -> Iterator[Ask | None]:
-            for number in range(6):
-                yield Ask(link, HeartbeatRequest())
-                if number >= 2:
-                    yield None
-                    assert len(noted) == number - 1
-            yield Ask(link, HeartbeatRequest(group_id="g" * 70_000))
-
-        yield AskRolling(asks(), noted.append)
-        return "done"
-
-    world.client.run(procedure(), world.done)
-    world.settle()
-    assert world.results == [("done", None)]
-    assert [answer.error_code for answer in noted[:-1]] == list(range(1, 7))
-    assert isinstance(noted[-1], KafkaError)

@@ -13,7 +13,7 @@ from ottla.client.errors import AuthenticationError, ConnectError, MalformedResp
 from ottla.client.loop import LoopConnection
 from ottla.security.authentication import Outcome
 from ottla.security.scram_server import ScramServer, make_credential
-from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.client.test_loop import BROKER, World
@@ -36,7 +36,7 @@ class Sessions:
             AUTHENTICATE: lambda _body, _version: self._authenticate(),
             HEARTBEAT: lambda _body, _version: self._heartbeat(),
         }
-        self.world = World(script=script, new_exchange=self._exchange, **{"share": lambda: 0.5, **options})
+        self.world = World(script=script, new_exchange=self._exchange, **options)
 
     @property
     def now_ms(self) -> float:
@@ -60,7 +60,7 @@ class Sessions:
 
     def ask(self, count: int = 1) -> None:
         for _ in range(count):
-            self.world.client.ask(BROKER, HeartbeatRequest(), self.world.done)
+            self.world.ask()
 
     def errors(self) -> list[type[BaseException]]:
         return [type(error) for _answer, error in self.world.results if error is not None]
@@ -86,8 +86,8 @@ def test_what_is_asked_during_a_login_waits_for_it() -> None:
     sessions.world.timers.advance(920)
     sessions.ask(3)
     sessions.world.timers.run_due()
-    (connection,) = sessions.world.client._connections.values()
-    assert connection.is_open and connection.in_flight == 3
+    (connection,) = sessions.world.connections.values()
+    assert connection.is_open and len(connection._held) == 3
     sessions.ask()
     sessions.world.settle()
     assert len(sessions.world.results) == 5 and sessions.errors() == [] and sessions.made == 2
@@ -129,7 +129,7 @@ def test_a_login_that_cannot_begin_is_an_error_of_the_request(is_first: bool) ->
     def fail() -> None:
         raise ConnectError("no token")
 
-    sessions.world.client._new_exchange = fail
+    sessions.world.new_exchange = fail
     sessions.ask()
     assert sessions.errors() == [], "never before the call returns"
     sessions.world.settle()
@@ -141,13 +141,13 @@ def test_another_login_may_begin_later() -> None:
     sessions = Sessions()
     sessions.ask()
     sessions.world.settle()
-    (connection,) = sessions.world.client._connections.values()
+    (connection,) = sessions.world.connections.values()
     begun: list[Any] = []
     connection._begin_login = begun.append
     sessions.world.timers.advance(920)
     sessions.ask(2)
     sessions.world.settle()
-    assert len(begun) == 1 and len(sessions.world.results) == 1 and connection.in_flight == 2 and connection.is_open
+    assert len(begun) == 1 and len(sessions.world.results) == 1 and len(connection._held) == 2 and connection.is_open
     begun[0](exchange("PLAIN", "alice", "a", ""), None)
     sessions.world.settle()
     assert len(sessions.world.results) == 3 and sessions.errors() == [] and sessions.late == 0

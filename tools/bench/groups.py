@@ -2,8 +2,8 @@
 
 usage: python -m tools.bench.groups [--members 1000] [--partitions 5000] [--rounds 7]
 
-`assignment_cost` is the median over joins: a group at rest, one more member, and what its first heartbeat takes until its records are
-folded. `measure` measures the other kinds of change as well, and what a heartbeat costs that changes nothing. The log is a list: appending
+`measure` takes the median over joins: a group at rest, one more member, and what its first heartbeat takes until its records are
+folded. It measures the other kinds of change as well, and what a heartbeat costs that changes nothing. The log is a list: appending
 records is the same for all coordinators and is measured by produce.
 """
 
@@ -184,11 +184,6 @@ def _unusual(coordinator: Coordinator) -> list[Cost]:
     last = coordinator.request("newcomer-last")
     by_range = timed_ms(lambda: coordinator.beat(last))
     return [Cost("a member joins that reads other topics", unequal), Cost("the assignor changes: every share moves", by_range)]
-
-
-def assignment_cost(members: int = 1000, partitions: int = 5000, rounds: int = 7) -> float:
-    """Milliseconds of CPU for the target assignment after one member more has joined such a group."""
-    return measure(members, partitions, rounds)[0].milliseconds
 
 
 def main() -> None:

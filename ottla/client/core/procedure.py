@@ -2,8 +2,8 @@
 
 A procedure yields what it needs next and is resumed with the result, or with the error: a connection (`Open` -> `Link`), the answer to
 a request (`Ask`), to several at once (`AskAll`) or to many that leave as answers come in (`AskRolling`), or some time (`Pause`). It ends
-by returning its result. `yield from` calls one procedure from another. A shell runs them: `client.blocking` waits, `client.aio` awaits,
-`client.loop` goes on when the answer has come. So leader look-up, retries and every question of an administrator are written once.
+by returning its result. `yield from` calls one procedure from another. A shell runs them: `client.blocking` waits, `client.aio` awaits. So
+leader look-up, retries and every question of an administrator are written once.
 
 Between two yields nothing else runs, so a check and the change that rests on it are never apart; after a yield, look again.
 """
