@@ -172,34 +172,47 @@ def test_a_join_of_two_streams(world: World) -> None:
     assert sorted((row["order_id"], row["amount"]) for row in world.rows(sink)) == [(n, n * 10) for n in range(0, 20, 2)]
 
 
-def test_a_topic_on_both_sides_of_a_join_is_read_a_second_time_without_a_group(world: World) -> None:
+def parts_and_parents(rows: Any, others: Any) -> Any:
+    """The rows whose number others name as their parent."""
+    from pyspark.sql.functions import expr
+
+    left, right = (
+        some.selectExpr(f"get_json_object(cast(value AS string), '$.{field}') AS {name}")
+        for some, field, name in ((rows, "id", "id"), (others, "parent", "parent"))
+    )
+    return left.join(right, expr("id = parent")).selectExpr("to_json(struct(id, parent)) AS value")
+
+
+@pytest.mark.parametrize("is_of_the_group", [True, False])
+def test_a_topic_on_both_sides_of_a_join(world: World, is_of_the_group: bool) -> None:
+    """Both reads are of the pipeline's group, or one of them has none and its position in the checkpoint alone."""
     source, sink = world.topic("parts"), world.topic("pairs")
 
-    def pairs(rows: Any, others: Any) -> Any:
-        from pyspark.sql.functions import expr
-
-        left, right = (
-            some.selectExpr(f"get_json_object(cast(value AS string), '$.{field}') AS {name}")
-            for some, field, name in ((rows, "id", "id"), (others, "parent", "parent"))
-        )
-        return left.join(right, expr("id = parent")).selectExpr("to_json(struct(id, parent)) AS value")
-
-    world.produce(source, *({"id": number, "parent": number // 2} for number in range(10)))
-    with pytest.raises(QueryFailedError, match=rf"two sources of group '.*' read {source}-0; leave the option out of one of them"):
-        run_pipelines([world.pipeline({"rows": source, "others": source}, sink, pairs)], world.session)
-
-    def with_itself(rows: Any, **given: str) -> Any:
+    def with_itself(rows: Any) -> Any:
         options = {"kafka.bootstrap.servers": world.broker.get_bootstrap_server(), "subscribe": source, "startingOffsets": "earliest"}
-        return pairs(rows, rows.sparkSession.readStream.format("ottla").options(**options, **given).load())
+        return parts_and_parents(rows, rows.sparkSession.readStream.format("ottla").options(**options).load())
 
-    refused = world.pipeline(source, sink, lambda rows: with_itself(rows, group=f"{source}-others"))
-    with pytest.raises(QueryFailedError, match=rf"group: .* have the groups .*'{source}-others'.*, and the sink would commit"):
-        run_pipelines([replace(refused, checkpoint=refused.checkpoint + "-1")], world.session)
-    pipeline = replace(world.pipeline(source, sink, with_itself), checkpoint=world.pipeline(source, sink, pairs).checkpoint + "-2")
+    if is_of_the_group:
+        pipeline = world.pipeline({"rows": source, "others": source}, sink, parts_and_parents)
+    else:
+        pipeline = world.pipeline(source, sink, with_itself)
+    world.produce(source, *({"id": number, "parent": number // 2} for number in range(10)))
     world.run(pipeline)
     world.produce(source, {"id": 20, "parent": 9})
     world.run(pipeline)
     assert sorted(int(row["id"]) for row in world.rows(sink)) == sorted([number // 2 for number in range(10)] + [9])
+
+
+def test_a_source_of_another_group_is_refused(world: World) -> None:
+    source, sink = world.topic("parts"), world.topic("pairs")
+
+    def with_another(rows: Any) -> Any:
+        options = {"kafka.bootstrap.servers": world.broker.get_bootstrap_server(), "subscribe": source, "group": f"{source}-others"}
+        return parts_and_parents(rows, rows.sparkSession.readStream.format("ottla").options(**options).load())
+
+    world.produce(source, {"id": 1, "parent": 1})
+    with pytest.raises(QueryFailedError, match=rf"group: .* have the groups .*'{source}-others'.*, and the sink would commit"):
+        run_pipelines([world.pipeline(source, sink, with_another)], world.session)
 
 
 def test_a_source_that_was_created_anew_stops_the_pipeline_until_that_is_accepted(world: World) -> None:
