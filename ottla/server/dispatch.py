@@ -51,6 +51,10 @@ PLACES_PER_NOTABLE = 100
 """A connection that waits lets so many that are cheaper go first, for each notable time that its requests have cost lately."""
 TURN_NS = 10_000_000
 """A connection whose requests have taken so long lets the others go first."""
+TURN_LEAST_NS = 200_000
+"""So much time has each, whatever others have had in this turn of the loop, where none waits for a later one."""
+LONG_BATCH_NS = TURN_NS - NOTABLE_NS
+"""A batch that ends less than this before its connection's time is over has taken a notable time."""
 
 class Dispatcher:
     """Executes the request frames of all connections."""
@@ -69,7 +73,8 @@ class Dispatcher:
         self._turn_end_ns = 0
         self.is_crowded = False
         """Whether requests of this turn of the loop have taken much time."""
-        self._notable_ns = 0  # the time that notable requests have taken in this turn of the loop
+        self._notable_ns = 0  # the time that notable requests and batches have taken in this turn of the loop
+        self._shared_ns = TURN_NS  # the last time of a connection that was shorter than a whole turn
         self._waiting: list[tuple[int, int, Connection]] = []  # a heap: connections that let others go first
         self._waited = 0
         self._is_notable = False  # one of them was in the batch that is being executed
@@ -84,14 +89,27 @@ class Dispatcher:
     def before_batch(self) -> None:
         self._waiters.is_batching = True
         now_ns = self._last_ns = self._now_ns()
-        unfinished = self._unfinished
-        self._turn_end_ns = now_ns + (TURN_NS // (1 + len(unfinished)) if unfinished else TURN_NS)
+        self._turn_end_ns = now_ns + (self._shared_turn_ns() if self._unfinished or self._notable_ns else TURN_NS)
+
+    def _shared_turn_ns(self) -> int:
+        """The time of a connection where others wait for theirs, or have had it in this turn of the loop."""
+        self._shared_ns = max(TURN_NS - self._notable_ns, TURN_LEAST_NS) // (1 + len(self._unfinished))
+        return self._shared_ns
 
     def after_batch(self) -> None:
         if self._is_notable:
             self._is_notable = False
             self._count(self._now_ns() - self._last_ns)  # what it took to send the answers
+        elif self._last_ns > self._turn_end_ns - LONG_BATCH_NS:
+            self._note_batch()
         self._waiters.run()
+
+    def _note_batch(self) -> None:
+        """Counts a batch that may have taken a notable time, though no request of it did."""
+        turn_ns = self._shared_ns if self._unfinished or self._notable_ns else TURN_NS
+        elapsed_ns = self._last_ns - self._turn_end_ns + turn_ns
+        if elapsed_ns > NOTABLE_NS and self._turn_end_ns:
+            self._count(elapsed_ns)
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
         return self._waiters.after_wakes(flush)

@@ -23,6 +23,8 @@ from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders
 
 RETRY_MS = 100
+PARTITIONS_PER_TURN = 200
+"""A transaction may have thousands of partitions; so many get their markers in one turn of the loop."""
 ALL_IN_SYNC = -1
 MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
@@ -196,9 +198,11 @@ class _Delivery:
         else:
             self._finish()
 
-    def _send(self, partitions: Sequence[TopicPartition]) -> None:
+    def _send(self, partitions: Sequence[TopicPartition], start: int = 0) -> None:
+        """Sends to some of the partitions, from `start` on, and to the others in later turns of the loop."""
         delivery, remote = self._delivery, dict[int, list[TopicPartition]]()
-        for partition in partitions:
+        end = start + PARTITIONS_PER_TURN
+        for partition in partitions[start:end]:
             leader = delivery.leaders.leader_of(*partition)
             if leader is None:
                 self._look_up(partition)
@@ -210,6 +214,12 @@ class _Delivery:
                 remote.setdefault(leader, []).append(partition)
         for leader, led in remote.items():
             delivery.peers.write_markers(leader, self._marker, led, self._answered)
+        if end < len(partitions):
+            delivery.timers.call_soon(lambda: self._send_more(partitions, end))
+
+    def _send_more(self, partitions: Sequence[TopicPartition], start: int) -> None:
+        if not self._is_stopped and self._is_wanted():
+            self._send(partitions, start)
 
     def _write_here(self, partition: TopicPartition) -> None:
         self._delivery.local.write(partition, self._marker, lambda code: self._written(partition, code))
@@ -240,8 +250,7 @@ class _Delivery:
 
     def _retry(self) -> None:
         failed, self._failed = self._failed, []
-        if not self._is_stopped and self._is_wanted():
-            self._send(failed)
+        self._send_more(failed, 0)
 
     def _finish(self) -> None:
         self._is_stopped = True

@@ -10,7 +10,17 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.requests.context import RequestContext
-from ottla.server.dispatch import CHEAP_NS, COSTLY_NS, HEAVY_NS, NOTABLE_NS, Dispatcher, for_extended_connections, recent_cost
+from ottla.server.dispatch import (
+    CHEAP_NS,
+    COSTLY_NS,
+    HEAVY_NS,
+    NOTABLE_NS,
+    TURN_LEAST_NS,
+    TURN_NS,
+    Dispatcher,
+    for_extended_connections,
+    recent_cost,
+)
 from ottla.server.route import Route
 from ottla.wire.framing import header_reader, write_request
 from tests.fakes.timers import ManualTimers
@@ -62,6 +72,45 @@ def test_of_connections_that_wait_cheap_ones_go_on_first_and_dear_ones_in_the_en
         wait(name, 0)
     timers.run_due()
     assert 90 < resumed.index(1) < 110, "it is not passed over for ever"
+
+
+def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None:
+    """Each had ten milliseconds, whatever the others had taken, so fifty that sent a hundred requests each held up everybody."""
+    timers = ManualTimers()
+    now_ns, cost_ns = 0, 20_000
+
+    def handle(_broker: object, _request: RequestContext, _body: bytes) -> None:
+        nonlocal now_ns
+        now_ns += cost_ns
+
+    broker: Any = SimpleNamespace(clock=SimpleNamespace(nanoseconds=lambda: now_ns, monotonic_ms=lambda: 0), timers=timers)
+    dispatcher = Dispatcher(broker, SimpleNamespace(run=lambda: None, is_batching=False))  # type: ignore[arg-type]
+    dispatcher.routes[18 << 16] = cast(
+        Route,
+        SimpleNamespace(
+            version=0, has_request_tags=False, plain_bytes_max=1 << 20, may_be_long=False, cost_ns=0, nanoseconds=0,
+            immediate=[0] * 64, handle=handle, decode=lambda frame, at: (b"", len(frame)),
+        ),
+    )  # fmt: skip
+    frame = memoryview(write_request(18, 0, 1, "flood", b""))[4:]
+
+    def turn(connections: int) -> int:
+        """How long all of them take, of which each has sent a hundred requests."""
+        began_ns = now_ns
+        for _ in range(connections):
+            connection: Any = SimpleNamespace(
+                read_header=header_reader(2), client_id_bytes=b"", header_bytes=0, contexts={}, client_id=None, info=None,
+                cost_ns=0, heavy_requests=0,
+            )  # fmt: skip
+            dispatcher.before_batch()
+            any(dispatcher.execute(connection, frame) for _ in range(100))
+            dispatcher.after_batch()
+        timers.run_due()
+        return now_ns - began_ns
+
+    assert turn(1) == 100 * cost_ns
+    assert turn(50) <= TURN_NS + 50 * (TURN_LEAST_NS + 2 * cost_ns)
+    assert turn(1) == 100 * cost_ns, "the next turn is another one"
 
 
 @pytest.mark.parametrize("has_tags", [False, True])

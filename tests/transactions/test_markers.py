@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
-from ottla.transactions.markers import RETRY_MS, LocalMarkers, Marker, MarkerDelivery
+from ottla.transactions.markers import PARTITIONS_PER_TURN, RETRY_MS, LocalMarkers, Marker, MarkerDelivery
 from ottla.transactions.remote import NO_LEADER
 from tests.fakes.clock import ManualClock
 from tests.fakes.peers import HeldPeerTransactions
@@ -116,6 +116,33 @@ def test_local_markers_are_written_at_once() -> None:
     world.send(T0, T1)
     assert world.done == 1
     assert [partition.written for partition in world.partitions.values()] == [[(7, 3, True)], [(7, 3, True)]]
+
+
+def test_thousands_of_partitions_get_their_markers_in_turns() -> None:
+    """A transaction of ten thousand partitions held up the loop for a tenth of a second."""
+    world = World()
+    partitions = [TopicPartition("wide", number) for number in range(3 * PARTITIONS_PER_TURN + 1)]
+    world.partitions = {partition: FakePartition() for partition in partitions}
+    world.leaders = dict.fromkeys(partitions, 1)
+    world.send(*partitions)
+
+    def written() -> int:
+        return sum(len(partition.written) for partition in world.partitions.values())
+
+    assert written() == PARTITIONS_PER_TURN and not world.done
+    world.timers.run_due()
+    assert written() == len(partitions) and world.done == 1
+
+
+def test_markers_in_turns_end_with_the_coordinator() -> None:
+    world = World()
+    partitions = [TopicPartition("wide", number) for number in range(PARTITIONS_PER_TURN + 1)]
+    world.partitions = {partition: FakePartition() for partition in partitions}
+    world.leaders = dict.fromkeys(partitions, 1)
+    world.send(*partitions)
+    world.is_wanted = False
+    world.timers.run_due()
+    assert not world.partitions[partitions[-1]].written and not world.done
 
 
 def test_without_partitions_there_is_nothing_to_wait_for() -> None:

@@ -1,7 +1,7 @@
 """A small HTTP server for probes and scrapes: `ottla.metrics.listen`.
 
 GET and HEAD of a handful of paths; everything else is refused. A request's head is bounded in size and time, connections in number, and a
-peer that does not read is dropped, so that no client can slow the broker down through this port. When all connections are taken, a new one
+peer that does not read is dropped, so that no client can slow the broker down through this port; many scrapes at once share a page. When all connections are taken, a new one
 takes the place of the one that has waited the longest without a request, so a health probe is always served. No answer ever contains a
 traceback, and no request changes anything.
 
@@ -33,6 +33,9 @@ HEAD_SECONDS_MAX = 10.0
 IDLE_SECONDS_MAX = 75.0
 SEND_SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 64
+SCRAPES_MAX = 4
+"""While more scrapes than this are under way they get the same page: one of thousands of partitions has megabytes."""
+PIECE_BYTES = 1 << 16
 PORT_MAX = 65535
 
 ALIASES = {"/-/healthy": "/healthz", "/-/ready": "/readyz", "/v1/status/ready": "/readyz"}
@@ -76,6 +79,11 @@ class HttpPort:
         self._access = access
         self._listener = HttpListener(self._accepted)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._scraping: set[asyncio.Task[None] | None] = set()
+        """Connections that wait for a page of metrics, or have not taken theirs."""
+        self._making: asyncio.Task[bytes] | None = None
+        self._page: bytes | None = None
+        """The last page, while it is being sent."""
         self._waiting: dict[asyncio.Task[None], None] = {}
         """Connections that have sent no whole request since their last answer, in the order in which they began to wait."""
         if access.is_open_to_all and not is_loopback(self.host):
@@ -112,6 +120,8 @@ class HttpPort:
         """Closes the port and every connection of it."""
         self._metrics.stop()
         await self._listener.close()
+        if self._making is not None:
+            self._making.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -136,6 +146,7 @@ class HttpPort:
         finally:
             self._tasks.discard(task)
             self._waiting.pop(task, None)
+            self._end_scrape()
             _close(sock, writer)
 
     def _drop_waiting(self) -> bool:
@@ -161,8 +172,8 @@ class HttpPort:
             except BadRequest as error:
                 is_kept_alive = is_head = False
                 answer = Answer(error.status, as_json({"error": error.status.phrase}))
-            writer.write(encode(answer, is_head=is_head, is_kept_alive=is_kept_alive))
-            await asyncio.wait_for(writer.drain(), SEND_SECONDS_MAX)
+            await asyncio.wait_for(send(writer, answer, is_head=is_head, is_kept_alive=is_kept_alive), SEND_SECONDS_MAX)
+            self._end_scrape()
             patience = IDLE_SECONDS_MAX
         # A close right behind the answer could overtake it; the peer gets a moment to take it.
         if writer.can_write_eof():
@@ -203,14 +214,33 @@ class HttpPort:
         if path == "/readyz":
             reasons = self._health.reasons()
             return verdict(not reasons, "ready", "not ready", reasons if is_trusted else {})
+        self._scraping.add(asyncio.current_task())
         return Answer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
 
+    def _end_scrape(self) -> None:
+        """This connection has taken its page, or is gone."""
+        self._scraping.discard(asyncio.current_task())
+        if not self._scraping:
+            self._page = None
+
     async def _scrape(self) -> bytes:
+        """The page of the scrape that is being made, or where several are being sent the last one, so that few of them are in memory."""
+        if self._making is None:
+            if self._page is not None and len(self._scraping) > SCRAPES_MAX:
+                return self._page
+            self._making = asyncio.get_running_loop().create_task(self._make_page())
+        return await asyncio.shield(self._making)
+
+    async def _make_page(self) -> bytes:
         """One scrape, in pieces between which the loop serves others."""
-        page = Page()
-        for _ in self._metrics.steps(page):
-            await asyncio.sleep(0)
-        return self._metrics.finish(page)
+        try:
+            page = Page()
+            for _ in self._metrics.steps(page):
+                await asyncio.sleep(0)
+            self._page = self._metrics.finish(page)
+            return self._page
+        finally:
+            self._making = None
 
 
 def _close(sock: socket.socket, writer: asyncio.StreamWriter | None) -> None:
@@ -262,13 +292,23 @@ def parse_head(head: bytes) -> Request:
     return Request(words[0], words[1].partition("?")[0], headers, is_kept_alive)
 
 
-def encode(answer: Answer, *, is_head: bool, is_kept_alive: bool) -> bytes:
+async def send(writer: asyncio.StreamWriter, answer: Answer, *, is_head: bool, is_kept_alive: bool) -> None:
+    """Sends an answer piece by piece, so that little of it lies in the connection of a peer that does not read."""
+    writer.write(encode_head(answer, is_kept_alive=is_kept_alive))
+    body = memoryview(b"" if is_head else answer.body)
+    for start in range(0, len(body), PIECE_BYTES):
+        writer.write(body[start : start + PIECE_BYTES])
+        await writer.drain()
+    await writer.drain()
+
+
+def encode_head(answer: Answer, *, is_kept_alive: bool) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
         f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\n{answer.headers}"
         f"Connection: {'keep-alive' if is_kept_alive else 'close'}\r\n\r\n"
     )
-    return head.encode("latin-1") + (b"" if is_head else answer.body)
+    return head.encode("latin-1")
 
 
 def verdict(is_good: bool, good: str, bad: str, reasons: dict[str, str]) -> Answer:

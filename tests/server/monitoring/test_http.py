@@ -200,6 +200,41 @@ def test_the_host_and_lengths_of_a_request(port: HttpPort, loop: asyncio.Abstrac
     assert read_reply(loop.run_until_complete(talk(port, data)))[0].status == status
 
 
+def test_a_crowd_of_scrapes_shares_a_page(
+    port: HttpPort, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection had a page of its own: sixty-four of some megabytes, for clients that never read."""
+    made: list[bytes] = []
+
+    def finish(_page: object) -> bytes:
+        made.append(b"%d" % len(made) + b"x" * (16 << 20))
+        return made[-1]
+
+    monkeypatch.setattr(port._metrics, "finish", finish)
+    get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    async def until(is_true: Callable[[], bool]) -> None:
+        while not is_true():
+            await asyncio.sleep(0.01)
+
+    async def crowd() -> bytes:
+        writers = []
+        for count in range(1, 21):
+            _, writer = await asyncio.open_connection("127.0.0.1", port.port, limit=1)
+            writer.write(get)
+            writers.append(writer)
+            await until(lambda count=count: len(port._scraping) == count and port._making is None)  # type: ignore[misc]
+        answer = await talk(port, get[:-2] + b"Connection: close\r\n\r\n")
+        for writer in writers:
+            writer.close()
+        await until(lambda: not port._scraping)
+        return answer
+
+    answer = loop.run_until_complete(asyncio.wait_for(crowd(), 60))
+    assert len(made) <= http.SCRAPES_MAX + 1
+    assert answer.endswith(made[-1]) and port._page is None
+
+
 def test_an_open_address_needs_a_password(server: BrokerServer) -> None:
     with pytest.raises(AddressError, match=r"set ottla\.metrics\.credentials=user:password"):
         make_port(server.node, "0.0.0.0:0")
