@@ -24,6 +24,8 @@ from ottla.machine.memory import Share
 Assignment = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""
 
+SUBSCRIPTIONS_MAX = 8
+"""So many of the last different subscriptions are compared with a new one."""
 NAME_BYTES = 60
 """What a name takes beside its characters."""
 FIRST_EPOCH = 1
@@ -104,13 +106,15 @@ def facts_bytes(facts: Facts) -> int:
 class EpochGroup(Generic[FactsT, PlaceT]):
     """One group. `set_*` and `remove_*` are the folds of its records."""
 
-    __slots__ = ("epoch", "facts", "group_id", "metadata_hash", "positions", "target", "target_epoch", "target_timestamp_ms")
+    __slots__ = (
+        "_subscriptions", "epoch", "facts", "group_id", "metadata_hash", "positions", "target", "target_epoch", "target_timestamp_ms",
+    )  # fmt: skip
 
     type: ClassVar[GroupType]
     protocol_type: ClassVar[str]
     word: ClassVar[str]
     """As in "Group g is not a share group"."""
-    fields: ClassVar[tuple[str, ...]] = __slots__
+    fields: ClassVar[tuple[str, ...]] = __slots__[1:]
     new_position: PlaceT
 
     def __init__(self, group_id: str) -> None:
@@ -122,12 +126,14 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         self.facts: dict[str, FactsT] = {}
         self.positions: dict[str, PlaceT] = {}
         self.target: dict[str, Assignment] = {}
+        self._subscriptions: list[tuple[str, ...]] = []
 
     def copy(self: GroupT) -> GroupT:
         twin = self.__class__(self.group_id)
         for name in self.fields:
             value = getattr(self, name)
             setattr(twin, name, value.copy() if value.__class__ is dict else value)
+        twin._subscriptions = self._subscriptions
         return twin
 
     # Questions
@@ -146,7 +152,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
     def subscribed_topics(self) -> list[str]:
         """Every topic that a member reads, in order."""
         topics: dict[str, None] = {}
-        for names in {facts.topics: None for facts in self.facts.values()}:
+        for names in {id(facts.topics): facts.topics for facts in self.facts.values()}.values():
             topics.update(dict.fromkeys(names))
         return sorted(topics)
 
@@ -162,7 +168,18 @@ class EpochGroup(Generic[FactsT, PlaceT]):
     # The fold of the log
 
     def set_member(self, member_id: str, facts: FactsT) -> None:
-        self.facts[member_id] = facts
+        topics = self.shared_topics(facts.topics)
+        # Facts of both kinds are named tuples.
+        self.facts[member_id] = facts if topics is facts.topics else facts._replace(topics=topics)  # type: ignore[attr-defined]
+
+    def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        """The same names, the very object if another member has them, so that what members have in common is looked at once."""
+        for known in self._subscriptions:
+            if known == topics:
+                return known
+        self._subscriptions.insert(0, topics)
+        del self._subscriptions[SUBSCRIPTIONS_MAX:]
+        return topics
 
     def remove_member(self, member_id: str) -> None:
         self.facts.pop(member_id, None)

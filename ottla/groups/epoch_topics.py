@@ -56,8 +56,15 @@ class TopicIds:
     def __init__(self, shard: GroupShard) -> None:
         self._topics = shard.topics
         self._known: dict[tuple[str, ...], frozenset[Uuid]] = {}
+        self._by_object: dict[int, tuple[tuple[str, ...], frozenset[Uuid]]] = {}
 
     def of(self, names: tuple[str, ...]) -> frozenset[Uuid]:
+        known = self._by_object.get(id(names))
+        if known is None:
+            known = self._by_object[id(names)] = names, self._look_up(names)
+        return known[1]
+
+    def _look_up(self, names: tuple[str, ...]) -> frozenset[Uuid]:
         found = self._known.get(names)
         if found is None:
             ids = (self._topics.topic_id(name) for name in names)

@@ -58,12 +58,13 @@ class Refresh:
     """When a consumer or share group's topics were last looked up, and in which version of the topics; until when a share group that was
     empty waits for members."""
 
-    __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "topics_version")
+    __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "stale_regexes", "topics_version")
 
     def __init__(self) -> None:
         self.gathers_until_ms = -(1 << 62)
         self.looked_at_ms = -(1 << 62)
         self.regexes_at_ms = -(1 << 62)
+        self.stale_regexes: list[str] = []
         self.topics_version = -1
 
 

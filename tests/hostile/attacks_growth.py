@@ -118,10 +118,10 @@ def long_software_names(target: Target) -> None:
     target.hold(200)
 
 
-@attack("CreateTopics and DeleteTopics of a topic of 5,000 partitions, 10 times")
+@attack("CreateTopics and DeleteTopics of a topic of 5,000 partitions, 3 times")
 def create_and_delete(target: Target) -> None:
     target.begin()
-    for number in range(10):
+    for number in range(3):
         make_topic(target, f"again-{number}", 5000)
         state = delete_topics.DeleteTopicState(name=f"again-{number}")
         target.client.ask(delete_topics.DeleteTopicsRequest(topics=[state], timeout_ms=60_000), 6)

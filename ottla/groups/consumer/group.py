@@ -69,6 +69,10 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
+REFERENCE_BYTES = 8
+"""What the name of a topic takes that an expression matches: names are shared."""
+
+
 class ConsumerGroup(EpochGroup[MemberFacts, Position]):
     """One group. `set_*` and `remove_*` are the folds of its records."""
 
@@ -107,14 +111,17 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
         if facts.regex is None:
             return facts.topics
         resolved = self.regexes.get(facts.regex)
-        return facts.topics if resolved is None else tuple(sorted({*facts.topics, *resolved.topics}))
+        if resolved is None or not facts.topics:
+            return facts.topics if resolved is None else resolved.topics
+        return tuple(sorted({*facts.topics, *resolved.topics}))
 
     def subscribed_topics(self) -> list[str]:
         """Every topic that a member reads, by name or by regular expression, in order."""
         topics = dict.fromkeys(super().subscribed_topics())
-        for regex in {facts.regex: None for facts in self.facts.values() if facts.regex is not None}:
-            if regex in self.regexes:
-                topics.update(dict.fromkeys(self.regexes[regex].topics))
+        regexes = {facts.regex: None for facts in self.facts.values() if facts.regex is not None}
+        found = [self.regexes[regex].topics for regex in regexes if regex in self.regexes]
+        for names in {id(names): names for names in found}.values():
+            topics.update(dict.fromkeys(names))
         return sorted(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -130,6 +137,9 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
             if facts.assignor in votes:
                 votes[facts.assignor] += 1
         return max(known, key=lambda name: votes[name])
+
+    def held_bytes(self) -> int:
+        return super().held_bytes() + REFERENCE_BYTES * sum([len(resolved.topics) for resolved in self.regexes.values()])
 
     # The fold of the log
 
@@ -167,7 +177,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
                         del self.owners[topic_id, partition]
 
     def set_regex(self, regex: str, resolved: ResolvedRegex) -> None:
-        self.regexes[regex] = resolved
+        self.regexes[regex] = resolved._replace(topics=self.shared_topics(resolved.topics))
 
     def remove_regex(self, regex: str) -> None:
         self.regexes.pop(regex, None)

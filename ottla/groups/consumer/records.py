@@ -6,6 +6,7 @@ What share groups have as well is in `epoch_records.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 from ottla.base.uuids import Uuid
@@ -118,7 +119,7 @@ def fold_consumer(group: ConsumerGroup, key: Any, value: Any) -> None:
     if value is None:
         group.remove_regex(key.regular_expression)
     else:
-        group.set_regex(key.regular_expression, ResolvedRegex(tuple(value.topics), value.version, value.timestamp))
+        group.set_regex(key.regular_expression, ResolvedRegex(tuple(map(intern, value.topics)), value.version, value.timestamp))
 
 
 class ConsumerChange(EpochChange[ConsumerGroup, MemberFacts, Position]):

@@ -13,10 +13,13 @@ from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.uuids import Uuid
 from ottla.groups import epoch_topics
 from ottla.groups.consumer.assignors import ASSIGNORS, MemberSpec
-from ottla.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from ottla.groups.consumer.group import REFERENCE_BYTES, ConsumerGroup, ResolvedRegex
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.epoch_topics import TopicIds, refresh_of
 from ottla.groups.shard import GroupShard
+
+MATCHES_PER_HEARTBEAT = 5_000
+"""So many names are matched when topics have changed, but at least all names with one expression."""
 
 
 def check_regex(pattern: str) -> None:
@@ -42,6 +45,8 @@ def resolve_regexes(
         names = sorted(name for name in shard.topics.topic_names() if regex.matches(name))
         topics = tuple(names if may_describe is None else filter(may_describe, names))
         known = change.group.regexes.get(pattern)
+        if known is None:
+            shard.memory.admit(len(topics) * REFERENCE_BYTES)
         if known is None or known.topics != topics:
             change.put_regex(pattern, ResolvedRegex(topics, shard.topics_version, now_ms))
 
@@ -54,14 +59,20 @@ def forget_regexes(change: ConsumerChange) -> None:
 
 
 def must_look_up(shard: GroupShard, group: ConsumerGroup, change: ConsumerChange, may_describe: MayDescribe, now_ms: int) -> bool:
-    """Whether topics may have changed since the group last looked; resolves its regular expressions again if so."""
+    """Whether topics may have changed since the group last looked; resolves its regular expressions again if so, where they are many some
+    with this heartbeat and others with the next ones."""
     refresh = refresh_of(shard, group.group_id)
-    if not epoch_topics.must_look_up(shard, refresh, now_ms):
-        return False
-    if refresh.topics_version != shard.topics_version or now_ms - refresh.regexes_at_ms >= shard.settings.regex_refresh_interval_ms:
+    is_due = epoch_topics.must_look_up(shard, refresh, now_ms)
+    is_old = refresh.topics_version != shard.topics_version or now_ms - refresh.regexes_at_ms >= shard.settings.regex_refresh_interval_ms
+    if is_due and is_old:
         refresh.regexes_at_ms = now_ms
         refresh.topics_version = shard.topics_version
-        resolve_regexes(shard, change, list(change.group.regexes), may_describe, now_ms)
+        refresh.stale_regexes = list(change.group.regexes)
+    elif not refresh.stale_regexes:
+        return is_due
+    count = max(MATCHES_PER_HEARTBEAT // max(sum(1 for _ in shard.topics.topic_names()), 1), 1)
+    stale, refresh.stale_regexes = refresh.stale_regexes[:count], refresh.stale_regexes[count:]
+    resolve_regexes(shard, change, [pattern for pattern in stale if pattern in change.group.regexes], may_describe, now_ms)
     return True
 
 

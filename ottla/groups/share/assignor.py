@@ -33,14 +33,7 @@ class ShareMember(NamedTuple):
 def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> ShareAssignments:
     """(members, the partitions of each topic that may be assigned) -> each member's assignment."""
     members = sorted(members, key=lambda member: member.member_id)
-    readers: dict[Uuid, list[int]] = {}
-    for index, member in enumerate(members):
-        for topic in sorted(member.topics):
-            readers.setdefault(topic, []).append(index)
-    pools: dict[tuple[int, ...], list[Uuid]] = {}
-    for topic in sorted(partitions):
-        if partitions[topic] and topic in readers:
-            pools.setdefault(tuple(readers[topic]), []).append(topic)
+    pools = _pools(members, partitions)
     chosen: list[set[Spot]] = [set() for _ in members]
     for pool in sorted(pools, key=lambda pool: (len(pool), pool)):
         # Pools with few readers first: members that read more will take less of the next.
@@ -48,6 +41,23 @@ def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequ
         for index, mine in zip(pool, _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run(), strict=True):
             chosen[index] |= mine
     return {member.member_id: _by_topic(mine) for member, mine in zip(members, chosen, strict=True)}
+
+
+def _pools(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> dict[tuple[int, ...], list[Uuid]]:
+    """Topics, in order, by the members that read them. Members that subscribe to the same are looked at together."""
+    alike: dict[frozenset[Uuid], list[int]] = {}
+    for index, member in enumerate(members):
+        alike.setdefault(member.topics, []).append(index)
+    readers: dict[Uuid, list[int]] = {}
+    for kind, subscribed in enumerate(alike):
+        for topic in subscribed:
+            readers.setdefault(topic, []).append(kind)
+    topics: dict[tuple[int, ...], list[Uuid]] = {}
+    for topic in sorted(partitions):
+        if partitions[topic] and topic in readers:
+            topics.setdefault(tuple(readers[topic]), []).append(topic)
+    indexes = list(alike.values())
+    return {tuple(sorted(index for kind in kinds for index in indexes[kind])): read for kinds, read in topics.items()}
 
 
 def _by_topic(spots: set[Spot]) -> Assignment:

@@ -1,9 +1,9 @@
 """A small HTTP server for probes and scrapes: `ottla.metrics.listen`.
 
 GET and HEAD of a handful of paths; everything else is refused. A request's head is bounded in size and time, connections in number, and a
-peer that does not read is dropped, so that no client can slow the broker down through this port; many scrapes at once share a page. When all connections are taken, a new one
-takes the place of the one that has waited the longest without a request, so a health probe is always served. No answer ever contains a
-traceback, and no request changes anything.
+peer that does not read is dropped, so that no client can slow the broker down through this port; many scrapes at once share a page. When
+all connections are taken, a new one takes the place of the one that has waited the longest without a request, so a health probe is always
+served. No answer ever contains a traceback, and no request changes anything.
 
 `/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none (`ottla.metrics.probes.open`); the reasons why a broker
 is not ready are shown only to clients that may read metrics. On an address that is not loopback, metrics need a password or a token, and
