@@ -107,8 +107,8 @@ SINK_TABLE = (
            "whose driver has died."),
     Option("kafka.delivery.timeout.ms", str(DELIVERY_TIMEOUT_MS), "streaming, batch", "How long a batch is tried again while brokers are "
            "away; then the query stops."),
-    Option("kafka.batch.size", str(BATCH_BYTES), "streaming, batch", "The size of record batches before compression. Lower it for topics "
-           "whose `max.message.bytes` is small."),
+    Option("kafka.batch.size", str(BATCH_BYTES), "streaming, batch", "The size of record batches before compression; never more than "
+           "the topic's `max.message.bytes`, if the principal may read it."),
     Option("kafka.max.request.size", str(MAX_REQUEST_BYTES), "streaming, batch", "The largest record. The topic's `max.message.bytes` "
            "bounds it too."),
 )  # fmt: skip

@@ -10,14 +10,14 @@ Left out: choosing partitions (`partitioning.py`), encoding (`encode.py`), the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ottla.client import ErrorCode, KafkaError
+from ottla.client import AuthorizationError, Client, ErrorCode, KafkaError
 from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
 from ottla.spark.connections import ask, reported
 from ottla.spark.errors import BrokerError, OptionError, OutputError
@@ -45,7 +45,8 @@ COLUMN_TYPES = {
 """The columns that the sink looks at; all others are left out, `timestamp` too."""
 
 _HINTS = {
-    ErrorCode.MESSAGE_TOO_LARGE: "lower kafka.batch.size, or raise the topic's max.message.bytes",
+    ErrorCode.MESSAGE_TOO_LARGE: "make values smaller, or raise the topic's max.message.bytes; if the principal may not read that setting, "
+    "lower kafka.batch.size to it",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs the right to write to topic",
@@ -188,14 +189,15 @@ def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any) -> None:
     freeze_imports()
 
     counts: dict[str, int] = {}
+    batch_bytes: dict[str, int] = {}
     for chunk in _chunks(rows):
         chosen = _chosen_columns(chunk, options)
-        _learn_topics(chosen, options, counts)
+        _learn_topics(chosen, options, counts, batch_bytes)
         for partition, some in assign_partitions(chosen, counts, options.topic):
             batches = encode_rows(
                 some,
                 compression=options.compression,
-                batch_bytes=options.batch_bytes,
+                batch_bytes=batch_bytes[partition.topic],
                 record_bytes_max=options.max_request_bytes - BATCH_OVERHEAD_BYTES,
                 is_transactional=True,
             )
@@ -225,19 +227,28 @@ def _chosen_columns(rows: Any, options: SinkOptions) -> Any:
     return rows.select(names)
 
 
-def _learn_topics(rows: Any, options: SinkOptions, counts: dict[str, int]) -> None:
-    """Asks for the partitions of topics that are new to this task."""
+def _learn_topics(rows: Any, options: SinkOptions, counts: dict[str, int], batch_bytes: dict[str, int]) -> None:
+    """Asks for the partitions of topics that are new to this task, and for the largest batch that each takes."""
     if options.topic is not None:
         topics = [options.topic]
     else:
         topics = [topic for topic in rows.column("topic").unique().to_pylist() if topic is not None]
     for topic in topics:
         if topic not in counts:
-            counts[topic] = _count_partitions(options, topic)
+            counts[topic] = _asked(options, topic, lambda client, name: len(client.describe_topic(name).partitions))
+            batch_bytes[topic] = min(options.batch_bytes, _asked(options, topic, _message_bytes_max) or options.batch_bytes)
 
 
-def _count_partitions(options: SinkOptions, topic: str) -> int:
-    return ask(options.connection, "topic", lambda client: len(client.describe_topic(topic).partitions))
+def _asked(options: SinkOptions, topic: str, question: Callable[[Client, str], int]) -> int:
+    return ask(options.connection, "topic", lambda client: question(client, topic))
+
+
+def _message_bytes_max(client: Client, topic: str) -> int:
+    """The topic's `max.message.bytes`; 0 where the principal may not read it."""
+    try:
+        return int(client.topic_configs(topic).get("max.message.bytes") or 0)
+    except AuthorizationError:
+        return 0
 
 
 @contextmanager

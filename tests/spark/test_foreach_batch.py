@@ -24,5 +24,5 @@ def test_a_refusal_names_the_option_that_helps(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(foreach_batch, "find_batch_range", lambda *_, **__: None)
     options = {"kafka.bootstrap.servers": "localhost:1", "group": "g", "topic": "out"}
     commit = exactly_once(lambda rows, batch_id: [], options, checkpoint=str(tmp_path))
-    with pytest.raises(OutputError, match=r"batch 0 was not committed; lower kafka\.batch\.size, or raise the topic's max\.message\.bytes"):
+    with pytest.raises(OutputError, match=r"batch 0 was not committed; make values smaller, or raise the topic's max\.message\.bytes"):
         commit(None, 0)

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from ottla.client import Client, TopicPartition, partition_for_key
+from ottla.client import AuthorizationError, Client, ErrorCode, TopicPartition, partition_for_key
 from ottla.spark import sink as sink_module
 from ottla.spark.errors import OptionError, OutputError, PipelineError
 from ottla.spark.offset_json import write_offsets
@@ -198,7 +198,7 @@ def test_a_stream_commits_by_a_writer_of_its_own(broker: Broker, client: Client,
 @pytest.mark.parametrize(
     ("code", "hint"),
     [
-        ("MESSAGE_TOO_LARGE", "lower kafka.batch.size, or raise the topic's max.message.bytes"),
+        ("MESSAGE_TOO_LARGE", "make values smaller, or raise the topic's max.message.bytes"),
         ("TOPIC_AUTHORIZATION_FAILED", "the principal needs the right to write to topic"),
     ],
 )
@@ -245,11 +245,28 @@ def test_a_value_over_the_topic_s_limit(broker: Broker, client: Client, topic: s
     options = options_of(broker, topic=topic, compression="none")
     stored = pickle.dumps(OttlaBatchWriter(options, VALUE, False))
     messages = [pickle.loads(stored).write(rows_of("x" * 2000)), pickle.loads(stored).write(rows_of("y"))]
-    wanted = r"MESSAGE_TOO_LARGE.*; lower kafka.batch.size, or raise the topic's max.message.bytes"
+    wanted = r"MESSAGE_TOO_LARGE.*; make values smaller, or raise the topic's max.message.bytes"
     with pytest.raises(OutputError, match=wanted):
         pickle.loads(stored).commit(messages)
     pickle.loads(stored).abort(messages)
     assert broker.records(topic) == [], "neither of the two tasks' rows"
+
+
+def test_batches_are_no_larger_than_the_topic_takes(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic for each row: each has a limit of its own. Without the right to read the limit it is kafka.batch.size."""
+    small = broker.create_topic(f"{topic}-small", max_message_bytes="1000")
+    rows = {"topic": [topic, small] * 50, "value": [f"{number:0100}" for number in range(100)]}
+    sizes: dict[str, list[int]] = {topic: [], small: []}
+    for batch in encoded(options_of(broker, compression="none"), rows).batches():
+        sizes[batch.partition.topic].append(len(batch.data))
+    assert max(sizes[topic]) > 1000 >= max(sizes[small]) > 500
+
+    def refuse(*_: object) -> None:
+        raise AuthorizationError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, small)
+
+    monkeypatch.setattr(Client, "topic_configs", refuse)
+    output = encoded(options_of(broker, topic=small, compression="none"), {"value": rows["value"]})
+    assert max(len(batch.data) for batch in output.batches()) > 1000
 
 
 def test_messages_that_are_too_large_for_spark_are_explained(broker: Broker) -> None:
