@@ -329,11 +329,17 @@ class Leader:
         return target
 
     def low_watermark(self, live: Container[int] | None = None) -> int:
-        """The smallest log start of the replicas on these brokers (None: on all), as their checkpoints have it; -1 while one has not named
-        it in this term."""
-        followers = self.followers.items()
-        starts = [follower.log_start_offset for replica_id, follower in followers if live is None or replica_id in live]
-        return min([self._state.noted_log_start, *starts])
+        """The smallest log start, as checkpoints have it, of the replicas on these brokers (None: on all) and of those that may lead next: in
+        sync, or, while too few are, any; -1 while one has not named it in this term."""
+        state = self._state
+        counts_all = live is None or state.is_below_min_insync
+        may_lead = state.isr_state.maximal
+        starts = [
+            follower.log_start_offset
+            for replica_id, follower in self.followers.items()
+            if counts_all or replica_id in may_lead or (live is not None and replica_id in live)
+        ]
+        return min([state.noted_log_start, *starts])
 
     # Followers and the ISR
 

@@ -431,7 +431,12 @@ def test_delete_records_moves_the_start_up_to_the_high_watermark(open_log: OpenL
     fetch(partition, 2, 3, log_start_offset=2)
     fetch(partition, 3, 3, log_start_offset=1)
     assert partition.require_leading().low_watermark() == 1
-    assert partition.require_leading().low_watermark([1, 2]) == 2, "3 is not alive"
+    assert partition.require_leading().low_watermark([1, 2]) == 1, "3 is not alive, but may be elected"
+    leader = partition.require_leading()
+    leader.on_isr_answer([1, 2], leader_epoch=leader.epoch, partition_epoch=11)
+    assert leader.low_watermark([1, 2]) == 2, "it cannot any more"
+    leader.on_isr_answer([1], leader_epoch=leader.epoch, partition_epoch=12, eligible=[2])
+    assert leader.low_watermark([1]) == 1, "who may be elected is not known here"
 
 
 def test_p1_the_high_watermark_counts_what_followers_have_synced(open_log: OpenLog) -> None:
