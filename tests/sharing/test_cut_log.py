@@ -38,7 +38,7 @@ def test_new_records_at_the_offsets_of_removed_ones_are_delivered() -> None:
     world = StateWorld()
     world.answer(Initialize(KEY, 1, 0))
     known = (StateBatch(10, 11, 0, 2), StateBatch(15, 19, 2, 1))
-    world.answer(Write(KEY, ShareState(1, 0, 10, 5, known)))
+    world.answer(Write(KEY, ShareState(1, -1, 10, 5, known)))
     share = share_over(world, 1)
     share.forget_from(17)
     assert stored_state(world) == ShareState(1, 1, 10, 2, (StateBatch(10, 11, 0, 2), StateBatch(15, 16, 2, 1)))

@@ -66,7 +66,7 @@ class Broker:
         self.persister.initialize(key, 1, 0, self.answers.append)
 
     def write(self, first: int, count: int = 1, start: int = 0) -> None:
-        state = ShareState(1, 0, start, 0, (StateBatch(first, first, 2, count),))
+        state = ShareState(1, -1, start, 0, (StateBatch(first, first, 2, count),))
         self.persister.write(KEY, state, self.answers.append)
 
     def read(self) -> None:
@@ -265,6 +265,7 @@ def test_a_state_is_not_read_while_the_session_may_be_over() -> None:
     """A successor may have newer ones; what is written needs the in-sync replicas and goes on."""
     broker = running()
     broker.initialize()
+    broker.coordinators.run(ReadState(KEY, 0), lambda _result: None)
     broker.is_lease_held = False
     results: list[ErrorCode] = []
     for command in (ReadState(KEY, 0), ReadSummary(KEY, 0), Write(KEY, ShareState(1, 0, 0, 0, ()))):

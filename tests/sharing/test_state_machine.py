@@ -5,14 +5,15 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 from ottla.sharing.commands import Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, Update, read_record
+from ottla.sharing.state_shard import ShareStateShard
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.sharing.state_world import KEY, ORDERS, PAYMENTS, StateWorld, hard_state
 
@@ -28,6 +29,12 @@ def write(
 
 def initialized(world: StateWorld, state_epoch: int = 1, start: int = 0) -> StateWorld:
     assert world.answer(Initialize(KEY, state_epoch, start)).code is NONE
+    return world
+
+
+def led(world: StateWorld, state_epoch: int = 1, start: int = 0) -> StateWorld:
+    """A state that the leader of epoch 0 has read."""
+    assert initialized(world, state_epoch, start).answer(ReadState(KEY, 0)).code is NONE
     return world
 
 
@@ -55,7 +62,7 @@ def test_a_new_state_knows_of_no_delivery(start: int, complete: int) -> None:
 
 
 def test_a_state_epoch_does_not_go_back() -> None:
-    world = initialized(StateWorld(), 4)
+    world = led(StateWorld(), 4)
     assert world.answer(Initialize(KEY, 3, 0)).code is FENCED_STATE
     assert world.answer(Initialize(KEY, 4, 9)).code is NONE
     assert world.answer(write(state_epoch=3)).code is FENCED_STATE
@@ -65,8 +72,21 @@ def test_a_state_epoch_does_not_go_back() -> None:
     assert world.answer(ReadSummary(KEY, 0)).state == ShareState(4, 0, 2, 0)
 
 
+def test_a_state_that_no_leader_has_read_is_not_written() -> None:
+    """A group was deleted and made again, and its state has the same epoch as before: the leader that knows only that one, and gives up
+    locks of it, writes nothing into this one."""
+    world = led(StateWorld())
+    assert world.answer(write(start=9)).code is NONE
+    assert world.answer(Delete(KEY)).code is NONE
+    initialized(world, start=4)
+    for leader_epoch in (0, 7):
+        assert world.answer(write(leader_epoch=leader_epoch, start=9)).code is FENCED_STATE
+    assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 4, 0)
+    assert world.answer(write(start=5)).code is NONE
+
+
 def test_a_new_leader_takes_over_and_fences_the_old_one() -> None:
-    world = initialized(StateWorld())
+    world = led(StateWorld())
     end = world.log.end
     assert world.answer(ReadState(KEY, 0)).code is NONE and world.log.end == end, "the same epoch needs no record"
     assert world.answer(ReadState(KEY, 5)).state == ShareState(1, 5, 0, 0)
@@ -91,7 +111,7 @@ def test_a_reset_leaves_the_leader_where_it_is() -> None:
 
 
 def test_writes_are_laid_over_one_another() -> None:
-    world = initialized(StateWorld())
+    world = led(StateWorld())
     world.answer(write(StateBatch(5, 9, AVAILABLE, 1), start=5, complete=0))
     world.answer(write(StateBatch(7, 7, ACKNOWLEDGED, 1), start=-1, complete=1))
     world.answer(write(StateBatch(9, 9, ARCHIVED, 2), start=6, complete=2))
@@ -111,7 +131,7 @@ def test_writes_are_laid_over_one_another() -> None:
 
 def test_a_late_write_takes_nothing_back() -> None:
     """Its copy had been tried again, and later writes have come meanwhile."""
-    world = initialized(StateWorld())
+    world = led(StateWorld())
     world.answer(write(StateBatch(0, 4, ACKNOWLEDGED, 1), start=0, complete=5))
     world.answer(write(StateBatch(5, 9, AVAILABLE, 2), start=5, complete=0))
     known = world.answer(ReadState(KEY, 0)).state
@@ -120,21 +140,21 @@ def test_a_late_write_takes_nothing_back() -> None:
 
 
 def test_a_snapshot_follows_a_number_of_updates() -> None:
-    world = initialized(StateWorld(share_state_settings(updates_per_snapshot=2)))
+    world = led(StateWorld(share_state_settings(updates_per_snapshot=2)))
     for offset in range(6):
         world.answer(write(StateBatch(offset, offset, ACKNOWLEDGED, 1)))
-    assert kinds(world) == [Snapshot, Update, Update, Snapshot, Update, Update, Snapshot]
+    assert kinds(world) == [Snapshot, Update, Update, Snapshot, Update, Update, Snapshot, Update]
     assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 0, 0, (StateBatch(0, 5, ACKNOWLEDGED, 1),))
 
 
 def test_without_updates_every_write_is_a_snapshot() -> None:
-    world = initialized(StateWorld(share_state_settings(updates_per_snapshot=0)))
+    world = led(StateWorld(share_state_settings(updates_per_snapshot=0)))
     world.answer(write(StateBatch(1, 1, ACKNOWLEDGED, 1)))
-    assert kinds(world) == [Snapshot, Snapshot]
+    assert kinds(world) == [Snapshot, Snapshot, Snapshot]
 
 
 def test_a_topic_that_does_not_exist() -> None:
-    world = initialized(StateWorld())
+    world = led(StateWorld())
     gone = KEY._replace(partition=2)
     for command in (Initialize(gone, 0, 0), ReadSummary(gone, 0), Delete(gone)):
         assert world.answer(command).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -175,7 +195,7 @@ def test_forgetting_is_tried_again_when_the_log_refuses() -> None:
 
 
 def test_a_refused_write_changes_nothing_and_is_answered() -> None:
-    world = initialized(StateWorld())
+    world = led(StateWorld())
     world.log.refuse_next = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.answer(write(StateBatch(0, 9, ACKNOWLEDGED, 1))).code is ErrorCode.NOT_COORDINATOR
     assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 0, 0)
@@ -296,7 +316,7 @@ class ShareStates(RuleBasedStateMachine):
             assert self.world.log.end == before and (result is None or result.code is FENCED_STATE)
             return
         assert self.world.log.end == before + 1
-        self.model[key] = ModelShare(max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else 0, start)
+        self.model[key] = ModelShare(max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else -1, start)
         self.changed()
 
     @rule(key=keys, epoch=epochs)
@@ -320,6 +340,7 @@ class ShareStates(RuleBasedStateMachine):
         state = ShareState(state_epoch, leader_epoch, start, len(changes), tuple(changes))
         self.ask(Write(key, state))
         is_fenced = known is not None and (-1 != leader_epoch < known.leader_epoch or state_epoch not in (-1, known.state_epoch))
+        is_fenced = is_fenced or (known is not None and known.leader_epoch == -1 != leader_epoch)
         if known is None or is_fenced:
             assert self.world.log.end == before
             return
@@ -364,6 +385,22 @@ class ShareStates(RuleBasedStateMachine):
     @invariant()
     def live_state_is_the_replay_of_what_is_left(self) -> None:
         assert hard_state(self.world.replayed()) == hard_state(self.world.machine)
+
+
+def test_a_start_that_goes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault on purpose: a write that was late moves the start back, and what was said of the records between is forgotten."""
+    take = ShareStateShard._take_update
+
+    def follow(shard: ShareStateShard, key: SharePartitionKey, update: Update, offset: int) -> None:
+        take(shard, key, update, offset)
+        known = shard.partitions[key]
+        if update.state.start_offset >= 0:
+            shard.partitions[key] = known._replace(state=known.state._replace(start_offset=update.state.start_offset))
+
+    monkeypatch.setattr(ShareStateShard, "_take_update", follow)
+    tries = settings(max_examples=2_000, stateful_step_count=30, deadline=None, phases=[Phase.generate], database=None, derandomize=True)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(ShareStates, settings=tries)  # type: ignore[no-untyped-call]
 
 
 TestShareStates = ShareStates.TestCase

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.base.share_state import SharePartitionKey, ShareState
+from ottla.base.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey, ShareState
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.groups.epoch_group import LEAVING_EPOCH
 from ottla.handlers import share_group_heartbeat
@@ -154,7 +154,8 @@ class ClusterShareHistory(ShareHistory):
         """The answer is there: the group begins at an offset, or anew (None)."""
         where, stored = f"{TOPIC}-{partition}", self.stored(partition)
         if self.is_coordinated() and partition not in self.spoiled:
-            is_there = stored is not None and stored.start_offset >= start if start is not None else stored is None
+            is_anew = stored is None or (stored.start_offset == UNINITIALIZED_START_OFFSET and not stored.batches)
+            is_there = stored is not None and stored.start_offset >= start if start is not None else is_anew
             assert is_there, f"not altered: of {where} there is {stored}, the operator was answered {start}"
         self.begin_era(partition, stored.state_epoch if stored is not None else UNKNOWN, start or 0)
         self._former[partition] = self.made

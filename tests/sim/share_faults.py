@@ -19,7 +19,6 @@ from ottla.sharing.in_flight import AVAILABLE, InFlight, Run
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.share_partition import SharePartition
 from ottla.sharing.state_machine import ShareStateMachine
-from ottla.sharing.state_shard import ShareStateShard, StoredShare
 from tests.sim.seed_search import catch_seed
 from tests.sim.share_world import ShareWorld
 
@@ -76,19 +75,6 @@ def lose_snapshot_merge() -> Any:
         return change._replace(state_epoch=known.state_epoch, leader_epoch=known.leader_epoch)
 
     return mock.patch.object(state_machine, "updated", unmerged)
-
-
-def let_start_go_back() -> Any:
-    """A write that was late moves the start back, and what was said of the records between is forgotten."""
-    take = ShareStateShard._take_update
-
-    def follow(shard: ShareStateShard, key: Any, update: Any, offset: int) -> None:
-        take(shard, key, update, offset)
-        known: StoredShare = shard.partitions[key]
-        if update.state.start_offset >= 0:
-            shard.partitions[key] = known._replace(state=known.state._replace(start_offset=update.state.start_offset))
-
-    return mock.patch.object(ShareStateShard, "_take_update", follow)
 
 
 def start_ahead_of_its_write() -> Any:
@@ -183,7 +169,6 @@ SHARE_FAULTS: dict[str, Callable[[], Any]] = {
         forget_state_epoch,
         forget_leader_epoch,
         lose_snapshot_merge,
-        let_start_go_back,
         start_ahead_of_its_write,
         prune_too_much,
         forget_expiry,

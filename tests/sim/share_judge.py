@@ -70,6 +70,8 @@ class ShareJudge:
 
             decision: Decision = decide(machine, now_ms, command, answered)
             end = partition.log.log_end_offset + len(decision.records)
+            if isinstance(command, Delete) and decision.records:
+                self._history.forgotten(command.key.partition)
             return decision
 
         return judged
@@ -83,8 +85,6 @@ class ShareJudge:
         elif isinstance(command, Write):
             self._history.coordinator_accepted(command.key.partition, command.state.leader_epoch)
             self._history.wrote(command.key.partition, command.state.state_epoch)
-        elif isinstance(command, Delete):
-            self._history.forgotten(command.key.partition)
 
     def _watch_shares(self) -> None:
         shares, judged_shares = self._node.share_partitions, dict[int, SharePartition]()

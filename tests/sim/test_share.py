@@ -25,7 +25,6 @@ FIRST_SEEDS = {
     "forget_limit": 10,
     "share_twice": 5,
     "forget_leader_epoch": 26,
-    "let_start_go_back": 1870,
     "start_ahead_of_its_write": 24,
     "forget_owner": 13,
 }
