@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.testing.broker import Broker
-from tests.spark_jobs.queries import WAIT_S, failure, lag, run, stock_records, stock_values, stream, stream_writer, write_numbers
+from tests.spark_jobs.queries import failure, lag, run, stock_records, stock_values, stream, stream_writer, write_numbers
 
 
 @pytest.fixture
@@ -74,7 +72,8 @@ def test_a_union_of_two_parts_is_written_once_over_replays_and_a_lost_checkpoint
     spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str
 ) -> None:
     write_numbers(broker, topics[0], range(100))
-    run(writer(parts(spark, broker, topics, maxOffsetsPerTrigger="30"), broker, topics, checkpoint))
+    query = run(writer(parts(spark, broker, topics, maxOffsetsPerTrigger="30"), broker, topics, checkpoint))
+    assert len(query.lastProgress["sources"]) == 1, "to Spark both uses are one source"
     assert found(broker, topics) == expected_parts(100)
     assert all(len(lines) == 2 and lines[0] == lines[1] for lines in lines_of(checkpoint)), "each use has its line, and the same offsets"
     forget_last_commit(checkpoint)
@@ -88,45 +87,11 @@ def test_a_union_of_two_parts_is_written_once_over_replays_and_a_lost_checkpoint
     assert lag(broker, f"g-{topics[1]}", topics[0]) == 0
 
 
-@pytest.mark.parametrize(("made", "expected"), [(parts, expected_parts), (pairs, expected_pairs)])
-def test_both_uses_cover_the_same_records_while_others_come(
-    spark: Any,
-    broker: Broker,
-    topics: tuple[str, str],
-    checkpoint: str,
-    made: Callable[..., Any],
-    expected: Callable[[int], Counter[tuple[str, str]]],
-) -> None:
-    is_done = threading.Event()
-    written = 0
-
-    def write() -> None:
-        nonlocal written
-        while not is_done.is_set():
-            write_numbers(broker, topics[0], range(written, written + 20))
-            written += 20
-
-    query = writer(made(spark, broker, topics), broker, topics, checkpoint).trigger(processingTime="0 seconds").start()
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        while len(lines_of(checkpoint) if Path(checkpoint, "offsets").exists() else []) < 8:
-            assert query.isActive, query.exception()
-            query.awaitTermination(1)
-        is_done.set()
-        thread.join(WAIT_S)
-        query.processAllAvailable()
-    finally:
-        is_done.set()
-        query.stop()
-    assert found(broker, topics) == expected(written)
-    assert all(len(lines) == 2 and lines[0] == lines[1] for lines in lines_of(checkpoint))
-
-
 def test_a_join_with_itself_has_each_pair_once(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
     for first, end in ((0, 40), (40, 60)):
         write_numbers(broker, topics[0], range(first, end))
-        run(writer(pairs(spark, broker, topics, maxOffsetsPerTrigger="15"), broker, topics, checkpoint))
+        query = run(writer(pairs(spark, broker, topics, maxOffsetsPerTrigger="30"), broker, topics, checkpoint))
+        assert len(query.lastProgress["sources"]) == 1, "to Spark both uses are one source"
         assert found(broker, topics) == expected_pairs(end)
         forget_last_commit(checkpoint)
 
