@@ -17,9 +17,9 @@ from pathlib import Path
 
 from ottla.testing.broker import DEFAULTS, checked_settings
 from ottla.testing.handle import BrokerHandle
-from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerProcess, resume, suspend
+from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerPortTaken, BrokerProcess, resume, suspend
 from ottla.testing.reaper import remove_directory, temporary_directory
-from ottla.testing.zookeeper_process import ZooKeeperMissing, ZooKeeperProcess, free_port
+from ottla.testing.zookeeper_process import START_ATTEMPTS, ZooKeeperMissing, ZooKeeperProcess, free_port
 
 FIRST_BROKER_ID = 1
 REPLICAS_MAX = 3
@@ -146,14 +146,26 @@ class Cluster(BrokerHandle):
                 self.zookeeper.start()
             for broker in self.brokers:
                 broker.process.launch()
-            for broker in self.brokers:
-                broker.process.wait_until_ready(self._start_timeout)
+            for number, broker in enumerate(self.brokers):
+                self._wait_until_ready(broker.process, may_move=not self._port_of(number))
         except BaseException:
             self.stop()
             raise
         self.direct_server = ",".join(broker.address for broker in self.brokers)
         self._create_topics()
         return self
+
+    def _wait_until_ready(self, process: BrokerProcess, *, may_move: bool) -> None:
+        """A port that another process took before the broker could listen on it is replaced, if the broker `may_move`."""
+        for attempts_left in reversed(range(START_ATTEMPTS)):
+            try:
+                process.wait_until_ready(self._start_timeout)
+                return
+            except BrokerPortTaken:
+                if not may_move or not attempts_left:
+                    raise
+            process.port = free_port()
+            process.launch()
 
     def _create_topics(self) -> None:
         """When all brokers are there: the first of them would find no place for three replicas."""
@@ -168,8 +180,12 @@ class Cluster(BrokerHandle):
         if number < len(self._racks):
             settings["broker.rack"] = self._racks[number]
         process = BrokerProcess(home / f"broker-{broker_id}", home / f"broker-{broker_id}.log", settings)
-        process.port = (self._ports[number] if number < len(self._ports) else 0) or free_port()
+        process.port = self._port_of(number) or free_port()
         return ClusterBroker(broker_id, process)
+
+    def _port_of(self, number: int) -> int:
+        """The port that was asked for, 0 where any will do."""
+        return self._ports[number] if number < len(self._ports) else 0
 
     def stop(self) -> None:
         """Stops everything; a temporary directory is removed."""

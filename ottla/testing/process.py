@@ -27,11 +27,16 @@ SUSPEND_SECONDS_MAX = 5.0
 LOG_TAIL_BYTES = 4000
 POLL_SECONDS = 0.001
 
+_ADDRESS_IN_USE = "Address already in use"
 _READY = re.compile(rb"READY (\S+):(\d+) ")
 
 
 class BrokerDidNotStart(Exception):
     """The broker did not start; the message has the end of its log."""
+
+
+class BrokerPortTaken(BrokerDidNotStart):
+    """Another process listens on the broker's port."""
 
 
 class BrokerProcess:
@@ -102,11 +107,15 @@ class BrokerProcess:
         return found + (["--seed-topic", ",".join(self._topics)] if self._topics else [])
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
-        """The host and port of the process that was launched, once it is ready. Raises `BrokerDidNotStart`."""
+        """The host and port of the process that was launched, once it is ready. Raises `BrokerDidNotStart`, which is `BrokerPortTaken` if
+        another process has the port.
+        """
         address = self._ready_address(time.monotonic() + seconds_max)
         if address is None:
             self.kill()
-            raise BrokerDidNotStart(f"the broker did not start: {self._log_end()}")
+            log = self._log_end()
+            failure = BrokerPortTaken if _ADDRESS_IN_USE in log.rpartition("\n")[2] else BrokerDidNotStart
+            raise failure(f"the broker did not start: {log}")
         self.port = address[1]
         return address
 
