@@ -20,6 +20,9 @@ log = logging.getLogger("ottla.cluster")
 REFUSALS = 2
 PAUSE_MS = 20
 """Between two attempts to connect: a broker that binds its port anew does it in less."""
+LOOKS = 3
+LOOK_MS = 100
+"""A port that accepts is tried again so often: a process that is being killed may close its connections before its port."""
 REOPEN_MS = 500
 """After a connection that could not be opened, or that ended though the broker lives."""
 
@@ -88,10 +91,10 @@ class FailureDetector:
             self._review_later()
         else:
             self._probed[broker_id] = None
-            self._probe(broker_id, epoch, address, REFUSALS)
+            self._probe(broker_id, epoch, address, REFUSALS, LOOKS)
 
-    def _probe(self, broker_id: int, epoch: int, address: tuple[str, int], refusals: int) -> None:
-        """Connects; after so many refusals, one after the other, the broker is gone."""
+    def _probe(self, broker_id: int, epoch: int, address: tuple[str, int], refusals: int, looks: int) -> None:
+        """Connects; after so many refusals, one after the other, the broker is gone. One that accepts is looked at again `looks` times."""
 
         def lives() -> None:
             self._probed.pop(broker_id, None)
@@ -99,7 +102,10 @@ class FailureDetector:
 
         def connected(channel: Channel) -> None:
             channel.close()
-            lives()
+            if looks and not self._is_closed:
+                self._timers.call_later(LOOK_MS, lambda: self._probe(broker_id, epoch, address, REFUSALS, looks - 1))
+            else:
+                lives()
 
         def failed(reason: str) -> None:
             if reason != REFUSED or self._is_closed:
@@ -109,6 +115,6 @@ class FailureDetector:
                 log.warning("broker %d is gone: it closed its connection, and its address refuses new ones", broker_id)
                 self._on_gone(broker_id, epoch)
             else:
-                self._timers.call_later(PAUSE_MS, lambda: self._probe(broker_id, epoch, address, refusals - 1))
+                self._timers.call_later(PAUSE_MS, lambda: self._probe(broker_id, epoch, address, refusals - 1, looks))
 
         self._network.connect(*address, connected, failed)

@@ -329,8 +329,8 @@ class Leader:
         return target
 
     def low_watermark(self, live: Container[int] | None = None) -> int:
-        """The smallest log start, as checkpoints have it, of the replicas on these brokers (None: on all) and of those that may lead next: in
-        sync, or, while too few are, any; -1 while one has not named it in this term."""
+        """The smallest log start, as checkpoints have it, of the replicas on these brokers (None: on all) and of those that may lead next:
+        in sync, or, while too few are, any; -1 while one has not named it in this term."""
         state = self._state
         counts_all = live is None or state.is_below_min_insync
         may_lead = state.isr_state.maximal

@@ -132,6 +132,7 @@ def test_a_partition_without_a_leader_contradicts_nothing() -> None:
 
 
 def test_a_late_stop_of_an_earlier_leadership_is_ignored() -> None:
+    """KIP-570."""
     world = Receiver()
     world.receive(stop_replica(2))
     assert world.replicas.stopped == []

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import REFUSED, Channel, Network
-from ottla.cluster.failure_detector import FailureDetector
+from ottla.cluster.failure_detector import LOOK_MS, LOOKS, FailureDetector
 from tests.fakes.peers import HeldPeers
 from tests.fakes.timers import ManualTimers
 
@@ -48,6 +48,11 @@ class World:
     def fail(self, reason: str = REFUSED) -> None:
         self.attempts.pop(0)[1](reason)
 
+    def accept(self) -> None:
+        channel: Any = Closable()
+        self.attempts.pop(0)[0](channel)
+        assert channel.is_closed
+
 
 def test_a_hang_up_and_two_refusals() -> None:
     world = World()
@@ -57,6 +62,19 @@ def test_a_hang_up_and_two_refusals() -> None:
     world.fail()
     assert world.gone == [] and world.attempts == []
     world.epochs[2] = 78  # it registers anew meanwhile: what is proved is proved of the former registration
+    world.timers.advance(20)
+    world.fail()
+    assert world.gone == [(2, 77)]
+
+
+def test_a_process_that_closes_its_connections_before_its_port() -> None:
+    """As the kernel does when a process is killed."""
+    world = World()
+    world.peers.hang_up(2)
+    world.accept()
+    world.timers.advance(LOOK_MS)
+    world.fail()
+    assert world.gone == [], "two refusals are needed, as ever"
     world.timers.advance(20)
     world.fail()
     assert world.gone == [(2, 77)]
@@ -73,9 +91,10 @@ def test_what_proves_nothing() -> None:
     world.peers.hang_up(2)
     world.fail()
     world.timers.advance(20)
-    channel: Any = Closable()
-    world.attempts.pop(0)[0](channel)
-    assert channel.is_closed and world.gone == []
+    for _ in range(1 + LOOKS):
+        world.accept()
+        world.timers.advance(LOOK_MS)
+    assert world.attempts == [] and world.gone == [], "its port accepts"
     assert len(world.peers.asked) == 1
     world.timers.advance(500)
     assert len(world.peers.asked) == 2, "it is watched again"
