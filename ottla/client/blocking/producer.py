@@ -313,7 +313,7 @@ class Producer:
             self._renumber()
             queue.retry_failed()
             time.sleep(_BACKOFF_S)
-        while (oldest := queue.oldest) is not None:
+        while (oldest := queue.oldest) is not None and not queue.is_held:
             try:
                 broker_id = self.cluster.leader(oldest.partition)
                 if len(queue.in_flight.get(broker_id, ())) >= self.in_flight_max:

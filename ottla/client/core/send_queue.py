@@ -2,6 +2,7 @@
 
 Order after a failure: nothing new is sent until every request under way has been answered or lost (`may_send`); then the failed batches are
 sent again in the order in which they were sealed, with the same sequence numbers, so that the broker drops what it had already appended.
+Brokers know only the last five batches of a producer, so nothing new follows until those that were sent again have been answered.
 A batch fails for good at its deadline, upon a refusal that will not pass, and, without sequence numbers, with its connection.
 
 A batch that ends unappended leaves a gap in the sequence numbers of its partition, and brokers refuse all behind a gap. So these batches
@@ -29,7 +30,7 @@ PRODUCE_TIMEOUT_MS = 30_000
 class Batch:
     """Records of one partition on their way; sealed once it has its bytes, its number and a deadline in seconds."""
 
-    __slots__ = ("count", "data", "deadline", "is_out_of_order", "number", "opened", "partition", "records", "size")
+    __slots__ = ("count", "data", "deadline", "is_open", "number", "opened", "partition", "records", "size")
 
     def __init__(self, partition: TopicPartition, opened: float) -> None:
         self.partition = partition
@@ -39,7 +40,7 @@ class Batch:
         self.size = 0
         self.count = 0
         self.number = 0
-        self.is_out_of_order = False  # refused as that when it was sent last, so it was not appended
+        self.is_open = False  # it may have been appended: sent, and not refused since for a gap before it
         self.data: bytearray = bytearray()
 
 
@@ -66,6 +67,7 @@ class SendQueue:
         self._ready: deque[Batch] = deque()
         self._failed: list[Batch] = []
         self._sealed = 0
+        self._retried = 0  # the number of the newest batch that was sent again
 
     def add(self, batch: Batch) -> None:
         """Takes a batch that has just been sealed."""
@@ -106,6 +108,15 @@ class SendQueue:
         """The batch that is to be sent next."""
         return self._ready[0] if self._ready else None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the next batch has to wait for those that were sealed before it: until they are sent again, and then answered."""
+        if self._failed:
+            return True
+        if not self._retried or self._ready[0].number <= self._retried:
+            return False
+        return any(batch.number <= self._retried for under_way in self.in_flight.values() for batches in under_way for batch in batches)
+
     def may_send(self) -> bool:
         """Whether a request may be sent now: not while others are under way after a failure."""
         return not (self.has_failed and self.is_in_flight)
@@ -114,15 +125,19 @@ class SendQueue:
         """The partitions whose sequence numbers are to begin anew, with their batches in order. To be called when nothing is under way."""
         if not (self.may_renumber and self.gaps):
             return []
-        open_ended = {batch.partition for batch in self._failed if not batch.is_out_of_order}
-        found = [partition for partition in self.gaps if partition not in open_ended]
-        for partition in found:
+        queued: dict[TopicPartition, list[Batch]] = {partition: [] for partition in self.gaps}
+        for batch in sorted([*self._failed, *self._ready], key=lambda batch: batch.number):
+            if batch.partition in queued:
+                queued[batch.partition].append(batch)
+        # Brokers append in the order of the numbers: if the oldest is missing, so are those behind it.
+        found = [(partition, batches) for partition, batches in queued.items() if not batches or not batches[0].is_open]
+        for partition, _ in found:
             del self.gaps[partition]
-        queued = sorted([*self._failed, *self._ready], key=lambda batch: batch.number)
-        return [(partition, [batch for batch in queued if batch.partition == partition]) for partition in found]
+        return found
 
     def retry_failed(self) -> None:
         """Puts the failed batches back to their places in the order of sealing."""
+        self._retried = max((batch.number for batch in self._failed), default=self._retried)
         self._ready = deque(sorted([*self._failed, *self._ready], key=lambda batch: batch.number))
         self._failed = []
 
@@ -130,7 +145,10 @@ class SendQueue:
         """The batches of the next request to a leader: one a partition, the oldest first, as many as have room."""
         chosen: dict[TopicPartition, Batch] = {}
         room = REQUEST_BYTES_MAX
+        is_retry = self._ready[0].number <= self._retried
         for batch in self._ready:
+            if is_retry and batch.number > self._retried:
+                break
             if batch.partition in chosen or (chosen and len(batch.data) > room):
                 continue
             if self.metadata.leader_of(batch.partition) == broker_id:
@@ -152,6 +170,8 @@ class SendQueue:
     def sending(self, broker_id: int, batches: list[Batch]) -> None:
         """Batches leave the queue before their request is written, so that a failed write finds them among those under way."""
         leaving = set(map(id, batches))
+        for batch in batches:
+            batch.is_open = True
         self._ready = deque(batch for batch in self._ready if id(batch) not in leaving)
         if self.acks != 0:
             self.in_flight.setdefault(broker_id, deque()).append(batches)
@@ -192,7 +212,8 @@ class SendQueue:
         for batch in batches:
             may_help = self._may_help(batch, error) or (is_unsent and isinstance(error, ConnectError))
             if may_help and now < batch.deadline:
-                batch.is_out_of_order = isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    batch.is_open = False
                 self._failed.append(batch)
                 self.metadata.forget([batch.partition])
             else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.client.blocking import producer as producer_module
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Delivery, Producer
 from ottla.client.errors import ClientError
@@ -204,3 +206,60 @@ def test_what_is_under_way_behind_a_refused_batch_is_sent_again() -> None:
             producer.produce("t", value)
     assert log.values() == [b"a", b"b", b"c", b"d"]
     assert sorted(ends, key=str) == [(b"a", None), (b"b", None), (b"c", None), (b"d", None), (b"too large", ErrorCode.MESSAGE_TOO_LARGE)]
+
+
+class TroubledLog:
+    """Two partitions of a broker that judges sequence numbers as brokers do, refuses some values for good, and fails in every way that may
+    pass: it refuses, or closes the connection before or after it has appended."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.appended: dict[int, list[tuple[int, int, int, bytes | None]]] = {0: [], 1: []}  # epoch, first and next sequence, value
+
+    def __call__(self, body: Any, _version: int) -> ProduceResponse:
+        trouble = self.chance.choice(("none",) * 6 + ("refused", "closed before", "closed after"))
+        if trouble == "closed before":
+            raise HangUp
+        results = [
+            PartitionProduceResponse(index=data.index, error_code=self._append(data.index, bytes(data.records), trouble), base_offset=7)
+            for data in body.topic_data[0].partition_data
+        ]
+        if trouble == "closed after":
+            raise HangUp
+        return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=results)])
+
+    def _append(self, partition: int, batch: bytes, trouble: str) -> int:
+        header, value = read_batch_header(batch), read_records(batch)[0].value
+        place = (header.producer_epoch, header.base_sequence, header.base_sequence + header.record_count)
+        if trouble == "refused":
+            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if value is not None and value.startswith(b"bad"):
+            return int(ErrorCode.MESSAGE_TOO_LARGE)
+        known = self.appended[partition]
+        if place in [entry[:3] for entry in known[-5:]]:
+            return 0
+        last_epoch, _, following, _ = known[-1] if known else (0, 0, 0, None)
+        if place[:2] != (last_epoch, following) and not (place[0] > last_epoch and place[1] == 0):
+            return int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        known.append((*place, value))
+        return 0
+
+
+@pytest.mark.parametrize("seed", (2, 12, 30, 110, 148, 181, 199, *range(200, 205)))
+def test_whatever_fails_each_record_is_appended_once_in_order_or_refused(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "_BACKOFF_S", 0.0)
+    log, chance, ends = TroubledLog(seed), random.Random(seed), list[tuple[bytes | None, bool]]()
+    values = [(chance.randrange(2), b"%s %02d" % (chance.choice((b"good", b"good", b"good", b"bad")), number)) for number in range(40)]
+    broker = FakeBroker({PRODUCE: log, INIT_PRODUCER_ID: lambda _body, _version: InitProducerIdResponse(producer_id=9, producer_epoch=0)})
+    broker.topics["t"] = 2
+
+    def report(delivery: Delivery) -> None:
+        ends.append((delivery.records[0].value, delivery.error is None))
+
+    with broker, Cluster(broker.address) as cluster, Producer(cluster, batch_bytes=1, on_delivery=report) as producer:
+        for partition, value in values:
+            producer.produce("t", value, partition=partition)
+    assert sorted(ends, key=str) == sorted([(value, value.startswith(b"good")) for _, value in values], key=str)
+    for partition in (0, 1):
+        expected = [value for where, value in values if where == partition and value.startswith(b"good")]
+        assert [entry[3] for entry in log.appended[partition]] == expected

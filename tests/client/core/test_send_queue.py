@@ -6,7 +6,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClientMetadata
 from ottla.client.core.send_queue import REQUEST_BYTES_MAX, Batch, Outcome, SendQueue
-from ottla.client.errors import ConnectError
+from ottla.client.errors import ConnectError, KafkaError
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
@@ -97,6 +97,38 @@ def test_a_gap_in_the_sequence_is_repeated_only_behind_a_batch_that_is() -> None
     ((ended, _, error),) = queue.answered(1, _answer(p0=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0.0)
     assert ended is first and error is not None
     assert queue.oldest is second
+
+
+def test_nothing_new_follows_until_what_was_sent_again_is_answered() -> None:
+    queue = _queue()
+    first = _add(queue, A)
+    _send(queue, 1)
+    queue.connection_lost(1, ConnectError("lost"), 0.0)
+    other, second = _add(queue, B), _add(queue, A)
+    assert queue.is_held  # the first, which failed, is not to be overtaken
+    queue.retry_failed()
+    _learn(queue)
+    assert not queue.is_held
+    assert _send(queue, 1) == [first]
+    assert queue.is_held  # or brokers forget the first behind more than five others
+    queue.answered(1, _answer(p0=0), 0.0)
+    assert not queue.is_held
+    assert _send(queue, 1) == [other, second]
+
+
+def test_what_may_have_been_appended_keeps_its_numbers_also_when_it_waits_to_be_sent_again() -> None:
+    queue = _queue()
+    queue.may_renumber = True
+    queue.gaps[A] = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "a batch before these")
+    open_ended = _add(queue, A)
+    _send(queue, 1)
+    queue.connection_lost(1, ConnectError("lost"), 0.0)
+    queue.retry_failed()
+    assert queue.to_renumber() == []
+    _learn(queue)
+    assert _send(queue, 1) == [open_ended]
+    queue.answered(1, _answer(p0=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0.0)
+    assert queue.to_renumber() == [(A, [open_ended])]
 
 
 def test_a_batch_ends_at_its_deadline_and_without_sequences_with_its_connection() -> None:
