@@ -161,6 +161,11 @@ def corpus() -> dict[str, Attack]:
     return dict(_attacks)
 
 
+def settings_of(attack: Attack, other_port: int) -> list[str]:
+    """What a broker needs to be attacked so."""
+    return [setting.replace(OTHER_PORT, str(other_port)) for setting in attack.settings]
+
+
 def measure(port: int, pid: int, run: Run, other_port: int = 0) -> Outcome:
     """Runs an attack on the broker; raises AssertionError if the honest client was not served."""
     target = Target(port, pid, other_port)

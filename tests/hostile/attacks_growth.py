@@ -44,20 +44,20 @@ def send_many(target: Target, requests: Iterable[tuple[Request, int]]) -> list[b
     return answers
 
 
-@attack("InitProducerId of 100,000 transactional ids of 1,000 letters")
+@attack("InitProducerId of 50,000 transactional ids of 1,000 letters")
 def many_transactional_ids(target: Target) -> None:
     wait_for_coordinators(target, 1, "x")
     target.begin()
     init: Any = load(22)[0]
-    send_many(target, ((init(transactional_id=f"{number:06}" + "x" * 994, transaction_timeout_ms=60_000), 4) for number in range(100_000)))
+    send_many(target, ((init(transactional_id=f"{number:06}" + "x" * 994, transaction_timeout_ms=60_000), 4) for number in range(50_000)))
 
 
-@attack("OffsetCommit of 4 kB of metadata for 2,000 partitions in 200 groups")
+@attack("OffsetCommit of 4 kB of metadata for 2,000 partitions in 80 groups")
 def large_offsets(target: Target) -> None:
     make_topic(target, "wide", 2000)
     wait_for_coordinators(target, 0, "x")
     target.begin()
-    send_many(target, ((commit(f"group-{group}", first), 8) for group in range(200) for first in range(0, 2000, 100)))
+    send_many(target, ((commit(f"group-{group}", first), 8) for group in range(80) for first in range(0, 2000, 100)))
 
 
 def commit(group: str, first: int) -> offset_commit.OffsetCommitRequest:

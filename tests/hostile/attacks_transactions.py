@@ -71,14 +71,14 @@ def abort_one(target: Target) -> None:
     target.client.ask(ending, 3)
 
 
-@attack("TxnOffsetCommit of 4 kB of metadata for 2,000 partitions in 200 groups, never committed")
+@attack("TxnOffsetCommit of 4 kB of metadata for 2,000 partitions in 80 groups, never committed")
 def pending_offsets(target: Target) -> None:
     make_topic(target, "wide", 2000)
     wait_for_coordinators(target, 0, "x")
     wait_for_coordinators(target, 1, "x")
     name, producer_id, epoch = target.world.transaction()
     target.begin()
-    for group in range(200):
+    for group in range(80):
         adding = load(25)[0](transactional_id=name, producer_id=producer_id, producer_epoch=epoch, group_id=f"group-{group}")
         target.client.ask(adding, 3)
         send_many(target, ((pending(f"group-{group}", first, name, producer_id, epoch), 3) for first in range(0, 2000, 100)))

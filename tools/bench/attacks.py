@@ -17,7 +17,7 @@ from pathlib import Path
 from ottla.requests.apis import TABLE
 from ottla.wire.framing import load
 from tests.clients.broker_process import BrokerProcess
-from tests.hostile.attacks import OTHER_PORT, Attack, Outcome, Run, Target, corpus, measure
+from tests.hostile.attacks import Attack, Outcome, Run, Target, corpus, measure, settings_of
 from tests.hostile.large_bodies import DIFFERENT, REPEATED, array_paths, filled
 from tools.bench.brokers import KAFKA_VERSION, free_port, start_kafka
 from tools.bench.report import number
@@ -49,10 +49,6 @@ def on_kafka(attack: Attack) -> Outcome:
     finally:
         kafka.process.kill()
         kafka.stop()
-
-
-def settings_of(attack: Attack, other_port: int) -> list[str]:
-    return [setting.replace(OTHER_PORT, str(other_port)) for setting in attack.settings]
 
 
 def figures(found: Outcome) -> tuple[float, ...]:
