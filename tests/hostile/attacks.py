@@ -177,8 +177,8 @@ def measure(port: int, pid: int, run: Run, other_port: int = 0) -> Outcome:
 
 
 def workers_of(pid: int) -> list[int]:
-    """The child processes of a process."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The child processes of a process, whichever of its threads has started them."""
+    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
 
 
 def memory_bytes(pid: int, name: str) -> int:

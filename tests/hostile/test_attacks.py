@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.hostile.attacks import Target, attack, corpus, measure
+from tests.hostile.attacks import Target, attack, corpus, measure, workers_of
 
 
 def test_an_attack_is_measured(own_broker: BrokerProcess) -> None:
@@ -34,3 +39,12 @@ def test_every_attack_has_a_name_of_its_own() -> None:
     taken = next(iter(corpus()))
     with pytest.raises(AssertionError, match="two attacks"):
         attack(taken)(lambda _: None)
+
+
+def test_worker_processes_of_all_threads_are_found() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(subprocess.Popen, [sys.executable, "-c", "input()"], stdin=subprocess.PIPE).result()
+        try:
+            assert child.pid in workers_of(os.getpid())
+        finally:
+            child.communicate()
