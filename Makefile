@@ -85,6 +85,7 @@ bench-peer: $(STAMP)
 
 bench-cluster: $(STAMP)
 	@$(BIN)/python -m tools.bench.cluster
+	@$(BIN)/python -m tools.bench.cluster_partitions
 
 bench-spark: $(SPARK)
 	@$(BIN)/python -m tools.bench.spark_codec

@@ -1,6 +1,6 @@
 """`make bench-cluster`: three brokers next to three of Apache Kafka 3.9.1 on the same ZooKeeper, in turn, in one run.
 
-usage: python -m tools.bench.cluster [--rounds 3] [--scale 1.0] [--without-kafka]
+usage: python -m tools.bench.cluster [--rounds 3] [--scale 1.0] [--without-kafka] [--only-failover] [--without-failover]
 
 Throughput, CPU of all three brokers, round trips and transactions with three replicas and min.insync.replicas=2; then the time without an
 acknowledgement after kill -9 of the leader, a follower and the controller, and after a clean stop of the leader. Needs a ZooKeeper, and for
@@ -135,7 +135,8 @@ class KafkaCluster(MeasuredCluster):
 class Writer:
     """One small acks=all record every few milliseconds to a topic of one partition, and when each was acknowledged."""
 
-    def __init__(self, cluster: MeasuredCluster) -> None:
+    def __init__(self, cluster: MeasuredCluster, **options: object) -> None:
+        """`options` of the producer, beside those that have it look for leaders at once."""
         self.topic = f"failover-{uuid.uuid4().hex[:8]}"
         self.admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
         self.admin.create_topics([NewTopic(self.topic, 1, BROKERS)])[self.topic].result(60)
@@ -144,7 +145,7 @@ class Writer:
         self._producer = Producer({
             "bootstrap.servers": cluster.address, "acks": "all", "enable.idempotence": True, "linger.ms": 0, "log_level": 0,
             "retry.backoff.ms": 20, "retry.backoff.max.ms": 50, "topic.metadata.refresh.fast.interval.ms": 50,
-            "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
+            "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, **options,
         })  # fmt: skip
 
     def leader(self) -> int:
@@ -221,6 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--without-kafka", action="store_true")
     parser.add_argument("--only-failover", action="store_true")
+    parser.add_argument("--without-failover", action="store_true")
     args = parser.parse_args(argv)
     print(f"{machine()}; three brokers, three replicas, min.insync.replicas=2, ZooKeeper session {SESSION_MS} ms; {args.rounds} rounds\n")
     clusters: list[MeasuredCluster] = []
@@ -232,7 +234,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(header([cluster.name for cluster in clusters]), flush=True)
             if not args.only_failover:
                 run_rounds(clusters, LOADS, args.rounds, args.scale, {})
-            failovers(clusters, args.rounds)
+            if not args.without_failover:
+                failovers(clusters, args.rounds)
             memory = ", ".join(f"{cluster.name} {cluster.resident_mib():.0f} MiB" for cluster in clusters)
             print(f"\nmemory of three brokers after the loads: {memory}")
         finally:
