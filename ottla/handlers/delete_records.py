@@ -2,8 +2,8 @@
 
 Behaviour: offset -1 stands for the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are
 removed by retention. The answer waits until every replica on a live broker has that start, and is the smallest of their starts, the new low
-watermark; REQUEST_TIMED_OUT when one has not followed within the request's time. Internal topics and topics that are only compacted are
-refused with POLICY_VIOLATION.
+watermark; REQUEST_TIMED_OUT when one has not followed within the request's time. Internal topics are refused with
+INVALID_TOPIC_EXCEPTION, topics that are only compacted with POLICY_VIOLATION.
 
 Version notes: 1 and 2 change only the encoding.
 
