@@ -65,6 +65,7 @@ WHERE = HelpTable(
         ("topic, partition, offset, timestamp, headers", "the record's other parts"),
         ("value.user.id, headers['x'], value[0]", "parts of a part; null if there is none"),
         ("== != < <= > >=", "comparison; false for what cannot be compared"),
+        ("timestamp >= '2026-01-31'", "a text beside timestamp is a TIME as after -o @"),
         ("in, not in", "value.country in ['de', 'fr'], 'x' in value"),
         ("and, or, not, ( )", "joined conditions"),
         ("+ - * / %", "arithmetic"),
@@ -78,7 +79,7 @@ INPUTS = HelpTable(
         ("lines", "a value a line, or what -K, --format and the properties make of a line"),
         ("csv", "a header row, then a JSON object a row: {\"column\":cell}; numbers, true, false are such, an empty cell is null"),
         ("", "what consume --output csv prints, known by its header row, gives the records back; an empty key or value is null"),
-        ("json", "an array, or values one after the other: a record each"),
+        ("json", "arrays, or values one after the other: a record each, with every digit of its numbers"),
         ("records", "what consume -J and --output json print, with keys, headers and timestamps"),
     ),
 )

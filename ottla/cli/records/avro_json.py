@@ -1,7 +1,8 @@
 """JSON as values of an Avro schema, in the form in which `consume --schema` prints them, so that what was read can be written again.
 
-Bytes are base64; dates, times and decimals are text (or the numbers that Avro stores); a value of a union is written plainly, or with the
-branch's name as Avro's own JSON has it (`{"string": "x"}`). What does not fit is a `ValueError` that names the place.
+Bytes are base64; dates and times are text (or the numbers that Avro stores), decimals text or a number, of which every digit counts;
+a value of a union is written plainly, or with the branch's name as Avro's own JSON has it (`{"string": "x"}`). What does not fit is a
+`ValueError` that names the place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import decimal
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from ottla.cli.records.json_numbers import WrittenFloat
 
 _LOGICAL: dict[str, Callable[[str], Any]] = {
     "date": datetime.date.fromisoformat,
@@ -47,6 +50,8 @@ def avro_value(schema: Any, named: Mapping[str, Any], value: Any, place: str = "
     logical = schema.get("logicalType") if isinstance(schema, Mapping) else None
     if logical in _LOGICAL and isinstance(value, str):
         return _parsed(_LOGICAL[logical], value, place, logical)
+    if logical == "decimal" and (_is_integer(value) or isinstance(value, WrittenFloat)):
+        return decimal.Decimal(str(value))
     if kind in ("bytes", "fixed"):
         return _bytes(schema, value, place)
     if kind in _PLAIN:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import connect, output_of, properties_of, read_properties
-from ottla.cli.output import FORMATS
+from ottla.cli.output import FORMATS, write_error
 from ottla.cli.records import share_consume
 from ottla.cli.records.client_options import make_consumer
 from ottla.cli.records.processed_count import processed_count
@@ -76,7 +76,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--key-deserializer", metavar="CLASS", help="Kafka's, for keys that are numbers: LongDeserializer and so on")
     add("--value-deserializer", metavar="CLASS", help="the same for values")
     add("--formatter", metavar="CLASS", help=argparse.SUPPRESS)
-    for name in ("--skip-message-on-error", "--enable-systest-events", "--new-consumer"):
+    add("--skip-message-on-error", action="store_true", help="report records that do not fit their schema, and go on")
+    for name in ("--enable-systest-events", "--new-consumer"):
         add(name, action="store_true", help=argparse.SUPPRESS)
 
 
@@ -109,6 +110,8 @@ def _run(args: argparse.Namespace) -> int:
     form = _form(args)
     formatter = _formatter(args) if form is None else form.formatter
     share_consume.check_usage(args)
+    if args.max_messages is not None and args.max_messages < -1:
+        raise UsageError("--max-messages is a number from 0 on, or -1 for all")
     decoder = _decoder(args)
     if args.share_group is not None:
         with connect(args) as cluster, framed(form):
@@ -225,7 +228,7 @@ class _Reading:
         self.count = 0
         self.bytes = 0
         self._unread: list[Fetched] = []
-        self.limit: int | None = args.max_messages
+        self.limit: int | None = None if args.max_messages == -1 else args.max_messages
         self.ends: dict[TopicPartition, int] = {}
         self._write = bytes_writer(sys.stdout)
 
@@ -346,7 +349,13 @@ class _Reading:
                 if end is not None and record.offset >= end:
                     return True
                 if self.decoder is not None:
-                    record = self.decoder.decode(topic, number, record)
+                    try:
+                        record = self.decoder.decode(topic, number, record)
+                    except Refused as misfit:
+                        if not self.args.skip_message_on_error:
+                            raise
+                        write_error(f"skipped: {misfit}\n")
+                        continue
                 if self.keeps is not None and not self.keeps(topic, number, record):
                     continue
                 if self.formatter is None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Iterator
+from errno import EISDIR
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -20,8 +20,9 @@ from ottla.cli.options import add_broker_list, connect, output_of, properties_of
 from ottla.cli.output import write_error
 from ottla.cli.progress import Progress
 from ottla.cli.records.client_options import make_producer
+from ottla.cli.records.input_stream import READ_BYTES, text_stream, wait_for_input
 from ottla.cli.records.produce_summary import Summary
-from ottla.cli.records.record_files import INPUTS, read_records
+from ottla.cli.records.record_files import INPUTS, FileRecord, read_records
 from ottla.cli.records.record_input import LineReader, unescape
 from ottla.cli.topics.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ottla.cli.records.record_encoding import RecordEncoder
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.producer import Producer
-
-READ_BYTES = 1024 * 1024
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +54,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", metavar="FORMAT", help="layout of lines, such as '%%k;%%v;%%h'; verbs below")
     add("--input", choices=INPUTS, default="lines", metavar="FORM", help=f"{'|'.join(INPUTS)}: what the input is; forms below")
     add("--key-field", metavar="NAME", help="the column of CSV, or member of JSON, that is the key as well")
+    add("--separator", metavar="CHAR", help="what is between the cells of CSV (default ,)")
     add("--generate", type=int, metavar="N", help="make N records instead of reading any")
     add("--rate", type=float, metavar="R", help="with --generate: records per second")
     for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
@@ -83,6 +83,9 @@ def _run(args: argparse.Namespace) -> int:
     encoder = _encoder(args, topic)
     if args.key_field is not None and args.input == "lines":
         raise UsageError("--key-field goes with --input csv and --input json")
+    separator = _separator(args)
+    if args.partition < -1:
+        raise UsageError("--partition is a number from 0 on, or -1 for any")
     if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
         raise UsageError(f"--line-reader {args.line_reader}: readers in Java are not offered; --format gives the layout of a line")
     started = time.perf_counter()
@@ -102,7 +105,9 @@ def _run(args: argparse.Namespace) -> int:
                 if args.generate is not None:
                     _generate(producer, topic, args, progress)
                 elif args.input != "lines":
-                    _produce_file(producer, topic, args, encoder, descriptor if args.file else sys.stdin.fileno(), progress)
+                    stream = text_stream(descriptor if args.file else sys.stdin.fileno(), producer.linger_s, _prompt(producer, args))
+                    records = read_records(stream, args.input, args.key_field, separator)
+                    _produce_records(producer, topic, args, encoder, records, progress)
                 else:
                     _produce_input(producer, topic, args, reader, encoder, descriptor if args.file else sys.stdin.fileno(), progress)
         except (Refused, KeyboardInterrupt) as end:
@@ -118,6 +123,18 @@ def _run(args: argparse.Namespace) -> int:
             summary.show(output, cluster, producer.delivered, is_new=is_new)
     output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 0
+
+
+def _separator(args: argparse.Namespace) -> str:
+    """What stands between cells; UsageError if it is not one letter, or one that CSV needs itself."""
+    if args.separator is None:
+        return ","
+    if args.input != "csv":
+        raise UsageError("--separator goes with --input csv")
+    separator = unescape(args.separator)
+    if len(separator) != 1 or separator in '"\r\n':
+        raise UsageError(f"--separator {args.separator!r} is not one character such as ';' or '\\t'")
+    return separator
 
 
 def _steps(args: argparse.Namespace, descriptor: int) -> int:
@@ -158,6 +175,8 @@ def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
 
 def _open(path: str) -> int:
     try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
         return os.open(path, os.O_RDONLY)
     except OSError as error:
         raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
@@ -218,7 +237,7 @@ def _produce_input(
             try:
                 key, value, headers = reader.read(line)
                 if encoder is not None:
-                    key, value = encoder.encode(key, value, number)
+                    key, value = encoder.encode(key, value, f"line {number}")
             except Refused:
                 if args.transactional_id is None:
                     producer.flush()  # the lines before the bad one are sent, as by Kafka's tool
@@ -228,24 +247,29 @@ def _produce_input(
                 producer.flush()
 
 
-def _produce_file(
-    producer: Producer, topic: str, args: argparse.Namespace, encoder: RecordEncoder | None, descriptor: int, progress: Progress
+def _produce_records(
+    producer: Producer,
+    topic: str,
+    args: argparse.Namespace,
+    encoder: RecordEncoder | None,
+    records: Iterator[FileRecord],
+    progress: Progress,
 ) -> None:
     """Produces the records of a table, of an array, or of an export."""
     given = tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items())
-    with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="", closefd=False) as stream:
-        try:
-            for number, (key, value, headers, timestamp) in enumerate(read_records(stream, args.input, args.key_field), 1):
-                if encoder is not None:
-                    key, value = encoder.encode(key, value, number)
-                producer.produce(topic, value, key, partition=args.partition, timestamp=timestamp, headers=(*given, *headers))
-                progress.add(len(value or b""))
-                if args.sync:
-                    producer.flush()
-        except Refused:
-            if args.transactional_id is None:
-                producer.flush()  # what stands before the bad row is sent, as with lines
-            raise
+    noun = "row" if args.input == "csv" else "value"
+    try:
+        for number, (key, value, headers, timestamp) in enumerate(records, 1):
+            if encoder is not None:
+                key, value = encoder.encode(key, value, f"{noun} {number}")
+            producer.produce(topic, value, key, partition=args.partition, timestamp=timestamp, headers=(*given, *headers))
+            progress.add(len(value or b""))
+            if args.sync:
+                producer.flush()
+    except Refused:
+        if args.transactional_id is None:
+            producer.flush()  # what stands before the bad row is sent, as with lines
+        raise
 
 
 def _prompt(producer: Producer, args: argparse.Namespace) -> Callable[[], None]:
@@ -265,15 +289,11 @@ def _prompt(producer: Producer, args: argparse.Namespace) -> Callable[[], None]:
     return on_idle
 
 
-def read_lines(descriptor: int, linger_s: float, on_idle: object) -> Iterator[list[bytes]]:
+def read_lines(descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> Iterator[list[bytes]]:
     """Yields lists of whole lines without their ends; calls `on_idle` when no input has arrived for a while."""
     rest = b""
-    may_wait = True  # a regular file is always ready, so there is nothing to wait for
-    assert callable(on_idle)
     while True:
-        if may_wait and not select.select([descriptor], [], [], linger_s)[0]:
-            on_idle()
-            select.select([descriptor], [], [])
+        wait_for_input(descriptor, linger_s, on_idle)
         data = os.read(descriptor, READ_BYTES)
         if not data:
             break

@@ -25,15 +25,15 @@ class RecordEncoder(NamedTuple):
     value: Encoder | None
     key: Encoder | None
 
-    def encode(self, key: bytes | None, value: bytes | None, number: int) -> tuple[bytes | None, bytes | None]:
-        """Key and value of a record. Tombstones and missing keys stay null. Raises `Refused` with the number of the line."""
+    def encode(self, key: bytes | None, value: bytes | None, where: str) -> tuple[bytes | None, bytes | None]:
+        """Key and value of a record. Tombstones and missing keys stay null. Raises `Refused` with the place (`line 3`)."""
         try:
             return (
                 key if self.key is None or key is None else self.key(key),
                 value if self.value is None or value is None else self.value(value),
             )
         except Misfit as error:
-            raise Refused(f"line {number} does not fit the schema: {error}", "INVALID_RECORD") from None
+            raise Refused(f"{where} does not fit the schema: {error}", "INVALID_RECORD") from None
 
 
 def make_encoder(args: argparse.Namespace, topic: str) -> RecordEncoder | None:

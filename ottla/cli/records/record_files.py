@@ -1,8 +1,10 @@
 """`produce --input csv|json|records`: a table with a header row, a JSON array or objects one after the other, or what `consume -J` printed.
 
 A row of a table becomes a JSON object with the columns' names; what is written like a JSON number, `true` or `false` becomes one, digit by
-digit as it stands there, an empty cell null. A table that `consume --output csv` printed, known by its header row, gives the records back:
-an empty key or value is null, as there. An element of an array becomes the JSON that it is, a string its text, null a tombstone.
+digit as it stands there, an empty cell null; cells are separated by commas, or by `--separator`. A table that `consume --output csv`
+printed, known by its header row, gives the records back: an empty key or value is null, as there. An element of an array becomes the JSON
+that it is, without blanks and with all digits of its numbers, a string its text, null a tombstone. JSON is read line by line, so that
+values of a pipe that does not end are sent as they come.
 `records` takes key, value, headers and timestamp back. `--key-field` names the column or member that is the key as well. A byte order mark
 at the start, as spreadsheets write it, is skipped.
 """
@@ -12,12 +14,14 @@ from __future__ import annotations
 import base64
 import csv
 import json
-import math
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
 from ottla.cli.command import Refused, UsageError
+from ottla.cli.records.json_numbers import WrittenFloat, finite
 from ottla.cli.records.record_forms import BASE64, COLUMNS
 
 INPUTS = ("lines", "csv", "json", "records")
@@ -39,17 +43,21 @@ class FileRecord(NamedTuple):
     timestamp: int | None = None
 
 
-def read_records(stream: TextIO, form: str, key_field: str | None) -> Iterator[FileRecord]:
+def read_records(stream: TextIO, form: str, key_field: str | None, separator: str = ",") -> Iterator[FileRecord]:
     """The records of a file in one of `INPUTS` but lines. Raises `Refused` with the number of what cannot be read."""
     if form == "records" and key_field is not None:
         raise UsageError("--key-field does not go with --input records, which have keys")
-    read: dict[str, Callable[[TextIO, str | None], Iterator[FileRecord]]] = {"csv": _table, "json": _values, "records": _exported}
+    read: dict[str, Callable[[TextIO, str | None], Iterator[FileRecord]]] = {
+        "csv": partial(_table, separator),
+        "json": _values,
+        "records": _exported,
+    }
     return read[form](stream, key_field)
 
 
-def _table(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
+def _table(separator: str, stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
     csv.field_size_limit(CELL_SIZE_MAX)
-    rows = csv.reader(_without_mark(stream), strict=True)
+    rows = csv.reader(_without_mark(stream), strict=True, delimiter=separator)
     names: list[str] = []
     is_export = False
     try:
@@ -117,20 +125,25 @@ def _quoted(text: str) -> str:
 
 
 def _values(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
-    for number, element in enumerate(_elements(stream), 1):
+    for number, (element, text) in enumerate(_elements(stream), 1):
         key = None
         if key_field is not None:
             if not isinstance(element, dict) or key_field not in element:
                 raise Refused(f"value {number} has no member {key_field!r}", INVALID)
             key = _plain(element[key_field])
-        yield FileRecord(key, _plain(element))
+        yield FileRecord(key, _plain(element) if element is None or isinstance(element, str) else _written(text))
+
+
+def _written(text: str) -> bytes:
+    """The text of a value as it stands in the file, without the blanks between its parts."""
+    return _BLANKS_OUTSIDE_STRINGS.sub(r"\1", text).encode("utf-8", "surrogateescape")
 
 
 _VALUES = ("payload", "payload_base64")
 
 
 def _exported(stream: TextIO, _: str | None) -> Iterator[FileRecord]:
-    for number, element in enumerate(_elements(stream), 1):
+    for number, (element, _text) in enumerate(_elements(stream), 1):
         try:
             if element.keys().isdisjoint(_VALUES):  # else a record of another form would become a tombstone
                 raise ValueError
@@ -153,37 +166,56 @@ def _bytes_of(element: dict[str, Any], name: str) -> bytes | None:
     return _plain(element.get(name))
 
 
-def _elements(stream: TextIO) -> Iterator[Any]:
-    """The elements of an array, or values one after the other, such as one a line."""
-    text = stream.read().removeprefix(_BYTE_ORDER_MARK)
-    decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
-    position = _skip(text, 0)
-    is_array = text[position : position + 1] == "["
-    number = 0
-    position = _skip(text, position + 1) if is_array else position
-    while position < len(text) and not (is_array and text[position] == "]"):
-        number += 1
-        try:
-            element, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            raise Refused(f"value {number} is not JSON: {text[position : position + 80]!r}", INVALID) from None
-        yield element
-        position = _skip(text, position)
-        if is_array and text[position : position + 1] == ",":
-            position = _skip(text, position + 1)
-    if is_array and text[position : position + 1] != "]":
+_DECODER = json.JSONDecoder(parse_float=finite, parse_constant=finite)
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BLANKS_OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+
+
+def _elements(stream: TextIO) -> Iterator[tuple[Any, str]]:
+    """The elements of arrays, or values one after the other, such as one a line; each with its text. The first letter decides which."""
+    text = ""
+    depth = number = 0
+    is_array: bool | None = None
+    is_open = may_have_comma = False
+    for line in chain(_without_mark(stream), [""]):  # the empty one is the end
+        text += line
+        depth += _depth(line)
+        if is_array is None and (start := _skip(text, 0)) < len(text):
+            is_array = text[start] == "["
+        if line and depth > bool(is_array):
+            continue  # the value goes on in the next line
+        position = 0
+        while (position := _skip(text, position)) < len(text):
+            letter = text[position]
+            if is_array and letter == ("]" if is_open else "["):
+                is_open, may_have_comma, position = not is_open, False, position + 1
+            elif may_have_comma and letter == ",":
+                may_have_comma, position = False, position + 1
+            else:
+                number += 1
+                element, end = _decoded(text, position, number, may_be=is_open or not is_array)
+                yield element, text[position:end]
+                may_have_comma, position = is_open, end
+        text = ""
+    if is_open:
         raise Refused(f"the array has no end after value {number}", INVALID)
 
 
-def _finite(text: str) -> float:
-    """ValueError for NaN, and for numbers beyond those of JSON's readers, which would be written as Infinity."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number
+def _depth(line: str) -> int:
+    """How many more brackets a line opens than it closes."""
+    bare = _STRINGS.sub("", line)
+    return bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
 
 
-_BLANKS = re.compile(r"[ \t\r\n]*")
+def _decoded(text: str, position: int, number: int, *, may_be: bool) -> tuple[Any, int]:
+    """The value that stands here, and where it ends. Raises `Refused` if it is none, or if none may be here."""
+    try:
+        if not may_be:
+            raise ValueError
+        return _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        raise Refused(f"value {number} is not JSON: {text[position : position + 80]!r}", INVALID) from None
 
 
 def _skip(text: str, position: int) -> int:
@@ -196,6 +228,8 @@ def _plain(value: Any) -> bytes | None:
     """Texts as they are, null as none, everything else as JSON."""
     if value is None:
         return None
+    if isinstance(value, WrittenFloat):
+        return str(value).encode()
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else _json(value)
 
 

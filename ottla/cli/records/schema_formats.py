@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ottla.cli.command import Refused, UsageError
 from ottla.cli.records.avro_json import avro_value
+from ottla.cli.records.json_numbers import WrittenFloat
 
 Decoder = Callable[[bytes], Any]
 """From bytes to plain values. Raises `Misfit`."""
@@ -125,7 +127,7 @@ def avro(text: str, where: str) -> Format:
 
 def _parsed(data: bytes) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(data, parse_float=WrittenFloat)
     except (ValueError, RecursionError) as error:
         raise Misfit(f"it is not JSON: {_line(error)}") from None
 
@@ -168,8 +170,14 @@ def protobuf_source(text: str, where: str) -> Format:
             [*command, str(source)], capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS_MAX, check=False
         )
         if done.returncode:
-            raise UsageError(f"{where} is not a Protobuf schema: {_line(done.stderr.strip())}")
+            raise UsageError(f"{where} is not a Protobuf schema: {_compiler_error(done.stderr)}")
         return protobuf_descriptors(out.read_bytes(), where)
+
+
+def _compiler_error(text: str) -> str:
+    """The first line of the compiler about a file (`NAME:LINE:COLUMN: ...`), else the last that it has printed."""
+    lines = text.strip().splitlines() or ["no reason is given"]
+    return next((line for line in lines if re.match(r"\S+:\d+:\d+: ", line)), lines[-1])
 
 
 def protobuf_descriptors(data: bytes, where: str) -> Format:
@@ -181,6 +189,8 @@ def protobuf_descriptors(data: bytes, where: str) -> Format:
     pool = pools.DescriptorPool()
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(data).file
+        if not files:
+            raise TypeError("it names no file")
         for file in files:
             pool.Add(file)
         own = pool.FindFileByName(files[-1].name)

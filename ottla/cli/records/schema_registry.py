@@ -103,7 +103,8 @@ def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]
         with error:
             raise Refused(f"{plain} answers {error.code} {_reason(error.read(), error.reason)}", "INVALID_SCHEMA") from None
     except (OSError, urllib.error.URLError) as error:
-        raise NotReached(f"no schema registry at {plain}: {getattr(error, 'reason', error)}") from None
+        cause = getattr(error, "reason", error)
+        raise NotReached(f"no schema registry at {plain}: {(getattr(cause, 'strerror', None) or str(cause)).lower()}") from None
     except ValueError:
         raise Refused(f"{plain} does not answer with JSON", "INVALID_SCHEMA") from None
     return found if isinstance(found, dict) else {}

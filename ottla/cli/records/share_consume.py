@@ -85,7 +85,7 @@ class _Reading:
         self.args = args
         self.formatter = formatter
         self.kind = REJECT if args.reject else RELEASE if args.release else ACCEPT
-        self.limit: int | None = args.max_messages
+        self.limit: int | None = None if args.max_messages == -1 else args.max_messages
         self.count = 0
         self.refused: dict[str, int] = {}
         self._write = bytes_writer(sys.stdout)

@@ -2,7 +2,8 @@
 
 Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. Members by dot or bracket
 (`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, so an expression is
-harmless. A missing member is null, and a comparison of types that cannot be compared is false.
+harmless. A missing member is null, and a comparison of types that cannot be compared is false. A text beside `timestamp` is a time, as `-o`
+takes it: `timestamp >= '2026-01-31'`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.cli.command import UsageError
+from ottla.cli.moments import parse_moment_ms
+from ottla.cli.records.json_numbers import WrittenFloat
 from ottla.wire.records import Record
 
 NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -80,7 +83,18 @@ def _parse(text: str, option: str) -> ast.expr:
             raise UsageError(f"{option} takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
         if isinstance(node, ast.Name) and node.id not in NAMES and node.id not in _WORDS:
             raise UsageError(f"{option} has no name {node.id!r}; there are {', '.join(NAMES)}")
+        if isinstance(node, ast.Compare):
+            _read_times(node)
     return tree
+
+
+def _read_times(comparison: ast.Compare) -> None:
+    """Replaces texts that are compared with `timestamp` by milliseconds. UsageError for a text that is no time."""
+    sides = [comparison.left, *comparison.comparators]
+    if any(isinstance(side, ast.Name) and side.id == "timestamp" for side in sides):
+        for side in sides:
+            if isinstance(side, ast.Constant) and isinstance(side.value, str):
+                side.value = parse_moment_ms(side.value)
 
 
 class _Names:
@@ -115,7 +129,7 @@ def _parsed(data: bytes | None) -> Any:
     if text is None or text[:1] not in '{["-0123456789tfn':
         return text
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=WrittenFloat)
     except (ValueError, RecursionError):
         return text
 

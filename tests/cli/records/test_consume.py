@@ -186,12 +186,19 @@ def test_several_topics_by_name_and_by_pattern(ottla: Ottla, broker: Broker, top
         (["--where", "valu == 1"], 2, "has no name 'valu'"),
         (["--formatter", "org.example.OffsetsPrinter"], 2, "is not offered"),
         (["--value-deserializer", "com.example.Thing"], 2, "no deserializer 'com.example.Thing'"),
+        (["--where", "timestamp > 'soon'"], 2, "'soon' is not a date and time"),
+        (["-n", "-5", "-e"], 2, "--max-messages is a number from 0 on, or -1 for all"),
         (["-o", "99", "-c", "1", "-X", "auto.offset.reset=none"], 1, "OFFSET_OUT_OF_RANGE"),
     ],
 )
 def test_what_is_refused(ottla: Ottla, filled: str, options: list[str], code: int, message: str) -> None:
     result = ottla("consume", filled, *options)
     assert result.code == code and message in result.err and result.err.count("\n") == 1, result.err
+
+
+def test_minus_one_is_no_limit_as_in_kafkas_tool(ottla: Ottla, filled: str) -> None:
+    assert ottla("consume", filled, "-e", "-q", "-n", "-1").out == ottla("consume", filled, "-e", "-q").out != ""
+    assert ottla("consume", filled, "-e", "-q", "-n", "0").out == ""
 
 
 def test_an_unknown_topic_gets_a_suggestion(ottla: Ottla, topic: str) -> None:

@@ -111,7 +111,9 @@ def test_generate_keeps_a_rate(ottla: Ottla, broker: Broker, topic: str) -> None
         (["-X", "linger.ms=soon"], 2, "linger.ms=soon is not a whole number"),
         (["--generate", "1", "--rate", "0"], 2, "must be positive"),
         (["--file", "/nowhere/at/all"], 1, "cannot read /nowhere/at/all: no such file or directory"),
+        (["--file", "/"], 1, "cannot read /: is a directory"),
         (["--generate", "1", "-p", "9"], 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["--generate", "1", "-p", "-5"], 2, "--partition is a number from 0 on, or -1 for any"),
     ],
 )
 def test_what_is_refused(ottla: Ottla, topic: str, lines: Path, options: list[str], code: int, message: str) -> None:

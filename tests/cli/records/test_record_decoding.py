@@ -116,6 +116,19 @@ def test_json_is_checked(ottla: Ottla, broker: Broker, topic: str, tmp_path: Pat
     assert f"{topic}-0 offset 1 does not fit the schema: $.amount: 7 is not a multiple of 5" in result.err
 
 
+def test_what_does_not_fit_can_be_skipped(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """By the option of Kafka's console consumer."""
+    schema = tmp_path / "order.json"
+    schema.write_text(json.dumps(JSON_SCHEMA))
+    for value in ('{"amount": 7}', '{"amount": 5}', "no JSON", '{"amount": 10}'):
+        broker.add_record(topic, value)
+    result = ottla("consume", topic, "-e", "--schema", schema, "--skip-message-on-error")
+    assert (result.code, result.out) == (0, '{"amount": 5}\n{"amount": 10}\n')
+    skipped = result.err.splitlines()
+    assert [line.split(":")[0] for line in skipped] == ["skipped", "skipped", "Processed a total of 2 messages"]
+    assert f"{topic}-0 offset 2 does not fit the schema" in skipped[1]
+
+
 def test_a_registry(ottla: Ottla, broker: Broker, topic: str, registry: str) -> None:
     broker.add_record(topic, HEADER.pack(0, 1) + encoded(), key="plain")
     broker.add_record(topic, HEADER.pack(0, 2) + b'{"amount": 10}', key=HEADER.pack(0, 1) + encoded())
@@ -152,6 +165,7 @@ def test_a_registry_that_is_not_there(ottla: Ottla, broker: Broker, topic: str) 
     broker.add_record(topic, HEADER.pack(0, 1) + encoded())
     result = ottla("consume", topic, "-e", "--registry", "http://127.0.0.1:1")
     assert (result.code, "no schema registry at http://127.0.0.1:1" in result.err) == (3, True)
+    assert "connection refused" in result.err and "Errno" not in result.err
     assert ottla("consume", topic, "-e", "--registry", "ftp://x").code == 2
 
 
@@ -194,6 +208,8 @@ def test_schemas_that_are_none(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError):
             make(text, "schema")
+    with pytest.raises(UsageError, match=r"is not a Protobuf schema: \S+:1:9: "):
+        protobuf_source("message {", "schema")
     for data in (b"", b"\xff\xff"):
         with pytest.raises(UsageError):
             protobuf_descriptors(data, "schema.desc")

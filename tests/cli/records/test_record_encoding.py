@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,19 @@ def test_fields_with_defaults_may_be_left_out(ottla: Ottla, topic: str, produce:
 
 
 @pytest.mark.parametrize(
+    ("written", "stored"), [("2.50", 250), ("-3", -300), ('"7.1"', 710), ("12345678901234567.89", 1234567890123456789)]
+)
+def test_a_decimal_may_be_a_number_of_which_no_digit_is_lost(written: str, stored: int) -> None:
+    schema = '{"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}'
+    data = avro(schema, "price.avsc").encoder(None)(written.encode())
+    assert int.from_bytes(data[1:], "big", signed=True) == stored
+
+
+def test_floats_of_avro_take_numbers_as_they_are() -> None:
+    assert avro('"double"', "d.avsc").encoder(None)(b"2.50") == struct.pack("<d", 2.5)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"item": 5}, "value.item is not string"),
@@ -107,6 +121,7 @@ def test_fields_with_defaults_may_be_left_out(ottla: Ottla, topic: str, produce:
         ({"raw": "?"}, "value.raw is not base64"),
         ({"code": "AA=="}, "value.code has 1 bytes instead of 2"),
         ({"day": "tomorrow"}, "value.day is not date: 'tomorrow'"),
+        ({"price": 1.234}, "Scale"),
         ({"price": "much"}, "value.price is not decimal"),
         ({"state": "LOST"}, "value.state is none of NEW, PAID"),
         ({"tags": "a"}, "value.tags is not an array"),

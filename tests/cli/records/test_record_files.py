@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,47 @@ def test_a_table() -> None:
 )
 def test_values(text: str) -> None:
     assert [record.value for record in read(text, "json")] == [b'{"a":1}', b"text", None, b"[1]", b"2.0"]
+
+
+def test_json_keeps_its_digits_and_its_letters_but_no_blanks() -> None:
+    text = '[{"a" : 2.50, "b": [1e5, 0.12345678901234567890],\n "c": "x  \\" y"}, 1.10]'
+    assert [record.value for record in read(text, "json")] == [
+        b'{"a":2.50,"b":[1e5,0.12345678901234567890],"c":"x  \\" y"}', b"1.10",
+    ]  # fmt: skip
+    assert [record.key for record in read('[{"id": 2.50}]', "json", "id")] == [b"2.50"]
+
+
+def test_values_are_read_as_they_come() -> None:
+    """A pipe that does not end: each value is there before the line after its last one is read."""
+    lines = iter(['{"a": 1} {"a": 2}\n', '{"a":\n', "3}\n", ""])
+    seen: list[str] = []
+
+    class Pipe(io.StringIO):
+        def readline(self, _: object = -1) -> str:
+            seen.append(next(lines))
+            return seen[-1]
+
+        def __next__(self) -> str:
+            line = self.readline()
+            if not line:
+                raise StopIteration
+            return line
+
+    records = read_records(Pipe(), "json", None)
+    assert (next(records).value, next(records).value, len(seen)) == (b'{"a":1}', b'{"a":2}', 1)
+    assert (next(records).value, len(seen)) == (b'{"a":3}', 3)
+    assert list(records) == []
+
+
+def test_arrays_one_after_the_other() -> None:
+    """As `cat a.json b.json` prints them."""
+    assert [record.value for record in read("[1, [2]]\n[3\n,4][]", "json")] == [b"1", b"[2]", b"3", b"4"]
+
+
+def test_other_separators() -> None:
+    for separator in ";\t|":
+        (record,) = read_records(io.StringIO(f'a{separator}b\n"1,5"{separator}x\n', newline=""), "csv", None, separator)
+        assert record.value == b'{"a":"1,5","b":"x"}'
 
 
 def test_a_member_is_the_key() -> None:
@@ -82,6 +125,10 @@ def test_nothing() -> None:
         ("a,b\n1,Zo\udceb\n", "csv", None, "row 1 is not UTF-8"),
         ("[1, 1e400]", "json", None, "value 2 is not JSON"),
         ("[NaN]", "json", None, "value 1 is not JSON"),
+        ('{"a": 1} garbage', "json", None, "value 2 is not JSON: 'garbage'"),
+        ("[1] 2", "json", None, "value 2 is not JSON: '2'"),
+        ("]", "json", None, "value 1 is not JSON: ']'"),
+        ('{"a":\n"b', "json", None, "value 1 is not JSON"),
         ('{"value": "not of consume -J"}', "records", None, "record 1 is not as"),
         ('{"payload": "v", "ts": "yesterday"}', "records", None, "record 1 is not as"),
         ('[{"a": 1}, {b}]', "json", None, "value 2 is not JSON: '{b}]'"),
@@ -158,6 +205,25 @@ def test_a_bad_row_keeps_those_before_and_a_schema_is_checked(ottla: Ottla, brok
     schema.write_text('{"properties": {"amount": {"type": "integer"}}}')
     result = ottla("produce", topic, "-l", table, "--input", "csv", "--schema", schema)
     assert (result.code, result.out) == (1, "")
-    assert "line 2 does not fit the schema: value.amount is not integer" in result.err
+    assert "row 2 does not fit the schema: value.amount is not integer" in result.err
     assert len(broker.records(topic)) == 1
     assert ottla("produce", topic, "-l", table, "--key-field", "item").code == 2
+
+
+def test_values_of_an_open_pipe_are_sent(broker: Broker, topic: str) -> None:
+    command = [sys.executable, "-m", "ottla.cli.main", "produce", topic, "-q", "--input", "json", "-b", broker.bootstrap_server]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process, broker.assert_produces(topic, 1, timeout=60):
+        assert process.stdin is not None
+        process.stdin.write('{"a": 1}\n')
+        process.stdin.flush()
+    assert process.returncode == 0
+
+
+def test_semicolons_and_tabs(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    table = tmp_path / "orders.tsv"
+    table.write_text("item\tprice\napples\t2.50\n")
+    assert ottla("produce", topic, "-q", "-l", table, "--input", "csv", "--separator", "\\t").code == 0
+    assert [record.value for record in broker.records(topic)] == [b'{"item":"apples","price":2.50}']
+    for form, separator in (("json", ";"), ("csv", "ab"), ("csv", '"'), ("csv", "")):
+        refused = ottla("produce", topic, "-l", table, "--input", form, "--separator", separator)
+        assert (refused.code, refused.err.count("\n"), "--separator" in refused.err) == (2, 1, True)

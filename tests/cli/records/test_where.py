@@ -32,6 +32,8 @@ RECORD = Record(
         "timestamp + 1 == 1001",
         "offset in [1, 7]",
         "value.user.tags[9] is null",
+        "timestamp < '2020-01-31'",
+        "'1970-01-01T00:00:01Z' <= timestamp < '-1h'",
     ],
 )
 def test_true(text: str) -> None:
