@@ -28,7 +28,7 @@ from ottla.sharing.state_shard import ShareStateShard, StoredShare, updated
 
 NO_EPOCH = -1
 UNREAD = -1
-"""The leader epoch of a state that no leader has read since it began."""
+"""The leader epoch of a state that began anew after a deletion, and that no leader has read since."""
 FORGOTTEN_MAX = 1_000  # tombstones in one batch
 FORGET_RETRY_MS = 1_000
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
@@ -88,7 +88,7 @@ class ShareStateMachine:
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
         # Epochs never go back: an earlier leader must not return only because the group's offsets were reset.
-        leader_epoch = known.state.leader_epoch if known is not None else UNREAD
+        leader_epoch = known.state.leader_epoch if known is not None else UNREAD if key in self.shard.ended else 0
         state_epoch = max(state_epoch, known.state.state_epoch) if known is not None else state_epoch
         complete_count = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == UNINITIALIZED_START_OFFSET else 0
         state = ShareState(state_epoch, leader_epoch, start_offset, complete_count)
@@ -127,8 +127,8 @@ class ShareStateMachine:
         if change.leader_epoch != NO_EPOCH and change.leader_epoch < state.leader_epoch:
             return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, change.leader_epoch, state.leader_epoch)
         if state.leader_epoch == UNREAD and change.leader_epoch != NO_EPOCH:
-            # The state of a group that was deleted may have had the same epoch: its leader writes on from memory.
-            return _answer(reply, Result(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this state yet"))
+            # The state that was deleted may have had the same epoch: its leader writes on from memory. (Kafka would take that.)
+            return _answer(reply, Result(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this state since it began anew"))
         if change.state_epoch not in (NO_EPOCH, state.state_epoch):
             # A higher one is left from a group of the same name that was deleted: Kafka takes what its readers say for the new group's.
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)

@@ -14,6 +14,9 @@ from ottla.machine.contract import LogRecord
 from ottla.sharing.batches import merge
 from ottla.sharing.state_records import Snapshot, Update, read_record
 
+ENDED_MAX = 10_000
+"""So many deleted states are remembered: their leaders write on from memory for moments, not longer."""
+
 
 class StoredShare(NamedTuple):
     """One share partition."""
@@ -29,10 +32,12 @@ class StoredShare(NamedTuple):
 class ShareStateShard:
     """The state in one partition of `__share_group_state`."""
 
-    __slots__ = ("applied_end", "partitions")
+    __slots__ = ("applied_end", "ended", "partitions")
 
     def __init__(self) -> None:
         self.partitions: dict[SharePartitionKey, StoredShare] = {}
+        self.ended: dict[SharePartitionKey, None] = {}
+        """Those whose state was deleted last and has not begun anew."""
         self.applied_end = 0
 
     def apply(self, offset: int, record: LogRecord) -> None:
@@ -43,15 +48,22 @@ class ShareStateShard:
             return
         key, what = read
         if what is None:
-            self.partitions.pop(key, None)
+            self._end(key)
         elif type(what) is Snapshot:
             self._take_snapshot(key, what, offset)
         else:
             assert type(what) is Update
             self._take_update(key, what, offset)
 
+    def _end(self, key: SharePartitionKey) -> None:
+        if self.partitions.pop(key, None) is not None:
+            self.ended[key] = None
+            if len(self.ended) > ENDED_MAX:
+                del self.ended[next(iter(self.ended))]
+
     def _take_snapshot(self, key: SharePartitionKey, snapshot: Snapshot, offset: int) -> None:
         state = snapshot.state
+        self.ended.pop(key, None)
         known = self.partitions.get(key)
         if known is not None:
             state = state._replace(

@@ -11,7 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
+from ottla.sharing import state_shard
 from ottla.sharing.commands import Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.state_machine import UNREAD
 from ottla.sharing.state_records import Snapshot, Update, read_record
 from ottla.sharing.state_shard import ShareStateShard
 from tests.fakes.coordinator_settings import share_state_settings
@@ -72,17 +74,34 @@ def test_a_state_epoch_does_not_go_back() -> None:
     assert world.answer(ReadSummary(KEY, 0)).state == ShareState(4, 0, 2, 0)
 
 
-def test_a_state_that_no_leader_has_read_is_not_written() -> None:
+def test_a_new_state_takes_a_write_before_it_was_read() -> None:
+    """As Kafka's does: there is no other that a leader could mean."""
+    world = initialized(StateWorld())
+    assert world.answer(write(start=5)).code is NONE
+
+
+def test_a_state_that_began_anew_is_not_written_before_it_was_read() -> None:
     """A group was deleted and made again, and its state has the same epoch as before: the leader that knows only that one, and gives up
     locks of it, writes nothing into this one."""
     world = led(StateWorld())
     assert world.answer(write(start=9)).code is NONE
     assert world.answer(Delete(KEY)).code is NONE
     initialized(world, start=4)
+    world.crash()
     for leader_epoch in (0, 7):
         assert world.answer(write(leader_epoch=leader_epoch, start=9)).code is FENCED_STATE
     assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 4, 0)
     assert world.answer(write(start=5)).code is NONE
+
+
+def test_deletions_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_shard, "ENDED_MAX", 2)
+    world = StateWorld()
+    for number in range(3):
+        key = KEY._replace(group_id=f"g{number}")
+        world.answer(Initialize(key, 1, 0))
+        world.answer(Delete(key))
+    assert [key.group_id for key in world.machine.shard.ended] == ["g1", "g2"]
 
 
 def test_a_new_leader_takes_over_and_fences_the_old_one() -> None:
@@ -143,14 +162,14 @@ def test_a_snapshot_follows_a_number_of_updates() -> None:
     world = led(StateWorld(share_state_settings(updates_per_snapshot=2)))
     for offset in range(6):
         world.answer(write(StateBatch(offset, offset, ACKNOWLEDGED, 1)))
-    assert kinds(world) == [Snapshot, Update, Update, Snapshot, Update, Update, Snapshot, Update]
+    assert kinds(world) == [Snapshot, Update, Update, Snapshot, Update, Update, Snapshot]
     assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 0, 0, (StateBatch(0, 5, ACKNOWLEDGED, 1),))
 
 
 def test_without_updates_every_write_is_a_snapshot() -> None:
     world = led(StateWorld(share_state_settings(updates_per_snapshot=0)))
     world.answer(write(StateBatch(1, 1, ACKNOWLEDGED, 1)))
-    assert kinds(world) == [Snapshot, Snapshot, Snapshot]
+    assert kinds(world) == [Snapshot, Snapshot]
 
 
 def test_a_topic_that_does_not_exist() -> None:
@@ -316,7 +335,11 @@ class ShareStates(RuleBasedStateMachine):
             assert self.world.log.end == before and (result is None or result.code is FENCED_STATE)
             return
         assert self.world.log.end == before + 1
-        self.model[key] = ModelShare(max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else -1, start)
+        # A deletion is forgotten with its record, when the log is pruned.
+        first_leader_epoch = UNREAD if key in self.world.machine.shard.ended else 0
+        self.model[key] = ModelShare(
+            max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else first_leader_epoch, start
+        )
         self.changed()
 
     @rule(key=keys, epoch=epochs)
