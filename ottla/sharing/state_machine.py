@@ -87,9 +87,10 @@ class ShareStateMachine:
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, state_epoch, known.state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
-        # Epochs never go back: an earlier leader must not return only because the group's offsets were reset.
-        leader_epoch = known.state.leader_epoch if known is not None else UNREAD if key in self.shard.ended else 0
-        state_epoch = max(state_epoch, known.state.state_epoch) if known is not None else state_epoch
+        leader_epoch = UNREAD if key in self.shard.ended else 0
+        if known is not None:
+            # Epochs never go back: an earlier leader must not return only because the group's offsets were reset.
+            leader_epoch, state_epoch = known.state.leader_epoch, max(state_epoch, known.state.state_epoch)
         complete_count = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == UNINITIALIZED_START_OFFSET else 0
         state = ShareState(state_epoch, leader_epoch, start_offset, complete_count)
         snapshot_epoch = known.snapshot_epoch + 1 if known is not None else 0

@@ -314,6 +314,8 @@ class ShareStates(RuleBasedStateMachine):
         self.model: dict[SharePartitionKey, ModelShare] = {}
         self.models: dict[int, dict[SharePartitionKey, ModelShare]] = {0: {}}
         self.asked: list[tuple[int, list[Result]]] = []
+        self.deleted: set[SharePartitionKey] = set()
+        self.has_crashed = False
 
     def ask(self, command: Command) -> Result | None:
         """The answer of the coordinator, if it is given at once; it must not be given before its record is committed."""
@@ -335,12 +337,18 @@ class ShareStates(RuleBasedStateMachine):
             assert self.world.log.end == before and (result is None or result.code is FENCED_STATE)
             return
         assert self.world.log.end == before + 1
-        # A deletion is forgotten with its record, when the log is pruned.
-        first_leader_epoch = UNREAD if key in self.world.machine.shard.ended else 0
-        self.model[key] = ModelShare(
-            max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else first_leader_epoch, start
-        )
+        leader_epoch = known.leader_epoch if known else self.first_leader_epoch(key)
+        self.model[key] = ModelShare(max(epoch, known.state_epoch if known else -1), leader_epoch, start)
         self.changed()
+
+    def first_leader_epoch(self, key: SharePartitionKey) -> int:
+        """0, or `UNREAD` after a deletion, whose record may be lost by a crash, or gone from the log that was loaded after one."""
+        leader_epoch = self.world.machine.shard.partitions[key].state.leader_epoch
+        if key not in self.deleted:
+            assert leader_epoch == 0
+        elif not self.has_crashed:
+            assert leader_epoch == UNREAD
+        return leader_epoch
 
     @rule(key=keys, epoch=epochs)
     def read(self, key: SharePartitionKey, epoch: int) -> None:
@@ -374,7 +382,8 @@ class ShareStates(RuleBasedStateMachine):
     @rule(key=keys)
     def delete(self, key: SharePartitionKey) -> None:
         self.ask(Delete(key))
-        self.model.pop(key, None)
+        if self.model.pop(key, None) is not None:
+            self.deleted.add(key)
         self.changed()
 
     @rule()
@@ -393,6 +402,7 @@ class ShareStates(RuleBasedStateMachine):
         for end, results in self.asked:
             assert not results or results[0].code is not NONE or end <= committed, "an answer was given for a record that is lost now"
         self.world.crash()
+        self.has_crashed = True
         assert all(len(results) == 1 for _, results in self.asked), "closing answers all waiting commands"
         self.asked.clear()
         self.model = deepcopy(self.models[committed])
