@@ -20,7 +20,8 @@ import tempfile
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,21 @@ def failovers(clusters: Sequence[MeasuredCluster], rounds: int) -> None:
         print(f"| {title} | ms without an acknowledgement | {' | '.join(map(number, medians))}{ratio} |", flush=True)
 
 
+@contextmanager
+def running_clusters(*, has_kafka: bool) -> Iterator[list[MeasuredCluster]]:
+    """Our cluster and, if wanted, Kafka's, on one ZooKeeper; stopped at the end."""
+    clusters: list[MeasuredCluster] = []
+    with tempfile.TemporaryDirectory(prefix="zookeeper-bench-") as home, ZooKeeperProcess(Path(home)) as zookeeper:
+        try:
+            clusters.append(OttlaCluster(zookeeper.connect))
+            if has_kafka:
+                clusters.append(KafkaCluster(zookeeper.connect))
+            yield clusters
+        finally:
+            for cluster in clusters:
+                cluster.stop()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -225,22 +241,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--without-failover", action="store_true")
     args = parser.parse_args(argv)
     print(f"{machine()}; three brokers, three replicas, min.insync.replicas=2, ZooKeeper session {SESSION_MS} ms; {args.rounds} rounds\n")
-    clusters: list[MeasuredCluster] = []
-    with tempfile.TemporaryDirectory(prefix="zookeeper-bench-") as home, ZooKeeperProcess(Path(home)) as zookeeper:
-        try:
-            clusters.append(OttlaCluster(zookeeper.connect))
-            if not args.without_kafka:
-                clusters.append(KafkaCluster(zookeeper.connect))
-            print(header([cluster.name for cluster in clusters]), flush=True)
-            if not args.only_failover:
-                run_rounds(clusters, LOADS, args.rounds, args.scale, {})
-            if not args.without_failover:
-                failovers(clusters, args.rounds)
-            memory = ", ".join(f"{cluster.name} {cluster.resident_mib():.0f} MiB" for cluster in clusters)
-            print(f"\nmemory of three brokers after the loads: {memory}")
-        finally:
-            for cluster in clusters:
-                cluster.stop()
+    with running_clusters(has_kafka=not args.without_kafka) as clusters:
+        print(header([cluster.name for cluster in clusters]), flush=True)
+        if not args.only_failover:
+            run_rounds(clusters, LOADS, args.rounds, args.scale, {})
+        if not args.without_failover:
+            failovers(clusters, args.rounds)
+        memory = ", ".join(f"{cluster.name} {cluster.resident_mib():.0f} MiB" for cluster in clusters)
+        print(f"\nmemory of three brokers after the loads: {memory}")
     return 0
 
 

@@ -15,20 +15,17 @@ import os
 import signal
 import statistics
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tools.bench.brokers import cpu_seconds_of
-from tools.bench.cluster import BROKERS, SESSION_MS, KafkaCluster, MeasuredCluster, OttlaCluster, Writer
+from tools.bench.cluster import BROKERS, SESSION_MS, MeasuredCluster, Writer, running_clusters
 from tools.bench.loads import LOADS
 from tools.bench.report import header, machine, number
 
@@ -198,19 +195,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     print(f"{machine()}; three brokers, three replicas, min.insync.replicas=2, ZooKeeper session {SESSION_MS} ms; {args.rounds} rounds\n")
     counts = [int(count) for count in args.partitions.split(",")]
-    clusters: list[MeasuredCluster] = []
-    with tempfile.TemporaryDirectory(prefix="zookeeper-bench-") as home, ZooKeeperProcess(Path(home)) as zookeeper:
-        try:
-            clusters.append(OttlaCluster(zookeeper.connect))
-            if not args.without_kafka:
-                clusters.append(KafkaCluster(zookeeper.connect))
-            print(header([cluster.name for cluster in clusters]), flush=True)
-            for count in counts:
-                round_trips(clusters, count, args.rounds, args.scale)
-            losses(clusters, counts[-1], args.rounds, args.losses.split(","))
-        finally:
-            for cluster in clusters:
-                cluster.stop()
+    with running_clusters(has_kafka=not args.without_kafka) as clusters:
+        print(header([cluster.name for cluster in clusters]), flush=True)
+        for count in counts:
+            round_trips(clusters, count, args.rounds, args.scale)
+        losses(clusters, counts[-1], args.rounds, args.losses.split(","))
     return 0
 
 
