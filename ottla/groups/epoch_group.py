@@ -149,10 +149,14 @@ class EpochGroup(Generic[FactsT, PlaceT]):
     def position(self, member_id: str) -> PlaceT:
         return self.positions.get(member_id, self.new_position)
 
+    def subscriptions(self) -> list[tuple[str, ...]]:
+        """What members read, each list of names once."""
+        return list({id(facts.topics): facts.topics for facts in self.facts.values()}.values())
+
     def subscribed_topics(self) -> list[str]:
         """Every topic that a member reads, in order."""
         topics: dict[str, None] = {}
-        for names in {id(facts.topics): facts.topics for facts in self.facts.values()}.values():
+        for names in self.subscriptions():
             topics.update(dict.fromkeys(names))
         return sorted(topics)
 

@@ -6,15 +6,20 @@ of the topics' ids and partition counts stands in the group's record: when it no
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from hashlib import blake2b
 from struct import Struct as Packer
-from typing import Any
+from typing import Any, NamedTuple
 
+from ottla.base.turns import run_steps
 from ottla.base.uuids import Uuid
 from ottla.groups.epoch_group import EpochGroup
+from ottla.groups.settings import TopicsView
 from ottla.groups.shard import GroupShard, Refresh
 
 LOOK_AGAIN_MS = 5_000
+NAMES_PER_STEP = 1_000
+"""A step of looking up topics takes less than a millisecond."""
 
 _INT64 = Packer(">q")
 _INT32 = Packer(">i")
@@ -35,19 +40,47 @@ def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
     return True
 
 
-def metadata_hash(shard: GroupShard, group: EpochGroup[Any, Any]) -> int:
-    """Differs when a topic that the group reads was made anew or got more partitions; 0 when it reads none that exists."""
-    digest = blake2b(digest_size=8)
-    is_empty = True
-    for name in group.subscribed_topics():
-        topic_id = shard.topics.topic_id(name)
+class FoundTopics(NamedTuple):
+    """The topics of subscriptions that exist, in the order of their names."""
+
+    ids: dict[str, Uuid]
+    counts: dict[Uuid, int]
+    """The partitions of each."""
+    hash: int
+    """Differs when one of them was made anew or has more partitions; 0 when there is none."""
+
+
+def find_topics(topics: TopicsView, subscriptions: Iterable[tuple[str, ...]]) -> Generator[None, None, FoundTopics]:
+    """The steps of looking up what several members read."""
+    names: dict[str, None] = {}
+    work = 0
+    for subscription in subscriptions:
+        names.update(dict.fromkeys(subscription))
+        work += len(subscription)
+        if work >= 5 * NAMES_PER_STEP:
+            work = 0
+            yield
+    ids: dict[str, Uuid] = {}
+    for number, name in enumerate(names, 1):
+        topic_id = topics.topic_id(name)
         if topic_id is not None:
-            is_empty = False
-            digest.update(topic_id + _INT32.pack(shard.topics.partition_count(name)))
-    if is_empty:
-        return 0
-    value: int = _INT64.unpack(digest.digest())[0]
-    return value
+            ids[name] = topic_id
+        if not number % NAMES_PER_STEP:
+            yield
+    counts: dict[Uuid, int] = {}
+    digest = blake2b(digest_size=8)
+    for number, name in enumerate(sorted(ids), 1):
+        topic_id = ids[name]
+        count = counts[topic_id] = topics.partition_count(name)
+        digest.update(topic_id + _INT32.pack(count))
+        if not number % NAMES_PER_STEP:
+            yield
+    return FoundTopics(ids, counts, _INT64.unpack(digest.digest())[0] if ids else 0)
+
+
+def metadata_hash(shard: GroupShard, group: EpochGroup[Any, Any]) -> int:
+    """The hash of the topics that the group reads, found at once."""
+    return run_steps(find_topics(shard.topics, group.subscriptions())).hash
 
 
 class TopicIds:

@@ -309,6 +309,8 @@ class GroupMachine:
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
         """Answers all callers that wait, in a rebalance or for a later decision, when leadership is lost."""
+        self.shard.is_over = True
+        self.shard.updates.clear()
         draft = Draft()
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:

@@ -32,6 +32,12 @@ def run_nothing(_decide: Callable[[int], Decision]) -> None:
     """The placeholder until the shell sets its own."""
 
 
+def run_at_once(steps: Iterator[object]) -> None:
+    """The placeholder until the shell sets turns of its own."""
+    for _ in steps:
+        pass
+
+
 class Session:
     """The session of a member of a consumer or share group: its deadline, when the timer looks, and its last connection."""
 
@@ -58,13 +64,12 @@ class Refresh:
     """When a consumer or share group's topics were last looked up, and in which version of the topics; until when a share group that was
     empty waits for members."""
 
-    __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "stale_regexes", "topics_version")
+    __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "topics_version")
 
     def __init__(self) -> None:
         self.gathers_until_ms = -(1 << 62)
         self.looked_at_ms = -(1 << 62)
         self.regexes_at_ms = -(1 << 62)
-        self.stale_regexes: list[str] = []
         self.topics_version = -1
 
 
@@ -83,6 +88,8 @@ class GroupShard:
         "forgetting",
         "groups",
         "is_live",
+        "is_over",
+        "later",
         "memory",
         "offset_memory",
         "offsets",
@@ -96,6 +103,7 @@ class GroupShard:
         "share_joiners",
         "topics",
         "topics_version",
+        "updates",
     )
 
     def __init__(
@@ -107,6 +115,8 @@ class GroupShard:
         self.offset_memory = offset_memory.share(self._offset_sizes)
         self.persister = persister  # the share coordinators; its answers come back through `run`
         self.run: Run = run_nothing
+        self.later: Callable[[Iterator[object]], None] = run_at_once  # runs long work in turns of the loop
+        self.updates: dict[str, object] = {}  # soft: what is under way in turns for a consumer group, one at a time
         self.own_settings = own_settings
         self.topics = topics
         self.random = random
@@ -121,6 +131,7 @@ class GroupShard:
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) that share coordinators are asked to forget, how often
         self.share_joiners: dict[str, dict[Deferred, Callable[[Draft], None]]] = {}  # soft: joins that wait for partitions, by group
         self.topics_version = 0  # goes up when a topic was created, deleted or got more partitions
+        self.is_over = False  # True once the coordinator has lost its partition: long work stops
         self.is_live = False  # False while the log is loaded: then every record replaces what earlier ones said
 
     def classic_group(self, group_id: str) -> ClassicGroup:

@@ -132,7 +132,7 @@ ITEMS: dict[int, Sequence[Items]] = {
         ],
         "AlterPartitionReassignments": [_items("topics", "responses", "name", None, _DATA)],
         "ListPartitionReassignments": [_items("topics", "topics", "name", None, _INDEXES)],
-        "OffsetDelete": [_items("topics", "topics", "name", None, _PARTITIONS)],
+        "OffsetDelete": [_items("topics", "topics", "name", None, _PARTITIONS, at_once=20)],
         "AlterClientQuotas": [_items("entries", "entries", repeats=_TWICE, key=_entity, at_once=50)],
         "DescribeUserScramCredentials": [_items("users", "results", "name", "user", repeats=_TWICE)],
         "DescribeQuorum": [

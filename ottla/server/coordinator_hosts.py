@@ -15,6 +15,7 @@ from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
+from ottla.base.turns import Turns
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, no_overrides
@@ -54,6 +55,10 @@ def coordinator_memories(bytes_max: int) -> tuple[CoordinatorMemory, Coordinator
     return CoordinatorMemory(part, "groups"), CoordinatorMemory(part, "offsets"), CoordinatorMemory(part, "transactional ids")
 
 
+PIECE_MS = 5
+"""Long work of groups takes so much of a turn of the loop."""
+
+
 class GroupHosts:
     """`requests.context.GroupCoordinators`."""
 
@@ -80,6 +85,8 @@ class GroupHosts:
         self._own_settings = own_settings
         self._persister = persister
         self._hosts: dict[int, MachineHost] = {}
+        self._turns = Turns(clock, timers, PIECE_MS, is_fair=True)
+        self._turns.begin()
 
     def lead(self, partition: Partition, load_bytes: int) -> None:
         index, leader = partition.topic_partition.partition, partition.leader
@@ -90,6 +97,7 @@ class GroupHosts:
             self._settings, self._topics, self._random, self._own_settings, self._persister, self._memory, self._offset_memory
         )
         host = self._hosts[index] = MachineHost(machine, leader, self._clock, self._timers)
+        machine.shard.later = self._turns.add_later
         machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
 

@@ -10,7 +10,7 @@ Invariants: `votes` counts for each protocol the members that know it, `metadata
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.groups.classic.member import ClassicMember
@@ -255,11 +255,11 @@ class ClassicGroup:
             topics += subscription.topics
         self.subscribed_topics = frozenset(topics)
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """True also for consumers whose subscription cannot be read: then the contrary may not be assumed."""
+    def subscribed_among(self, topics: Iterable[str]) -> set[str]:
+        """Those of the topics that a member reads; all where a consumer's subscription cannot be read: the contrary may not be assumed."""
         if self.subscribed_topics is not None:
-            return topic in self.subscribed_topics
-        return self.protocol_type == CONSUMER_PROTOCOL_TYPE and bool(self.members)
+            return set(self.subscribed_topics.intersection(topics))
+        return set(topics) if self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.members else set()
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:

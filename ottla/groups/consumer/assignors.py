@@ -7,6 +7,8 @@ partitions move from the most to the least loaded until no single move helps.
 `range` gives each topic's partitions in consecutive runs to the members that subscribe to it, in the order of their names, so that topics
 with as many partitions come together in the same member. It knows nothing of what was before.
 
+Both go in steps, each of a fraction of a millisecond or of one topic, so that a caller can do other work in between.
+
 Invariants: every partition of a subscribed topic has exactly one member, and that member subscribes to the topic; the result depends only
 on the arguments. Cost: `uniform` over equal subscriptions is linear in members and partitions.
 """
@@ -14,13 +16,15 @@ on the arguments. Cost: `uniform` over equal subscriptions is linear in members 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
 from ottla.groups.epoch_group import Assignment
 
 ROUNDS_MAX = 50  # a bound for the moves between unequal subscriptions; each round only improves
+WORK_PER_STEP = 1_000
+"""Members and partitions looked at in a step."""
 
 
 class MemberSpec(NamedTuple):
@@ -32,50 +36,83 @@ class MemberSpec(NamedTuple):
     target: Mapping[Uuid, Sequence[int]]  # what it was meant to have so far
 
 
-Assignor = Callable[[Sequence[MemberSpec], Mapping[Uuid, int]], dict[str, Assignment]]
-"""(members, partition counts of the topics) -> each member's assignment."""
+Assigning = Generator[None, None, dict[str, Assignment]]
+Assignor = Callable[[Sequence[MemberSpec], Mapping[Uuid, int]], Assigning]
+"""(members, partition counts of the topics) -> the steps to each member's assignment."""
 
 
-def assign_uniform(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+def assign_uniform(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Assigning:
     if not members:
         return {}
     members = sorted(members)
-    first = members[0].topics
-    if all(member.topics is first or member.topics == first for member in members):
-        return _assign_equal(members, {topic: count for topic, count in counts.items() if topic in first})
-    return _Balance(members, counts).run()
+    if _read_the_same(members):
+        first = members[0].topics
+        return (yield from _assign_equal(members, {topic: count for topic, count in counts.items() if topic in first}))
+    return (yield from _Balance(members, counts).steps())
 
 
-def assign_range(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+def assign_range(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Assigning:
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id, member.member_id))
+    readers = yield from _readers(ordered, counts)
     result: dict[str, Assignment] = {member.member_id: {} for member in members}
-    for topic, count in sorted(counts.items()):
-        readers = [member for member in ordered if topic in member.topics]
-        start = 0
-        for index, member in enumerate(readers):
-            size = count // len(readers) + (index < count % len(readers))
-            if size:
-                result[member.member_id][topic] = tuple(range(start, start + size))
+    work = 0
+    for topic in sorted(readers):
+        count, of_topic, start = counts[topic], readers[topic], 0
+        for place, index in enumerate(of_topic[:count]):
+            size = count // len(of_topic) + (place < count % len(of_topic))
+            result[ordered[index].member_id][topic] = tuple(range(start, start + size))
             start += size
+        work += count
+        if work >= WORK_PER_STEP:
+            work = 0
+            yield
     return result
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
+def _read_the_same(members: Sequence[MemberSpec]) -> bool:
+    first = members[0].topics
+    return all(member.topics is first or member.topics == first for member in members)
+
+
+def _readers(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Generator[None, None, dict[Uuid, list[int]]]:
+    """The members, by index, that read each topic."""
+    if members and _read_the_same(members):
+        everyone = list(range(len(members)))
+        return {topic: everyone for topic in counts if topic in members[0].topics}
+    readers: dict[Uuid, list[int]] = {}
+    work = 0
+    for index, member in enumerate(members):
+        for topic in sorted(member.topics):
+            if topic in counts:
+                readers.setdefault(topic, []).append(index)
+        work += len(member.topics)
+        if work >= WORK_PER_STEP:
+            work = 0
+            yield
+    return readers
+
+
 # Equal subscriptions
 
 
-def _assign_equal(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+def _assign_equal(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Assigning:
     quota, extra = divmod(sum(counts.values()), len(members))
     taken = {topic: bytearray(count) for topic, count in counts.items()}
     kept: list[dict[Uuid, list[int]]] = []
     room: list[int] = []
+    work = 0
     for member in members:
         mine, size, is_over = _keep(member, taken, quota, extra > 0)
         extra -= is_over
         kept.append(mine)
         room.append(quota - size + is_over)
+        work += 1 + size
+        if work >= WORK_PER_STEP:
+            work = 0
+            yield
     for index in range(len(members)):
         # A member below the quota may take one of the extra partitions that no member kept.
         if not extra:
@@ -83,11 +120,13 @@ def _assign_equal(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> 
         if room[index] > 0 or _size(kept[index]) == quota:
             room[index] += 1
             extra -= 1
-    _deal(members, kept, room, taken)
-    return {
-        member.member_id: {topic: tuple(sorted(partitions)) for topic, partitions in mine.items()}
-        for member, mine in zip(members, kept, strict=True)
-    }
+    yield from _deal(members, kept, room, taken)
+    result: dict[str, Assignment] = {}
+    for member, mine in zip(members, kept, strict=True):
+        result[member.member_id] = {topic: tuple(sorted(partitions)) for topic, partitions in mine.items()}
+        if not len(result) % WORK_PER_STEP:
+            yield
+    return result
 
 
 def _size(assignment: Mapping[Uuid, Sequence[int]]) -> int:
@@ -111,10 +150,12 @@ def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extr
     return mine, size, size > quota
 
 
-def _deal(members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]) -> None:
+def _deal(
+    members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]
+) -> Generator[None, None, None]:
     """Deals what no member kept, one by one and in turn, so that each topic is spread as well."""
     waiting = [index for index in range(len(members)) if room[index] > 0]
-    turn = 0
+    turn = work = 0
     for topic, marks in taken.items():
         for partition, mark in enumerate(marks):
             if mark:
@@ -127,6 +168,9 @@ def _deal(members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room
                 turn += 1
             else:
                 del waiting[turn]
+            work += 1
+            if not work % WORK_PER_STEP:
+                yield
     assert not waiting, "an assignment does not use up its quotas"
 
 
@@ -138,24 +182,38 @@ class _Balance:
 
     def __init__(self, members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> None:
         self._members = members
+        self._counts = counts
         self._readers: dict[Uuid, list[int]] = {}
-        for index, member in enumerate(members):
-            for topic in sorted(member.topics):
-                if topic in counts:
-                    self._readers.setdefault(topic, []).append(index)
+        self._topics: list[Uuid] = []
+        self._owners: dict[Uuid, list[int]] = {}
+        self._load = [0] * len(members)
+        self._work = 0
+
+    def _has_worked(self, amount: int) -> bool:
+        """Whether a step is over."""
+        self._work += amount
+        if self._work < WORK_PER_STEP:
+            return False
+        self._work = 0
+        return True
+
+    def steps(self) -> Assigning:
+        self._readers = yield from _readers(self._members, self._counts)
         # Topics with few readers first: where there is little choice, it is made before the load grows.
         self._topics = sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic))
-        self._owners: dict[Uuid, list[int]] = {topic: [-1] * counts[topic] for topic in self._topics}
-        self._load = [0] * len(members)
-
-    def run(self) -> dict[str, Assignment]:
-        self._keep()
+        self._owners = {topic: [-1] * self._counts[topic] for topic in self._topics}
+        yield from self._keep()
         for topic in self._topics:
-            self._fill(topic)
+            yield from self._fill(topic)
         for _ in range(ROUNDS_MAX):
-            moves = [self._even_out(topic) for topic in self._topics]
-            if not any(moves):
+            has_moved = False
+            for topic in self._topics:
+                has_moved |= yield from self._even_out(topic)
+            if not has_moved:
                 break
+        return (yield from self._result())
+
+    def _result(self) -> Assigning:
         result: dict[str, Assignment] = {member.member_id: {} for member in self._members}
         for topic in self._topics:
             mine: dict[int, list[int]] = {}
@@ -163,9 +221,11 @@ class _Balance:
                 mine.setdefault(owner, []).append(partition)
             for owner, partitions in mine.items():
                 result[self._members[owner].member_id][topic] = tuple(partitions)
+            if self._has_worked(self._counts[topic]):
+                yield
         return result
 
-    def _keep(self) -> None:
+    def _keep(self) -> Generator[None, None, None]:
         for index, member in enumerate(self._members):
             for topic, partitions in member.target.items():
                 owners = self._owners.get(topic)
@@ -175,28 +235,38 @@ class _Balance:
                     if partition < len(owners) and owners[partition] < 0:
                         owners[partition] = index
                         self._load[index] += 1
+            if self._has_worked(1 + len(member.target)):
+                yield
 
-    def _fill(self, topic: Uuid) -> None:
+    def _fill(self, topic: Uuid) -> Generator[None, None, None]:
         """Gives each free partition to the least loaded reader."""
         owners, load = self._owners[topic], self._load
         if -1 not in owners:
             return
         heap = [(load[index], index) for index in self._readers[topic]]
         heapq.heapify(heap)
+        if self._has_worked(len(heap)):
+            yield
         for partition, owner in enumerate(owners):
             if owner < 0:
                 _, index = heap[0]
                 owners[partition] = index
                 load[index] += 1
                 heapq.heapreplace(heap, (load[index], index))
+                if self._has_worked(1):
+                    yield
 
-    def _even_out(self, topic: Uuid) -> bool:
+    def _even_out(self, topic: Uuid) -> Generator[None, None, bool]:
         """Moves partitions of one topic from the most to the least loaded reader while that helps; whether anything moved."""
-        load = self._load
+        load, readers = self._load, self._readers[topic]
         held: dict[int, list[int]] = {}
         for partition, owner in enumerate(self._owners[topic]):
             held.setdefault(owner, []).append(partition)
-        least = [(load[index], index) for index in self._readers[topic]]
+        if self._has_worked(self._counts[topic] + len(readers) // 2):
+            yield
+        if max([load[index] for index in held], default=0) - min([load[index] for index in readers]) <= 1:
+            return False
+        least = [(load[index], index) for index in readers]
         most = [(-load[index], index) for index in held]
         heapq.heapify(least)
         heapq.heapify(most)
@@ -218,4 +288,6 @@ class _Balance:
                 load[giver] -= 1
                 load[taker] += 1
                 has_moved = True
+            if self._has_worked(1):
+                yield
         return has_moved

@@ -20,7 +20,7 @@ from ottla.groups.consumer.heartbeat import advance_member, follow_member
 from ottla.groups.consumer.migration import by_topic_id, is_downgrade_allowed, may_downgrade, protocol_after_downgrade, write_assignment
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.sessions import await_join, extend_session, finish_removal, joined_in_time, remove_members
-from ottla.groups.consumer.subscriptions import may_assign
+from ottla.groups.consumer.update import may_assign
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import Draft, answered, same_code
@@ -65,7 +65,7 @@ def _join(
     )
     owned = by_topic_id(shard, {topic.topic: topic.partitions for topic in subscription.owned_partitions})
     position_before = change.group.position(member_id)
-    advance_member(shard, change, member_id, before, facts, owned, command.caller.may_describe, now_ms)
+    advance_member(shard, change, member_id, before, facts, owned, command.caller.may_describe, draft, now_ms)
     draft.records.extend(change.records)
     joined_in_time(shard, group.group_id, member_id, draft)
     follow_member(shard, change.group, member_id, position_before, draft, now_ms)

@@ -8,7 +8,8 @@ Invariants: `owners` maps each partition that a member has, or is giving up, to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -69,6 +70,12 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
+def _is_in(name: str, names: tuple[str, ...]) -> bool:
+    """Whether it is one of these, which are in order."""
+    place = bisect_left(names, name)
+    return place < len(names) and names[place] == name
+
+
 REFERENCE_BYTES = 8
 """What the name of a topic takes that an expression matches: names are shared."""
 
@@ -115,20 +122,19 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
             return facts.topics if resolved is None else resolved.topics
         return tuple(sorted({*facts.topics, *resolved.topics}))
 
-    def subscribed_topics(self) -> list[str]:
-        """Every topic that a member reads, by name or by regular expression, in order."""
-        topics = dict.fromkeys(super().subscribed_topics())
-        regexes = {facts.regex: None for facts in self.facts.values() if facts.regex is not None}
-        found = [self.regexes[regex].topics for regex in regexes if regex in self.regexes]
-        for names in {id(names): names for names in found}.values():
-            topics.update(dict.fromkeys(names))
-        return sorted(topics)
+    def subscriptions(self) -> list[tuple[str, ...]]:
+        """What members read, by name or by regular expression."""
+        found = [self.regexes[regex].topics for regex in self.used_regexes() if regex in self.regexes]
+        return list({id(names): names for names in [*super().subscriptions(), *found]}.values())
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in self.topics_of(facts) for facts in self.facts.values())
+    def subscribed_among(self, topics: Iterable[str]) -> set[str]:
+        """Those of the topics that a member reads."""
+        subscriptions = self.subscriptions()
+        return {topic for topic in topics if any(_is_in(topic, names) for names in subscriptions)}
 
-    def uses_regex(self, regex: str) -> bool:
-        return any(facts.regex == regex for facts in self.facts.values())
+    def used_regexes(self) -> dict[str, None]:
+        """The expressions that members subscribe to."""
+        return {facts.regex: None for facts in self.facts.values() if facts.regex is not None}
 
     def preferred_assignor(self, known: tuple[str, ...]) -> str:
         """What most members ask for; the first one configured if no member asks, and among equals the one configured first."""

@@ -40,17 +40,9 @@ from ottla.groups.consumer.sessions import (
     watch_all_members,
     watch_revocation,
 )
-from ottla.groups.consumer.subscriptions import (
-    MayDescribe,
-    check_regex,
-    forget_regexes,
-    may_assign,
-    must_look_up,
-    resolve_regexes,
-    update_target,
-)
+from ottla.groups.consumer.subscriptions import check_regex, forget_regexes, must_look_up
+from ottla.groups.consumer.update import GroupUpdate, MayDescribe, may_assign
 from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, admit, check_names, fenced, find_facts, merged_topics
-from ottla.groups.epoch_topics import metadata_hash
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply
@@ -119,7 +111,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
     facts = _merge(before, command)
     if facts is not before:
         admit(shard.memory, before, facts)
-    advance_member(shard, change, member_id, before, facts, command.owned, command.caller.may_describe, now_ms)
+    advance_member(shard, change, member_id, before, facts, command.owned, command.caller.may_describe, draft, now_ms)
     position = change.group.position(member_id)
     draft.records.extend(change.records)
     if origin is not None:
@@ -241,6 +233,7 @@ def advance_member(
     facts: MemberFacts,
     owned: Owned | None,
     may_describe: MayDescribe,
+    draft: Draft,
     now_ms: int,
 ) -> None:
     """One member's step, whichever protocol it speaks: its facts, the group's epoch and target, its own position."""
@@ -249,17 +242,25 @@ def advance_member(
     wants_other = before is None or (before.topics, before.regex) != (facts.topics, facts.regex)
     if before is not None and before.regex != facts.regex:
         forget_regexes(change)
-    if facts.regex is not None and facts.regex not in change.group.regexes:
-        resolve_regexes(shard, change, (facts.regex,), may_describe, now_ms)
-    if must_look_up(shard, change.group, change, may_describe, now_ms) or wants_other:
-        topics_hash = metadata_hash(shard, change.group)
-        if wants_other or topics_hash != change.group.metadata_hash:
-            change.put_epoch(change.group.epoch + 1, topics_hash)
-    if may_assign(shard, change.group, now_ms):
-        update_target(shard, change, now_ms)
+    if change.group_id in shard.updates:
+        if wants_other:
+            change.raise_epoch()
+    else:
+        _update_group(shard, change, facts.regex, may_describe, draft, now_ms, wants_other=wants_other)
     position = next_position(change.group, member_id, owned)
     if position is not change.group.position(member_id):
         change.put_position(member_id, position)
+
+
+def _update_group(
+    shard: GroupShard, change: ConsumerChange, regex: str | None, may_describe: MayDescribe, draft: Draft, now_ms: int, *, wants_other: bool
+) -> None:
+    """Updates what the group has in common, where a member wants something else, topics may have changed, or a target is due."""
+    must, patterns = must_look_up(shard, change.group, now_ms)
+    if regex is not None and regex not in change.group.regexes:
+        patterns.append(regex)
+    if must or patterns or wants_other or may_assign(shard, change.group, now_ms):
+        GroupUpdate(shard, patterns, may_describe, must_look_up=must, wants_other=wants_other).begin(change, draft, now_ms)
 
 
 def follow_member(shard: GroupShard, group: ConsumerGroup, member_id: str, before: Position, draft: Draft, now_ms: int) -> Session:

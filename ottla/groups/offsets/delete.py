@@ -30,8 +30,9 @@ def delete_offsets(shard: GroupShard, command: DeleteOffsets, reply: Reply) -> D
     if type(group) is ClassicGroup and group.is_active and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return answered(reply, refuse_delete(ErrorCode.NON_EMPTY_GROUP), refuse_delete)
     draft, codes = Draft(), list[ErrorCode]()
+    subscribed = group.subscribed_among(name for name, _, _ in command.topics)
     for name, partitions, _ in command.topics:
-        if group.is_subscribed_to(name):
+        if name in subscribed:
             codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
             continue
         codes.append(ErrorCode.NONE)

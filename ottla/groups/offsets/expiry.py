@@ -90,7 +90,8 @@ def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogR
 
 def _since(group: Group) -> Since:
     if type(group) is ConsumerGroup:
-        return lambda topic, committed: None if group.is_subscribed_to(topic) else committed.commit_timestamp_ms
+        read = frozenset(group.subscribed_topics())
+        return lambda topic, committed: None if topic in read else committed.commit_timestamp_ms
     assert isinstance(group, ClassicGroup)
     if group.protocol_type is None:
         return lambda _topic, committed: committed.commit_timestamp_ms

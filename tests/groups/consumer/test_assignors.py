@@ -5,11 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSpec, assign_range, assign_uniform
+from ottla.base.turns import run_steps
+from ottla.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSpec
 
 T1, T2, T3 = b"1" * 16, b"2" * 16, b"3" * 16
 COUNTS = {T1: 3, T2: 2, T3: 2}
 Targets = dict[str, Assignment]
+
+
+def assign_uniform(members: list[MemberSpec], counts: dict[bytes, int]) -> Targets:
+    return run_steps(ASSIGNORS["uniform"](members, counts))
+
+
+def assign_range(members: list[MemberSpec], counts: dict[bytes, int]) -> Targets:
+    return run_steps(ASSIGNORS["range"](members, counts))
 
 
 def spec(member_id: str, *topics: bytes, target: Assignment | None = None, instance_id: str | None = None) -> MemberSpec:
@@ -130,4 +139,4 @@ def test_range_owns_each_partition_once(group: tuple[list[MemberSpec], dict[byte
 
 
 def test_without_members_nothing_is_assigned() -> None:
-    assert all(assign([], COUNTS) == {} for assign in ASSIGNORS.values())
+    assert all(run_steps(assign([], COUNTS)) == {} for assign in ASSIGNORS.values())
