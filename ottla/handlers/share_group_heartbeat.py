@@ -26,6 +26,9 @@ from ottla.wire.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 
+TOPICS_MAX = 2_000
+"""Of one member: what is remembered of all topics of a group is one record."""
+
 
 def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatRequest) -> Any:
     try:
@@ -47,6 +50,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatReq
         body.subscribed_topic_names or (),
         lambda machine, reply, now_ms: machine.share_heartbeat(command, reply, now_ms),
         respond,
+        TOPICS_MAX,
     )
 
 

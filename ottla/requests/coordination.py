@@ -26,7 +26,7 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 """(machine, reply, now_ms) -> what to do."""
 
 SUBSCRIBED_TOPICS_MAX = 10_000
-"""Of one member; a subscription to more is a pattern."""
+"""Of one member of a consumer group; a subscription to more is a pattern."""
 
 
 def require_lease(broker: Broker) -> None:
@@ -72,12 +72,13 @@ def ask_about_topics(
     topics: Sequence[str],
     command: Command,
     respond: Callable[[Beat], Any],
+    topics_max: int = SUBSCRIBED_TOPICS_MAX,
 ) -> Any:
     """The same for a heartbeat of a group with epochs, which names the topics that the member reads."""
     pending = Pending()
     try:
-        if len(topics) > SUBSCRIBED_TOPICS_MAX:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"a member subscribes to at most {SUBSCRIBED_TOPICS_MAX} topics by name")
+        if len(topics) > topics_max:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a member subscribes to at most {topics_max} topics by name")
         require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
         for topic in topics:
             require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)

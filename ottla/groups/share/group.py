@@ -83,20 +83,17 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         self.state_topics = topics
 
 
-def with_partitions(topics: Mapping[Uuid, TopicShare], topic_id: Uuid, name: str, partitions: Collection[int]) -> dict[Uuid, TopicShare]:
-    """`topics` and these partitions."""
+def add_partitions(topics: dict[Uuid, TopicShare], topic_id: Uuid, name: str, partitions: Collection[int]) -> None:
     known = topics.get(topic_id)
     merged = {*partitions, *(known.partitions if known is not None else ())}
-    return {**topics, topic_id: TopicShare(name, tuple(sorted(merged)))}
+    topics[topic_id] = TopicShare(name, tuple(sorted(merged)))
 
 
-def without_partitions(topics: Mapping[Uuid, TopicShare], topic_id: Uuid, partitions: Collection[int]) -> dict[Uuid, TopicShare]:
-    """`topics` less these partitions."""
-    left = dict(topics)
-    known = left.pop(topic_id, None)
+def remove_partitions(topics: dict[Uuid, TopicShare], topic_id: Uuid, partitions: Collection[int]) -> None:
+    """Takes these partitions of a topic out, and the topic itself with the last of them."""
+    known = topics.pop(topic_id, None)
     if known is not None:
         gone = frozenset(partitions)
         rest = tuple(partition for partition in known.partitions if partition not in gone)
         if rest:
-            left[topic_id] = TopicShare(known.name, rest)
-    return left
+            topics[topic_id] = TopicShare(known.name, rest)

@@ -38,6 +38,8 @@ from ottla.groups.share.topics import initialize, want_states
 from ottla.machine.contract import NOTHING, Decision, Reply
 from ottla.machine.draft import Draft, answered
 
+TOPICS_MAX = 5_000
+"""That the members of a group subscribe to, all together."""
 JOIN_WAIT_MS = 1_000
 """How long a member that has nothing to read waits for partitions to become ready; what is not ready then comes with a later heartbeat."""
 
@@ -75,6 +77,7 @@ def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int)
     position_before = change.group.position(member_id)
     facts = _merge(before, command)
     admit(shard.memory, before, facts)
+    _check_width(change.group, before, facts)
     refresh = refresh_of(shard, command.group_id)
     if not change.group.facts:
         refresh.gathers_until_ms = now_ms + shard.settings.share_gathering_ms
@@ -114,6 +117,14 @@ def _find_member(shard: GroupShard, group: ShareGroup, command: ShareHeartbeat) 
     if facts is not None and epoch not in (JOINING_EPOCH, position.epoch, position.previous_epoch):
         raise fenced(position, epoch)
     return facts
+
+
+def _check_width(group: ShareGroup, before: ShareFacts | None, facts: ShareFacts) -> None:
+    """Raises `ApiError` where the group would read more topics than what is remembered of them leaves room for."""
+    if before is None or facts.topics != before.topics:
+        names = set(facts.topics).union(*group.subscriptions())
+        if len(names) > TOPICS_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the members of a share group subscribe to at most {TOPICS_MAX} different topics")
 
 
 def _merge(before: ShareFacts | None, command: ShareHeartbeat) -> ShareFacts:

@@ -20,7 +20,7 @@ from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.answers import ShareOffsetOutcome, ShareOffsetOutcomes, refuse_share_offsets
 from ottla.groups.commands import AlterShareOffsets, DeleteShareOffsets
 from ottla.groups.shard import GroupShard
-from ottla.groups.share.group import ShareGroup, with_partitions
+from ottla.groups.share.group import ShareGroup, add_partitions
 from ottla.groups.share.records import ShareChange
 from ottla.groups.share.topics import (
     Codes,
@@ -85,6 +85,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
     def ask() -> None:
         shard.beginning.update(dict.fromkeys(starts, epoch))
         ask_all(
+            shard,
             list(starts),
             lambda key, done: persister.initialize(key, epoch, starts[key][0], done),
             lambda codes: shard.run(lambda _now_ms: altered(codes)),
@@ -129,10 +130,10 @@ def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShare
             share = topics.initialized.get(topic_id)
             if share is None or partition not in share.partitions:
                 new.setdefault(topic_id, (name, []))[1].append(partition)
-    initializing = topics.initializing
-    for topic_id, (name, partitions) in new.items():
-        initializing = with_partitions(initializing, topic_id, name, partitions)
-    if initializing is not topics.initializing:
+    if new:
+        initializing = dict(topics.initializing)
+        for topic_id, (name, partitions) in new.items():
+            add_partitions(initializing, topic_id, name, partitions)
         change.put_state_topics(topics._replace(initializing=initializing))
     return outcomes, starts
 

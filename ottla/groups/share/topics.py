@@ -16,13 +16,14 @@ come back as decisions of their own (`GroupShard.run`), never inside the one tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.groups.shard import GroupShard
-from ottla.groups.share.group import ShareGroup, StateTopics, TopicShare, with_partitions, without_partitions
+from ottla.groups.share.group import ShareGroup, StateTopics, TopicShare, add_partitions, remove_partitions
 from ottla.groups.share.records import ShareChange
 from ottla.machine.contract import NOTHING, Decision, LogRecord
 from ottla.machine.draft import Draft
@@ -31,8 +32,12 @@ Codes = dict[SharePartitionKey, ErrorCode]
 AskOne = Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None]
 
 
-def ask_all(keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[Codes], None]) -> None:
-    """Asks for each key, and calls `finish` once when all have answered."""
+KEYS_AT_ONCE = 20
+"""Each is a record of a coordinator, which may be on this broker."""
+
+
+def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[Codes], None]) -> None:
+    """Asks for each key, and calls `finish` once when all have answered. Many are asked for in turns of the loop."""
     codes: Codes = {}
     if not keys:
         finish(codes)
@@ -43,8 +48,18 @@ def ask_all(keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[Co
         if len(codes) == len(keys):
             finish(codes)
 
-    for key in keys:
-        ask(key, lambda code, key=key: answered(key, code))  # type: ignore[misc]
+    def steps() -> Iterator[None]:
+        for key in keys:
+            if shard.is_over:
+                return
+            ask(key, lambda code, key=key: answered(key, code))  # type: ignore[misc]
+            yield
+
+    asking = steps()
+    for _ in islice(asking, KEYS_AT_ONCE):
+        pass
+    if len(keys) > KEYS_AT_ONCE:
+        shard.later(asking)
 
 
 def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
@@ -58,7 +73,8 @@ def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
 def want_states(shard: GroupShard, change: ShareChange) -> bool:
     """Logs partitions of subscribed topics that nothing is remembered of yet; whether there are any. `initialize` has to follow."""
     topics = change.group.state_topics
-    initializing = topics.initializing
+    initializing = dict(topics.initializing)
+    is_new = False
     for name in change.group.subscribed_topics():
         topic_id = shard.topics.topic_id(name)
         if topic_id is None or is_going(shard, change.group, topic_id):
@@ -71,11 +87,11 @@ def want_states(shard: GroupShard, change: ShareChange) -> bool:
         }
         new = tuple(partition for partition in range(shard.topics.partition_count(name)) if partition not in known)
         if new:
-            initializing = with_partitions(initializing, topic_id, name, new)
-    if initializing is topics.initializing:
-        return False
-    change.put_state_topics(topics._replace(initializing=initializing))
-    return True
+            add_partitions(initializing, topic_id, name, new)
+            is_new = True
+    if is_new:
+        change.put_state_topics(topics._replace(initializing=initializing))
+    return is_new
 
 
 def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
@@ -93,6 +109,7 @@ def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
             return  # those that are on their way will be answered
         shard.beginning.update(dict.fromkeys(asked, epoch))
         ask_all(
+            shard,
             asked,
             lambda key, done: _begin(shard, key, epoch, done),
             lambda codes: shard.run(lambda now_ms: _initialized(shard, group_id, epoch, codes, now_ms)),
@@ -165,7 +182,8 @@ def _initialized(shard: GroupShard, group_id: str, epoch: int, codes: Codes, now
 def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> None:
     """Logs partitions as initialized, as far as they were wanted; raises the epoch of a group with members, so that they are assigned."""
     topics = change.group.state_topics
-    initializing, initialized = topics.initializing, topics.initialized
+    initializing, initialized = dict(topics.initializing), dict(topics.initialized)
+    is_new = False
     ready: dict[Uuid, set[int]] = {}
     for key in keys:
         ready.setdefault(key.topic_id, set()).add(key.partition)
@@ -174,9 +192,10 @@ def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> N
         if share is not None:
             partitions.intersection_update(share.partitions)
             if partitions:
-                initializing = without_partitions(initializing, topic_id, partitions)
-                initialized = with_partitions(initialized, topic_id, share.name, partitions)
-    if initialized is not topics.initialized:
+                remove_partitions(initializing, topic_id, partitions)
+                add_partitions(initialized, topic_id, share.name, partitions)
+                is_new = True
+    if is_new:
         change.put_state_topics(topics._replace(initializing=initializing, initialized=initialized))
         if change.group.facts:
             change.raise_epoch()
@@ -249,7 +268,7 @@ def forget_states(
     def ask() -> None:
         for place in places:
             shard.forgetting[place] = shard.forgetting.get(place, 0) + 1
-        ask_all(keys, shard.persister.delete, lambda codes: shard.run(lambda _now_ms: forgotten(codes)))
+        ask_all(shard, keys, shard.persister.delete, lambda codes: shard.run(lambda _now_ms: forgotten(codes)))
 
     def forgotten(codes: Codes) -> Decision:
         for place in places:
@@ -302,7 +321,7 @@ def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
 def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
     """Goes on with what is logged as deleting. A topic that does not exist any more has no partitions to ask for."""
     deleting = group.state_topics.deleting
-    gone = [topic_id for topic_id in deleting if shard.topics.topic_name(topic_id) is None]
+    gone = {topic_id: None for topic_id in deleting if shard.topics.topic_name(topic_id) is None}
     if gone:
         change = ShareChange(group)
         left = {topic_id: name for topic_id, name in deleting.items() if topic_id not in gone}
@@ -318,11 +337,11 @@ def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset
     """Topics of these names (None: of any) that do not exist any more are removed from the group."""
     topics = group.state_topics
     shares: dict[Uuid, TopicShare] = {**topics.initializing, **topics.initialized}
-    gone = [
-        topic_id
+    gone = {
+        topic_id: None
         for topic_id, share in shares.items()
         if (names is None or share.name in names) and shard.topics.topic_id(share.name) != topic_id
-    ]
+    }
     if not gone:
         return
     keys, change = keys_to_delete(shard, group, gone), ShareChange(group)
@@ -330,7 +349,7 @@ def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset
     initialized = {topic_id: share for topic_id, share in topics.initialized.items() if topic_id not in gone}
     change.put_state_topics(StateTopics(initializing, initialized, topics.deleting))
     draft.records.extend(change.records)
-    draft.call(lambda: ask_all(keys, shard.persister.delete, lambda _codes: None))
+    draft.call(lambda: ask_all(shard, keys, shard.persister.delete, lambda _codes: None))
 
 
 def resume_share_states(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from ottla.base.share_state import SharePartitionKey, ShareState
+from ottla.groups.share import heartbeat
+from ottla.groups.share.topics import KEYS_AT_ONCE
 from tests.scenarios.share_groups_world import World
 
 RETRY_MS = 30_000
@@ -71,3 +75,40 @@ def test_no_state_is_deleted_again_before_the_coordinator_has_committed_somethin
     world.run("hold")
     assert asked(world, f"advance {RETRY_MS}") == []
     assert asked(world, "release") == [DELETED]
+
+
+def test_many_partitions_are_begun_in_turns() -> None:
+    """Each is a record of a coordinator, which may be on this broker: ten thousand took a second."""
+    world, waiting = World(), list[Iterator[object]]()
+    world.machine.shard.later = waiting.append
+    world.run("topic t 50")
+    calls = asked(world, "share a")
+    assert len(calls) == KEYS_AT_ONCE and len(waiting) == 1
+    for _ in range(10):
+        next(waiting[0])
+    assert len(world.persister.states) == KEYS_AT_ONCE + 10
+    assert not world.run("share-state")[0].endswith("initialized t-49")
+    for _ in waiting[0]:
+        pass
+    world.run("advance 0")
+    assert len(world.persister.states) == 50
+
+
+def test_a_coordinator_that_is_replaced_begins_no_more_of_them() -> None:
+    world, waiting = World(), list[Iterator[object]]()
+    world.machine.shard.later = waiting.append
+    world.run("topic t 50")
+    world.run("share a")
+    world.host.close()
+    for _ in waiting[0]:
+        pass
+    assert len(world.persister.states) == KEYS_AT_ONCE
+
+
+def test_a_group_reads_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered of all of them is one record."""
+    monkeypatch.setattr(heartbeat, "TOPICS_MAX", 3)
+    world = World()
+    assert not any("INVALID" in line for line in world.run("share a topics=t,u"))
+    assert any("INVALID_REQUEST" in line for line in world.run("share b topics=v,w"))
+    assert not any("INVALID" in line for line in world.run("share b topics=u,v"))
