@@ -26,7 +26,7 @@ from ottla.base.cluster_metadata import (
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Delete, Operation, Random, Set, operation_bytes
-from ottla.base.types import CLUSTER_METADATA_TOPIC
+from ottla.base.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from ottla.base.uuids import fresh_uuid
 from ottla.controller import znodes
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
@@ -37,6 +37,8 @@ from ottla.controller.topic_names import check_topic_name, metric_name
 
 NO_EPOCH_YET = 0
 NODES_PER_PARTITION = 2
+PARTITION_BYTES = 8 << 10
+"""What a partition takes in the memory of a broker that has a replica of it: the log with its indexes, the replica's state, metadata."""
 
 
 class _Batch:
@@ -94,7 +96,7 @@ def decide_create_topics(
 def _create(state: ClusterState, config: BrokerConfig, random: Random, request: NewTopic, batch: _Batch) -> None:
     _check_name(state, request.name, batch)
     assignment = _assignment(state, config, random, request)
-    _check_room(state, config, len(assignment), batch)
+    _check_room(state, config, request.name, len(assignment), batch)
     config.check_topic(request.configs)
     configs = {name: text for name, text in request.configs.items() if text is not None}
     partitions = tuple(new_partition(state, index, replicas) for index, replicas in enumerate(assignment))
@@ -184,17 +186,30 @@ def _check_name(state: ClusterState, name: str, batch: _Batch) -> None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
 
-def _check_room(state: ClusterState, config: BrokerConfig, count: int, batch: _Batch) -> None:
+def partitions_of_memory(config: BrokerConfig) -> int:
+    """As many partitions as a broker has memory for."""
+    return config.ottla_memory_max_bytes // PARTITION_BYTES
+
+
+def _check_room(state: ClusterState, config: BrokerConfig, name: str, count: int, batch: _Batch) -> None:
     if batch.partition_count + count > config.ottla_create_topics_partitions_max:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"Excessively large number of partitions per request: at most {config.ottla_create_topics_partitions_max} "
             "(ottla.create.topics.partitions.max).",
         )
-    if state.partition_count + batch.partition_count - batch.partitions_before + count > config.ottla_topics_partitions_max:
+    if name in INTERNAL_TOPICS:
+        return  # coordinators must not depend on how many topics clients have made
+    total = state.partition_count + batch.partition_count - batch.partitions_before + count
+    if total > config.ottla_topics_partitions_max:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"There would be more than {config.ottla_topics_partitions_max} partitions (ottla.topics.partitions.max).",
+        )
+    if total > partitions_of_memory(config):
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"There would be more than {partitions_of_memory(config)} partitions, {PARTITION_BYTES} bytes each (ottla.memory.max.bytes).",
         )
 
 
@@ -275,7 +290,7 @@ def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, r
             f"The topic {request.name} currently has {known} partition(s); {request.count} would not be an increase.",
         )
     count = request.count - known
-    _check_room(state, config, count, batch)
+    _check_room(state, config, request.name, count, batch)
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is not None:
         if len(request.assignments) != count:

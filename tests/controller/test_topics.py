@@ -7,6 +7,7 @@ import pytest
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import StoreResult
+from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.controller import topics
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.controller.machine import Plan
@@ -90,6 +91,20 @@ def test_partition_limits_are_settings() -> None:
     full = cluster.create("d")[0]
     assert full.error is ErrorCode.POLICY_VIOLATION
     assert "ottla.topics.partitions.max" in (full.message or "")
+
+
+def test_i46_there_are_no_more_partitions_than_there_is_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred thousand took more than a broker of the default settings may use. Coordinators do not depend on what clients make."""
+    monkeypatch.setattr(topics, "PARTITION_BYTES", 1 << 20)
+    config, _ = load(assignments=[f"ottla.memory.max.bytes={6 << 20}"])
+    cluster = Cluster(config=config)
+    assert cluster.create(NewTopic(name="a", num_partitions=6))[0].error is ErrorCode.NONE
+    refused = [cluster.create("b")[0], grown(cluster, NewPartitions(name="a", count=7))]
+    assert {found.error for found in refused} == {ErrorCode.POLICY_VIOLATION}
+    assert all("more than 6 partitions" in (found.message or "") and "ottla.memory.max.bytes" in (found.message or "") for found in refused)
+    assert cluster.create(NewTopic(name=GROUP_METADATA_TOPIC, num_partitions=50))[0].error is ErrorCode.NONE
+    cluster.delete("a")
+    assert cluster.create("b")[0].error is ErrorCode.POLICY_VIOLATION, "those of coordinators count"
 
 
 def test_deletion_frees_the_name_and_the_new_topic_is_another_one() -> None:
