@@ -17,6 +17,7 @@ from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Ou
 from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.cluster.change_watch import ChangeWatch, Watched
 from ottla.controller import token_nodes
+from ottla.controller.plans import NODE_BYTES_MAX
 from ottla.controller.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
@@ -25,6 +26,8 @@ ATTEMPTS_MAX = 20
 """A change is tried so many times at most, as other writers may come first each time."""
 TOKENS_MAX = 10_000
 """More are not made."""
+TEXT_BYTES_MAX = 64 << 20
+"""Nor are tokens whose principals' names would take more than this together."""
 CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE)
 """Another writer came first."""
 
@@ -49,6 +52,7 @@ class DelegationTokens:
         self._expiry_interval_ms = expiry_interval_ms
         self._on_loaded: Callable[[], object] | None = None
         self._tokens: dict[str, DelegationToken] = {}
+        self._text_bytes = 0
         self.on_change: Callable[[], object] = lambda: None
         """Called when a token has changed or is gone."""
         watched = Watched(
@@ -74,7 +78,8 @@ class DelegationTokens:
     # Changing
 
     def create(self, token: DelegationToken, done: Done) -> None:
-        if len(self._tokens) >= TOKENS_MAX:
+        is_too_much = len(self._tokens) >= TOKENS_MAX or self._text_bytes + _text_bytes(token) > TEXT_BYTES_MAX
+        if is_too_much or len(token_nodes.token_bytes(token)) > NODE_BYTES_MAX:
             done(ErrorCode.POLICY_VIOLATION, None)
             return
         self._create(token, done, ATTEMPTS_MAX)
@@ -142,10 +147,11 @@ class DelegationTokens:
             done(ErrorCode.KAFKA_STORAGE_ERROR if result is StoreResult.DISK_FAILED else ErrorCode.REQUEST_TIMED_OUT, None)
 
     def _put(self, token_id: str, token: DelegationToken | None) -> None:
-        if token is None:
-            self._tokens.pop(token_id, None)
-        else:
+        known = self._tokens.pop(token_id, None)
+        self._text_bytes -= 0 if known is None else _text_bytes(known)
+        if token is not None:
             self._tokens[token_id] = token
+            self._text_bytes += _text_bytes(token)
         self.on_change()
 
     # Expiry
@@ -174,12 +180,13 @@ class DelegationTokens:
         self._watch.start()
 
     def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:
-        self._tokens = {}
+        self._tokens, self._text_bytes = {}, 0
         for path, node in sorted(nodes.items()):
             token_id = token_nodes.token_at(path)
             token = None if token_id is None else _understood(token_id, node.data)
             if token is not None:
                 self._tokens[token.token_id] = token
+                self._text_bytes += _text_bytes(token)
         self.on_change()
         on_loaded, self._on_loaded = self._on_loaded, None
         if on_loaded is not None:
@@ -187,6 +194,11 @@ class DelegationTokens:
 
     def _take(self, token_id: str, _path: str, node: StoreNode | None) -> None:
         self._put(token_id, None if node is None else _understood(token_id, node.data))
+
+
+def _text_bytes(token: DelegationToken) -> int:
+    """The letters of its principals, up to four bytes each."""
+    return 4 * sum(map(len, token.principals))
 
 
 def _subject_of(_path: str, data: bytes) -> tuple[str, str]:

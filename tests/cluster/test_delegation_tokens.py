@@ -218,6 +218,21 @@ def test_a_broker_by_itself_announces_nothing() -> None:
     assert not [path for path in store.model.tree.nodes() if path.startswith(f"{token_nodes.CHANGES}/")]
 
 
+def test_i46_names_of_principals_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand renewers of thirty thousand letters were one token, and there could be ten thousand of them."""
+    world = World(2)
+    large = tuple(f"User:{number}" + "x" * 1000 for number in range(100))
+    assert world.answer(world.sides[0].create(world.token(1, renewers=large * 3)))[0] is ErrorCode.POLICY_VIOLATION
+    monkeypatch.setattr(delegation_tokens, "TEXT_BYTES_MAX", 900_000)
+    for number in (1, 2):
+        assert world.answer(world.sides[0].create(world.token(number, renewers=large)))[0] is ErrorCode.NONE
+    assert world.answer(world.sides[0].create(world.token(3, renewers=large)))[0] is ErrorCode.POLICY_VIOLATION
+    world.until(world.agree)
+    assert world.answer(world.sides[1].create(world.token(3, renewers=large)))[0] is ErrorCode.POLICY_VIOLATION
+    assert world.answer(world.sides[1].update(world.token(1).token_id, lambda _token: None))[0] is ErrorCode.NONE
+    assert world.answer(world.sides[1].create(world.token(3, renewers=large)))[0] is ErrorCode.NONE
+
+
 def test_there_is_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation_tokens, "TOKENS_MAX", 1)
     world = World(1)
