@@ -29,7 +29,7 @@ from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient
 from tests.hostile.honest import Honest
 
-SUBJECTS = ("input", "requests", "growth", "floods", "groups", "transactions", "records")
+SUBJECTS = ("input", "requests", "growth", "floods", "groups", "transactions", "records", "logins", "wire", "staging")
 ANSWER_SECONDS_MAX = 120
 OTHER_PORT = "{port}"
 """In a setting: a free port, `Target.other_port`."""

@@ -153,3 +153,15 @@ def scrape_without_end(target: Target) -> None:
                 peer.connect(("127.0.0.1", target.other_port))
                 peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             time.sleep(0.01)
+
+
+@attack("64 idle connections to the HTTP port, and /healthz 200 times", HTTP, not_on_kafka=NO_HTTP_ON_KAFKA)
+def idle_http(target: Target) -> None:
+    target.begin()
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(socket.create_connection(("127.0.0.1", target.other_port), timeout=60)) for _ in range(64)]
+        for peer in peers:
+            with contextlib.suppress(OSError):
+                peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _ in range(200):
+            assert_is_alive(target)

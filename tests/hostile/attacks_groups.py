@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.wire.codec import encoder
 from ottla.wire.framing import load
-from ottla.wire.messages import create_topics
+from ottla.wire.messages import create_topics, join_group
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.schema import Request
 from tests.hostile.attacks import Target, attack
 from tests.hostile.attacks_growth import make_topic, send_many, wait_for_coordinators
@@ -72,3 +74,84 @@ def large_share_group(target: Target) -> None:
     target.begin()
     beat = load(76)[0]
     send_many(target, ((beat(group_id="share", member_id=f"m{number}", subscribed_topic_names=names), 1) for number in range(200)))
+
+
+@attack("1,000 members of a consumer group that subscribe to other halves of 1,000 topics of 10 partitions", ASSIGNS_AT_ONCE)
+def many_unequal_subscriptions(target: Target) -> None:
+    make_topics(target, 1000, 10)
+    wait_for_coordinators(target, 0, "x")
+    target.begin()
+    send_many(target, ((member("large", number, subscribed_topic_names=half_of_topics(number)), 0) for number in range(1000)))
+
+
+def half_of_topics(number: int) -> list[str]:
+    return [f"topic-{(number * 7 + place) % 1000}" for place in range(500)]
+
+
+@attack("a consumer group of one regular expression, then another, and 20,000 topics", ASSIGNS_AT_ONCE)
+def one_expression(target: Target) -> None:
+    make_topics(target, 20_000, 1)
+    wait_for_coordinators(target, 0, "x")
+    target.begin()
+    for number in range(20):
+        send_many(target, [(member("large", 0, subscribed_topic_regex=f"topic-.*{number}.*9"), 1)])
+    target.hold(50)
+
+
+@attack("regular expressions of consumer groups that backtrack, and 2,000 topics of 245 letters")
+def expressions_that_backtrack(target: Target) -> None:
+    make_topics(target, 2000, 1, "a" * 240)
+    wait_for_coordinators(target, 0, "x")
+    target.begin()
+    for number, pattern in enumerate((r"\b(a?){900}b", "(a+)+$", "(a|a)*b", "(a?){100}a{100}.*", "(.*)*(.*)*(.*)*b", r"(\w+\s?)*z")):
+        send_many(target, ((member(f"group-{number}", one, subscribed_topic_regex=pattern), 1) for one in range(20)))
+
+
+@attack("100 members of a consumer group that subscribe to 5,000 topics each that are not there", ASSIGNS_AT_ONCE)
+def topics_that_are_not_there(target: Target) -> None:
+    wait_for_coordinators(target, 0, "x")
+    target.begin()
+    for number in range(100):
+        names = [f"t{number}-{topic}" for topic in range(5000)]
+        send_many(target, [(member("large", number, subscribed_topic_names=names), 0)])
+
+
+@attack("3 members of a share group of a topic of 10,000 partitions", "group.share.assignment.interval.ms=0")
+def wide_share_group(target: Target) -> None:
+    make_topic(target, "wide", 10_000)
+    wait_for_coordinators(target, 0, "x")
+    target.begin()
+    beat = load(76)[0]
+    for number in range(3):
+        send_many(target, [(beat(group_id="share", member_id=f"m{number}", subscribed_topic_names=["wide"]), 1)])
+    target.hold(50)
+
+
+@attack("JoinGroup of 50 members whose subscriptions name 35,000 topics each")
+def wide_subscriptions(target: Target) -> None:
+    wait_for_coordinators(target, 0, "x")
+    names = [f"topic-{number}" for number in range(35_000)]
+    subscription = b"\0\1" + encoder(ConsumerProtocolSubscription, 1)(ConsumerProtocolSubscription(topics=names))
+    protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=subscription)
+    target.begin()
+    for _ in range(50):
+        joining = join_group.JoinGroupRequest(
+            group_id="wide", session_timeout_ms=30_000, rebalance_timeout_ms=30_000, protocol_type="consumer", protocols=[protocol]
+        )
+        client = target.connect()
+        client.send(client.frame(joining, 3))
+    target.hold(200)
+
+
+@attack("DescribeGroups of one group of 800 kB, 1,000 times in a request, 5 times")
+def describe_one_group(target: Target) -> None:
+    wait_for_coordinators(target, 0, "x")
+    protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=bytes(400_000))
+    joining = join_group.JoinGroupRequest(
+        group_id="large", session_timeout_ms=30_000, rebalance_timeout_ms=30_000, protocol_type="consumer", protocols=[protocol, protocol]
+    )
+    assert not target.client.ask(joining, 3).error_code
+    flood = target.request(15, 5, groups=["large"] * 1000)
+    target.begin()
+    for _ in range(5):
+        assert target.send(flood) != [None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.base.errors import ErrorCode
 from ottla.wire.framing import load
 from ottla.wire.messages import create_acls, create_topics, delete_topics, find_coordinator, join_group, offset_commit
 from ottla.wire.schema import Request
@@ -143,3 +144,19 @@ def many_rules(target: Target) -> None:
             for number in range(first, first + 2500)
         ]  # fmt: skip
         target.client.ask(create_acls.CreateAclsRequest(creations=creations), 3)
+
+
+@attack(
+    "CreateTopics of 1,000 partitions at a time until it is refused, of a broker that may use 64 MiB",
+    "ottla.memory.max.bytes=67108864",
+    not_on_kafka="has no such bound",
+)
+def as_many_partitions_as_there_may_be(target: Target) -> None:
+    target.begin()
+    for number in range(1000):
+        topic = create_topics.CreatableTopic(name=f"wide-{number}", num_partitions=1000, replication_factor=1)
+        answer = target.client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        if answer.topics[0].error_code:
+            assert answer.topics[0].error_code == ErrorCode.POLICY_VIOLATION, answer
+            return
+    raise AssertionError("nothing was refused")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.wire.messages import alter_client_quotas as quotas
 from ottla.wire.messages import (
     create_topics,
@@ -11,9 +13,12 @@ from ottla.wire.messages import (
     incremental_alter_configs,
     metadata,
     offset_fetch,
+    produce,
 )
+from tests.clients.sample_requests import batch
 from tests.clients.wire_client import In
 from tests.hostile.attacks import Target, attack
+from tests.hostile.attacks_growth import make_topic, send_many
 
 BROKER_RESOURCE = 4
 GROUP_RESOURCE = 32
@@ -116,3 +121,19 @@ def many_waiting_fetches(target: Target) -> None:
     target.begin()
     for _ in range(20):
         target.client.ask(target.world.produce(In(9), target.world.topic), 9)
+
+
+@attack("DescribeProducers of a partition of 20,000 invented producers, 20 times")
+def many_producers(target: Target) -> None:
+    make_topic(target, "invented", 1)
+    send_many(target, ((invented(number), 9) for number in range(20_000)))
+    topic = describe_producers.TopicRequest(name="invented", partition_indexes=[0])
+    frame = target.request(61, 0, topics=[topic])
+    target.begin()
+    target.send(*[frame] * 20)
+
+
+def invented(number: int) -> Any:
+    records = batch(1, producer_id=1_000_000 + number, producer_epoch=0, base_sequence=0)
+    data = produce.PartitionProduceData(index=0, records=memoryview(records))
+    return produce.ProduceRequest(acks=1, timeout_ms=5000, topic_data=[produce.TopicProduceData(name="invented", partition_data=[data])])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.wire.framing import load
-from ottla.wire.messages import add_partitions_to_txn, fetch, produce, txn_offset_commit
+from ottla.wire.messages import add_partitions_to_txn, delete_topics, fetch, produce, txn_offset_commit
 from tests.clients.sample_requests import NEVER_EXPIRES_MS, batch
-from tests.clients.wire_client import In
+from tests.clients.wire_client import In, error_codes
 from tests.hostile.attacks import Target, attack
 from tests.hostile.attacks_growth import TEXT, make_topic, send_many, wait_for_coordinators
 
@@ -93,3 +93,17 @@ def pending(group: str, first: int, name: str, producer_id: int, epoch: int) -> 
         transactional_id=name, group_id=group, producer_id=producer_id, producer_epoch=epoch,
         topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(name="wide", partitions=offsets)],
     )  # fmt: skip
+
+
+@attack("Produce and TxnOffsetCommit in transactions while there is no __transaction_state, 2,000 times each")
+def without_coordinators(target: Target) -> None:
+    gone = delete_topics.DeleteTopicsRequest(topic_names=["__transaction_state"], timeout_ms=30_000)
+    assert not any(error_codes(target.client.ask(gone, 5)))
+    records = batch(1, producer_id=1_000_000, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = produce.PartitionProduceData(index=0, records=memoryview(records))
+    topics = [produce.TopicProduceData(name=target.world.topic, partition_data=[data])]
+    writing = produce.ProduceRequest(transactional_id="nowhere", acks=-1, timeout_ms=5000, topic_data=topics)
+    target.begin()
+    answers = send_many(target, ((writing, 9 + number % 3) for number in range(2000)))
+    answers += send_many(target, ((pending("group", 0, "nowhere", 1_000_000, 0), 3 + number % 2) for number in range(2000)))
+    assert len(answers) == 4000 and all(answers)

@@ -1,8 +1,8 @@
 """The largest legal bodies of every API: its sample request with one array filled up, by one name or by as many different ones, or with
 one text as long as it may be.
 
-Bodies are made from the messages' declarations, so that an API that is new is attacked as well. Which arrays: those of the request that its
-version has, and those of one element of each.
+Bodies are made from the messages' declarations, so that an API that is new is attacked as well. Which arrays and texts: those that the
+request has in its version, tagged ones too, and those of one element of each array, however deep.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ottla.wire.schema import Field, Request, Struct, StructType
 
 REPEATED, DIFFERENT = "one name repeated", "all names different"
 TEXT_BYTES_MAX = 32_767
+TEXTS = ("string", "octets", "records")
 
 
 class Body(NamedTuple):
@@ -31,35 +32,47 @@ def large_bodies(sample: Request, version: int, bytes_max: int) -> Iterator[Body
         for kind in (REPEATED, DIFFERENT):
             name = f"{bytes_max >> 10} KiB of {'.'.join(path)}, {kind}"
             yield Body(name, filled(sample, version, path, kind, bytes_max), version)
-    for field in sample.__fields__:
-        if field.is_in(version) and field.kind in ("string", "octets"):
-            whole: Request = copied(sample)
-            size = min(bytes_max, TEXT_BYTES_MAX) if field.kind == "string" else bytes_max
-            setattr(whole, field.name, "x" * size if field.kind == "string" else bytes(size))
-            yield Body(f"{size >> 10} KiB in {field.name}", whole, version)
+    for path in text_paths(type(sample), version):
+        whole: Request = copied(sample)
+        owner, field = reached(whole, path, version)
+        size = min(bytes_max, TEXT_BYTES_MAX) if field.kind == "string" else bytes_max
+        setattr(owner, field.name, "x" * size if field.kind == "string" else bytes(size))
+        yield Body(f"{size >> 10} KiB in {'.'.join(path)}", whole, version)
 
 
-def array_paths(cls: type[Struct], version: int, depth: int = 0) -> list[list[str]]:
+def array_paths(cls: type[Struct], version: int) -> list[list[str]]:
     """The arrays of a struct and those of their elements."""
-    found = []
+    return [path for path, field in _paths(cls, version) if field.kind == "array"]
+
+
+def text_paths(cls: type[Struct], version: int) -> list[list[str]]:
+    """The texts and bytes of a struct and those of its arrays' elements."""
+    return [path for path, field in _paths(cls, version) if field.kind in TEXTS]
+
+
+def _paths(cls: type[Struct], version: int) -> Iterator[tuple[list[str], Field]]:
     for field in cls.__fields__:
-        if field.kind == "array" and field.is_in(version) and not field.is_tagged(version):
-            found.append([field.name])
-            if isinstance(field.of, StructType) and depth < 2:
-                found += [[field.name, *rest] for rest in array_paths(field.struct, version, depth + 1)]
-    return found
+        if field.is_in(version):
+            yield [field.name], field
+            if field.kind == "array" and isinstance(field.of, StructType):
+                yield from (([field.name, *path], inner) for path, inner in _paths(field.struct, version))
+
+
+def reached(whole: Any, path: list[str], version: int) -> tuple[Any, Field]:
+    """The struct that has the field at the path, and the field; on the way each array has one element, which is a copy."""
+    owner = whole
+    for name in path[:-1]:
+        elements = getattr(owner, name) or [example(field_of(type(owner), name), version)]
+        inner = copied(elements[0])
+        setattr(owner, name, [inner])
+        owner = inner
+    return owner, field_of(type(owner), path[-1])
 
 
 def filled(request: Request, version: int, path: list[str], kind: str, bytes_max: int) -> Request:
     """A copy of the request with the array at the path filled up."""
     whole: Request = copied(request)
-    owner: Any = whole
-    for name in path[:-1]:
-        elements = getattr(owner, name) or [example(field_of(type(owner), name), version)]
-        owner_next = copied(elements[0])
-        setattr(owner, name, [owner_next])
-        owner = owner_next
-    field = field_of(type(owner), path[-1])
+    owner, field = reached(whole, path, version)
     known = getattr(owner, field.name)
     element = known[0] if known else example(field, version)
     setattr(owner, field.name, [element] * 1000)
