@@ -22,6 +22,7 @@ from ottla.controller.api import (
     AlterPartitionDone,
     ConfigRequest,
     ConfigResult,
+    ElectionsDone,
     ElectionType,
     IsrChangeRequest,
     NewPartitions,
@@ -262,9 +263,9 @@ class ControllerRoute:
         self.local.alter_scram(requests, done)
 
     def elect_leaders(
-        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
     ) -> None:
-        self.local.elect_leaders(kind, partitions, done)
+        self.local.elect_leaders(kind, partitions, done, timeout_ms=timeout_ms)
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None:
         self.local.alter_reassignments(requests, done)

@@ -171,6 +171,7 @@ AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
 """The error of the whole request, and the results for its partitions."""
 
 
+ElectionsDone = Callable[[list[PartitionResult]], None]
 TopicsDone = Callable[[list[TopicResult]], None]
 """Called with the result of each topic."""
 
@@ -200,8 +201,9 @@ class Controller(Protocol):
     def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None: ...
 
     def elect_leaders(
-        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
-    ) -> None: ...
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
+    ) -> None:
+        """The answer waits until the brokers know the new leaders, as for `create_topics`."""
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
         """Hands over what a stopping broker leads; the answer names the partitions that no other live replica can lead yet."""

@@ -27,6 +27,7 @@ from ottla.controller.api import (
     AlterPartitionDone,
     ConfigRequest,
     ConfigResult,
+    ElectionsDone,
     ElectionType,
     IsrChangeRequest,
     NewPartitions,
@@ -425,11 +426,11 @@ class LocalController:
         change(0)
 
     def elect_leaders(
-        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
     ) -> None:
         self._submit(
             lambda state: machine.decide_elect_leaders(state, kind, partitions, self._rules),
-            done,
+            lambda results: self._announcements.call_when_settled(lambda: done(results), timeout_ms),
             lambda code: done([PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions or ()]),
         )
 

@@ -1,7 +1,7 @@
 """ElectLeaders: elections on request.
 
 Behaviour: makes the preferred replica lead where it does not, or (unclean) any live replica where there is no leader. For all partitions
-(null), those that need no election are left out of the answer.
+(null), those that need no election are left out of the answer. It comes when the brokers know the new leaders, or after `timeout_ms`.
 
 Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).
 
@@ -30,7 +30,7 @@ def handle(broker: Broker, request: RequestContext, body: ElectLeadersRequest) -
     if kind is None:
         return _refused(wanted, ErrorCode.INVALID_REQUEST)
     pending = Pending()
-    broker.controller.elect_leaders(kind, wanted, lambda results: pending.complete(_response(results)))
+    broker.controller.elect_leaders(kind, wanted, lambda results: pending.complete(_response(results)), timeout_ms=body.timeout_ms)
     return pending
 
 

@@ -15,7 +15,17 @@ from ottla.base.ports import Check, Create, Operation, Outcome, Set, StoreResult
 from ottla.base.store_retries import RETRY_MS
 from ottla.base.uuids import uuid_to_text
 from ottla.controller import znodes
-from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, NewPartitions, NewTopic, TopicResult
+from ottla.controller.api import (
+    ConfigEntry,
+    ConfigOperation,
+    ConfigRequest,
+    ConfigResult,
+    ElectionType,
+    NewPartitions,
+    NewTopic,
+    PartitionResult,
+    TopicResult,
+)
 from ottla.controller.state import ClusterState
 from tests.controller.cluster import Cluster
 from tests.fakes.memory_store import MemoryStore
@@ -289,6 +299,19 @@ def test_an_answer_waits_for_the_logs() -> None:
         function()
     assert [(result.name, result.error) for result in answers] == [("a", ErrorCode.NONE)] * 3
     assert not cluster.metadata.deleting
+
+
+def test_the_answer_to_an_election_waits_for_the_brokers() -> None:
+    """A client may ask any broker for the new leader, and write to it, as soon as its election is answered."""
+    cluster = Cluster()
+    cluster.replicas.is_settled = False
+    cluster.loop.create_topics([NewTopic(name="a")], False, lambda _results: None)
+    answers: list[PartitionResult] = []
+    cluster.loop.elect_leaders(ElectionType.PREFERRED, [("a", 0)], answers.extend)
+    assert answers == [], "what was announced before is not carried out yet"
+    for function in cluster.replicas.waiting:
+        function()
+    assert [(result.topic, result.error) for result in answers] == [("a", ErrorCode.ELECTION_NOT_NEEDED)]
 
 
 def test_many_topics_are_written_in_groups_that_count_as_one_request() -> None:
