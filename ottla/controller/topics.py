@@ -216,14 +216,14 @@ def _check_room(state: ClusterState, config: BrokerConfig, name: str, count: int
 def _assignment(state: ClusterState, config: BrokerConfig, random: Random, request: NewTopic) -> list[tuple[int, ...]]:
     if request.assignments is not None:
         return _given_assignment(state, request, request.assignments)
+    replicas = config.default_replication_factor if request.replication_factor == -1 else request.replication_factor
+    if replicas <= 0:
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value.")
     count = config.num_partitions if request.num_partitions == -1 else request.num_partitions
     if count <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     if count > config.ottla_create_topics_partitions_max:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} partitions are more than ottla.create.topics.partitions.max allows.")
-    replicas = config.default_replication_factor if request.replication_factor == -1 else request.replication_factor
-    if replicas <= 0:
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value.")
     return place(_racks(state), count, replicas, random)
 
 

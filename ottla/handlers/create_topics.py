@@ -2,7 +2,7 @@
 
 Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
 leads the partitions, and when the others have the metadata, or after `timeout_ms` (at once if that is 0 or less). Topics named twice are
-refused. `validate_only` checks and creates nothing.
+refused. `validate_only` checks and creates nothing; the id in its answer is one that no topic will have, as in Kafka.
 
 Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
 they may be described. 6 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 7 answers with the topic id (KIP-516).
@@ -75,7 +75,7 @@ def _handle(
     def answering(results: list[TopicResult]) -> Answering:
         entries: Entries = {}
         for number, result in enumerate(results, 1):
-            answers[result.name] = _answer(broker, request, result, body.validate_only, entries)
+            answers[result.name] = _answer(broker, request, result, entries)
             if not number % TOPICS_PER_STEP:
                 yield
         return CreateTopicsResponse(throttle_time_ms=quota.settle(results), topics=[answers[name] for name in order])
@@ -115,7 +115,7 @@ def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
     return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
 
 
-def _answer(broker: Broker, request: RequestContext, result: TopicResult, validate_only: bool, entries: Entries) -> CreatableTopicResult:
+def _answer(broker: Broker, request: RequestContext, result: TopicResult, entries: Entries) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE:
         return _refused(result.name, result.error, result.message)
     if permits(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
@@ -123,8 +123,7 @@ def _answer(broker: Broker, request: RequestContext, result: TopicResult, valida
     else:
         hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answer = CreatableTopicResult(name=result.name, error_message=None, topic_config_error_code=hidden, configs=[])
-    if not validate_only:
-        answer.topic_id = result.topic_id
+    answer.topic_id = result.topic_id
     return answer
 
 
