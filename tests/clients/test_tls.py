@@ -243,7 +243,7 @@ def unusable(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> 
         "has expired on": {"ssl.keystore.location": str(authority.issue("expired", days=-1))},
         "the password of the private key is wrong": {"ssl.keystore.location": str(locked), "ssl.key.password": "guessed"},
         "cannot read ssl.truststore.location=": {"ssl.truststore.location": str(directory / "absent")},
-        "INVALID_CONFIG: ": {"ssl.client.auth": "perhaps"},
+        "INVALID_REQUEST: Invalid value perhaps": {"ssl.client.auth": "perhaps"},
     }
 
 

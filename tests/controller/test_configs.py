@@ -88,7 +88,7 @@ REFUSED: list[tuple[int, str, list[Row], ErrorCode]] = [
     (CONFIG_TOPIC, "t", [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "0", [("num.partitions", SET, "5")], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "0", [("num.partitions", DELETE, None)], ErrorCode.INVALID_REQUEST),
-    (CONFIG_BROKER, "0", [("message.max.bytes", SET, "x")], ErrorCode.INVALID_CONFIG),
+    (CONFIG_BROKER, "0", [("message.max.bytes", SET, "x")], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "9", [("message.max.bytes", SET, "1")], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "x", [("message.max.bytes", SET, "1")], ErrorCode.INVALID_REQUEST),
     (CONFIG_GROUP, "", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.INVALID_REQUEST),

@@ -46,7 +46,7 @@ def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_d
         if text is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for broker configs: {name}")
         if setting is not None:
-            parse_for_client(setting, text)
+            parse_for_client(setting, text, ErrorCode.INVALID_REQUEST)
 
 
 def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
@@ -58,9 +58,9 @@ def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
     return setting, setting is not None and setting.update is Update.PER_BROKER
 
 
-def parse_for_client(setting: Setting[Any], text: str) -> Any:
-    """The value; raises `ApiError` INVALID_CONFIG."""
+def parse_for_client(setting: Setting[Any], text: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> Any:
+    """The value; raises `ApiError` with the code: Kafka has another one for brokers."""
     try:
         return setting.parse(text)
     except SettingError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise ApiError(code, str(error)) from None
