@@ -19,7 +19,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.commands import CommitOffsets
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
-from ottla.requests.offset_topics import offsets_of, sort_out
+from ottla.requests.offset_topics import joined, offsets_of, sort_out
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_commit import (
@@ -41,11 +41,11 @@ def handle(broker: Broker, request: RequestContext, body: OffsetCommitRequest) -
         topics, refused = sort_out(broker, request, body.topics, OffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
         results = [outcome(topic, repeat(code)) for topic, code in refused]
         if not topics:
-            return OffsetCommitResponse(topics=results)
+            return OffsetCommitResponse(topics=joined(results))
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             each = iter(codes)
-            pending.complete(OffsetCommitResponse(topics=[*(outcome(topic, each) for topic in topics), *results]))
+            pending.complete(OffsetCommitResponse(topics=joined([*(outcome(topic, each) for topic in topics), *results])))
 
         command = command_of(request, body, topics)
         run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_offsets(command, reply, now_ms), answer)

@@ -22,7 +22,7 @@ from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.groups.commands import CommitOffsetsInTransaction
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
-from ottla.requests.offset_topics import offsets_of, sort_out
+from ottla.requests.offset_topics import joined, offsets_of, sort_out
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.txn_offset_commit import (
@@ -47,16 +47,17 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
         topics, refused = sort_out(broker, request, body.topics, TxnOffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
         results = [outcome(topic, repeat(code)) for topic, code in refused]
         if not topics:
-            return TxnOffsetCommitResponse(topics=results)
+            return TxnOffsetCommitResponse(topics=joined(results))
         if not body.group_id:
-            return TxnOffsetCommitResponse(topics=[*(outcome(topic, repeat(ErrorCode.INVALID_GROUP_ID)) for topic in topics), *results])
+            results += [outcome(topic, repeat(ErrorCode.INVALID_GROUP_ID)) for topic in topics]
+            return TxnOffsetCommitResponse(topics=joined(results))
         broker.groups.host_of(body.group_id)
     except ApiError as error:
         return TxnOffsetCommitResponse(topics=[outcome(topic, repeat(error.code)) for topic in body.topics])
 
     def answer(codes: Iterable[ErrorCode]) -> None:
         each = iter(codes)
-        pending.complete(TxnOffsetCommitResponse(topics=[*(outcome(topic, each) for topic in topics), *results]))
+        pending.complete(TxnOffsetCommitResponse(topics=joined([*(outcome(topic, each) for topic in topics), *results])))
 
     def commit(code: ErrorCode) -> None:
         try:

@@ -60,6 +60,16 @@ def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -
     return ErrorCode.NONE, len(found.partitions)
 
 
+def joined(results: Iterable[TopicT]) -> list[TopicT]:
+    """The results of each topic together, as in Kafka: clients that keep them by topic would see only a part of one that was divided."""
+    topics: dict[tuple[str, bytes], TopicT] = {}
+    for result in results:
+        known = topics.setdefault((result.name, bytes(result.topic_id)), result)
+        if known is not result:
+            known.partitions += result.partitions
+    return list(topics.values())
+
+
 def offsets_of(topics: Iterable[Any]) -> list[OffsetToCommit]:
     """The offsets of a request, topic by topic."""
     return [
