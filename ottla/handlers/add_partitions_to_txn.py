@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ErrorCode, WireError
-from ottla.base.types import TopicPartition
+from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed, is_broker, may_be_broker
 from ottla.security.acl import AclOperation, ResourceType
@@ -126,10 +126,11 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
 
 
 def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition]) -> Codes:
-    """The partitions that a client cannot add, and why."""
+    """The partitions that a client cannot add, and why. Internal topics are for coordinators, which add them by themselves."""
     refused = unknown_partitions(broker, partitions)
     for partition in partitions:
-        if not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
+        topic = partition.topic
+        if topic in INTERNAL_TOPICS or not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TOPIC, topic):
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return refused
 

@@ -82,7 +82,7 @@ class BrokerWorld:
         return object() if name in self.topics else None
 
     def partition(self, topic: str, index: int) -> Any:
-        return object() if topic in ("t", "secret") and index < 4 else None
+        return object() if topic in ("t", "secret", GROUP_METADATA_TOPIC) and index < 4 else None
 
     def _partition(self, topic: str, index: int) -> Any:
         log = SimpleNamespace(producers=SimpleNamespace(active=lambda: self.producers))
@@ -199,6 +199,7 @@ def test_partitions_are_added_together_or_not_at_all() -> None:
         "TOPIC_AUTHORIZATION_FAILED",
         "UNKNOWN_TOPIC_OR_PARTITION",
     ]
+    assert add(world, [GROUP_METADATA_TOPIC])[GROUP_METADATA_TOPIC, 0] == "TOPIC_AUTHORIZATION_FAILED"
     assert world.scenario.run("describe tx")[0] == "tx Ongoing 0/0 [t-0 t-1]"
 
 
