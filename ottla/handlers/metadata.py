@@ -102,7 +102,8 @@ def _answer(broker: Broker, request: RequestContext, body: MetadataRequest) -> M
     assert body.topics is not None
     ids = [wanted.topic_id for wanted in body.topics if wanted.topic_id != ZERO_UUID]
     if request.version < IDS_SINCE and (ids or any(wanted.name is None for wanted in body.topics)):
-        return _response(broker, request, body, [_refusal(ErrorCode.INVALID_REQUEST, wanted.name or "") for wanted in body.topics])
+        refusals = [_refusal(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id) for wanted in body.topics]
+        return _response(broker, request, body, refusals)
     if ids:
         return _response(broker, request, body, [_answer_by_id(broker, request, body, topic_id) for topic_id in dict.fromkeys(ids)])
     answers: dict[str | None, MetadataResponseTopic] = {}

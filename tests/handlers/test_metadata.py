@@ -138,9 +138,9 @@ def test_a_request_that_needs_ids_is_refused_whole_before_their_version(wrong: M
     world = AdminWorld()
     world.cluster.create("b")
     answer = world.ask(MetadataRequest(topics=[wrong, MetadataRequestTopic(name="b")]), 11)
-    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
-        (wrong.name or "", ErrorCode.INVALID_REQUEST),
-        ("b", ErrorCode.INVALID_REQUEST),
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [
+        (wrong.name or "", wrong.topic_id, ErrorCode.INVALID_REQUEST),
+        ("b", bytes(16), ErrorCode.INVALID_REQUEST),
     ]
 
 

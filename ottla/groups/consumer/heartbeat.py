@@ -62,7 +62,7 @@ def heartbeat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_m
 def _check_request(shard: GroupShard, command: ConsumerHeartbeat) -> None:
     """The fields alone, whatever the group is. No message is made for a command without fault."""
     epoch = command.member_epoch
-    if not command.group_id:
+    if not command.group_id.strip():
         raise _invalid("the group id is empty")
     if not command.member_id and (epoch != JOINING_EPOCH or command.makes_member_id):
         raise _invalid("the member id is empty")

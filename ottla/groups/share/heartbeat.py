@@ -60,7 +60,7 @@ def _check_request(command: ShareHeartbeat) -> None:
         if not is_right:
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
-    demand(command.group_id, "the group id is empty")
+    demand(command.group_id.strip(), "the group id is empty")
     demand(command.member_id, "the member id is empty")
     demand(command.rack_id != "", "the rack id is empty")
     demand(command.member_epoch >= LEAVING_EPOCH, f"member epoch {command.member_epoch} is not valid")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -165,3 +166,16 @@ def test_a_member_that_missed_what_to_give_up_gets_it_again() -> None:
         here.beat()
         there.beat()
     check_at_rest(world, [here, there])
+
+
+@pytest.mark.parametrize("group_id", ["", " ", "\t "])
+def test_a_group_id_of_nothing_but_spaces_is_none(group_id: str) -> None:
+    """As in Kafka, which takes one for the classic protocol only."""
+    world = World()
+    client = Client(world, "a")
+    answers: list[Beat] = []
+    command = ConsumerHeartbeat(
+        group_id=group_id, caller=client._caller(), member_id="a", member_epoch=0, rebalance_timeout_ms=60_000, topics=["t"], owned={}
+    )
+    client._send(command, answers.append)
+    assert [answer.error for answer in answers] == [ErrorCode.INVALID_REQUEST]
