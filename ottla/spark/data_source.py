@@ -125,6 +125,6 @@ def _require_pyarrow() -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise MissingRequirementError(
-            f"pyarrow is missing in {sys.executable}, the Python of Spark's workers: pip install 'ottla[spark]' there, or set "
+            f"pyarrow is missing in {sys.executable}, the Python of Spark's workers: pip install pyarrow there, or set "
             "PYSPARK_PYTHON to a Python that has it"
         ) from None

@@ -30,7 +30,8 @@ class Requirement(NamedTuple):
 
 REQUIREMENTS = (Requirement("pyspark", (4, 3)), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
 
-INSTALL = "pip install 'ottla[spark]'"
+INSTALL = "pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3'"
+"""Not `ottla[spark]`: Ottla is in no package index, and need not have come from one."""
 
 WORKER_IMPORTS = "import ottla.spark, pyspark_ottla, pyspark, pyarrow, pandas"
 IMPORT_SECONDS_MAX = 60
@@ -119,7 +120,7 @@ def check_worker_python(python: str) -> None:
         raise MissingRequirementError(f"PYSPARK_PYTHON: {python} does not run ({error}); unset it to use {sys.executable}") from None
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        advice = f"install it there ({INSTALL}), or unset PYSPARK_PYTHON"
+        advice = f"install Ottla there with what Spark needs ({INSTALL}), or unset PYSPARK_PYTHON"
         raise MissingRequirementError(f"PYSPARK_PYTHON: workers would run in {python}, and there: {reason}; {advice}")
 
 

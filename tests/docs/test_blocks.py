@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -68,6 +69,23 @@ def test_what_is_not_run_says_what_it_needs() -> None:
                 assert block.attributes["needs"] in {*PROGRAMS, *NEVER}, where
     needed = {block.attributes["needs"] for page in pages() for block in blocks_of(page) if "needs" in block.attributes}
     assert set(NEVER) <= needed, "a reason that no block has"
+
+
+def indented_code(text: str) -> list[str]:
+    """First lines of code that is marked by its indent: no fence says how it is to be taken, and nothing checks it."""
+    plain = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    found, is_list = [], False
+    for paragraph in re.split(r"\n(?:[ \t]*\n)+", plain):
+        if not paragraph.startswith(" "):
+            is_list = re.match(r"([-*]|\d+\.) ", paragraph) is not None
+        elif paragraph.startswith("    ") and not is_list:
+            found.append(paragraph.strip().splitlines()[0])
+    return found
+
+
+def test_code_stands_in_fences() -> None:
+    assert {page.name: code for page in DOCS.glob("*.md") if (code := indented_code(page.read_text(encoding="utf-8")))} == {}
+    assert indented_code("Text:\n\n    make it\n    so\n\n1. A list\n\n    goes on\n") == ["make it"]
 
 
 def test_code_fits_a_page() -> None:

@@ -45,6 +45,12 @@ def test_no_page_is_left_out_of_the_site() -> None:
     assert {page for page in there if "/" not in page and page not in FOR_DEVELOPERS} <= set(nav)
 
 
+def test_the_front_page_leads_to_every_page() -> None:
+    front = DOCS / "index.md"
+    linked = {link.partition("#")[0] for link in links_of(front)}
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES if page != front} - linked == set()
+
+
 def test_the_reading_of_links_finds_what_is_broken(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A heading, of `code`\n[a](gone.md#x) [b](#a-heading-of-code)\n```text\n[not](a link)\n# no heading\n```\n")

@@ -16,7 +16,11 @@ from tests.docs.pages import ROOT, pages
 from tests.server.metric_names import exported_names
 
 PAGES = [*pages(), ROOT / "README.md", ROOT / "CHANGELOG.md"]
-UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+UNITS = {"": 1.0, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+SECONDS = {"ms": 0.001, "s": 1, "seconds": 1, "min": 60, "minutes": 60, "h": 3600, "hours": 3600, "day": 86400, "days": 86400}
+SECONDS_OF_NAME = {"ms": 0.001, "seconds": 1, "minutes": 60, "hours": 3600}
+"""The unit of a setting by the last part of its name."""
+AMOUNT = rf"(\d[\d,]*) ?({'|'.join(filter(None, [*UNITS, *SECONDS]))}|)"
 NO_SETTINGS = ("ottla.audit", "ottla.console.listen")
 """A logger, and a setting whose part does not exist yet."""
 OTHERS_METRICS = ("ottla_pipeline_",)
@@ -30,15 +34,45 @@ def inline_code(page: Path) -> list[str]:
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", text)]
 
 
+def amount(setting: str, number: str, unit: str) -> float:
+    """What is said of a setting, `10 minutes` or `64 MiB`, in the unit that the setting has."""
+    value = int(number.replace(",", ""))
+    if unit in SECONDS:
+        return value * SECONDS[unit] / SECONDS_OF_NAME[setting.rpartition(".")[2]]
+    return value * UNITS[unit]
+
+
 def wrong_defaults(text: str) -> list[str]:
     """`name` (value) where that is not the setting's default."""
     found = []
-    for name, number, unit in re.findall(r"`([a-z][\w.]+)`\s\((\d[\d,]*) ?(KiB|MiB|GiB|)\)", text):
+    for name, number, unit in re.findall(rf"`([a-z][\w.]+)`\s\({AMOUNT}\)", text):
         setting = SETTINGS.get(name)
-        value = int(number.replace(",", "")) * UNITS[unit]
-        if setting is not None and setting.default != value:
-            found.append(f"{name} is {setting.default}, not {value}")
+        if setting is not None and setting.default != amount(name, number, unit):
+            found.append(f"{name} is {setting.default}, not {number} {unit}")
     return found
+
+
+def default_cells(text: str) -> list[tuple[str, str]]:
+    """Setting and value of the tables with a column `Default`; several in a row are separated by commas in both cells."""
+    found = []
+    for table in re.findall(r"^\|[^\n]*\| Default \|[^\n]*\n\|[- |]+\|\n((?:\|.*\n)+)", text, re.MULTILINE):
+        for row in table.splitlines():
+            names, values = (cell.strip() for cell in row.strip("|").split(" | ")[:2])
+            settings = re.findall(r"`([\w.]+)`", names)
+            said = values.split(", ") if len(settings) > 1 else [values]
+            found += list(zip(settings, said, strict=True))
+    return found
+
+
+def wrong_cell(name: str, said: str) -> str | None:
+    """What is wrong with a default in a table; None if nothing is."""
+    if name not in SETTINGS:
+        return f"no setting {name}"
+    default = SETTINGS[name].default
+    given = re.fullmatch(AMOUNT, said)
+    if given is None:
+        return None if said.strip("`") == SETTINGS[name].default_text else f"{name} is {default}, not {said}"
+    return None if default == amount(name, *given.groups()) else f"{name} is {default}, not {said}"
 
 
 def wrong_command(line: str) -> str | None:
@@ -64,6 +98,7 @@ def wrong_command(line: str) -> str | None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_settings_and_their_defaults(page: Path) -> None:
     assert wrong_defaults(page.read_text()) == []
+    assert [wrong for cell in default_cells(page.read_text()) if (wrong := wrong_cell(*cell))] == []
     named = [re.sub(r"=.*", "", code) for code in inline_code(page) if re.fullmatch(r"ottla(\.[a-z]+)+(=.*)?", code)]
     others = ("ottla.testing", "ottla.client", "ottla.spark", "ottla.wire", "ottla.cli", "ottla.service", "ottla.json", *NO_SETTINGS)
     assert [name for name in named if name not in SETTINGS and not name.startswith(others)] == []
@@ -87,6 +122,13 @@ def test_commands(page: Path) -> None:
 def test_the_rules_find_what_is_wrong() -> None:
     assert wrong_defaults("`ottla.open.files.max` (512) limits, `message.max.bytes` (1 MiB)") != []
     assert wrong_defaults("`socket.request.max.bytes` (100 MiB), `other.thing` (7)") == []
+    assert wrong_defaults("`ottla.stage.retention.ms` (10 minutes), `ottla.stage.retention.ms` (9 minutes)") != []
+    table = "| Setting | Default | |\n| --- | --- | --- |\n| `share.heartbeat.interval.ms`, `share.session.timeout.ms` | 5000, 45 s | x |\n"
+    assert default_cells(table) == [("share.heartbeat.interval.ms", "5000"), ("share.session.timeout.ms", "45 s")]
+    assert [wrong_cell(*cell) for cell in default_cells(table)] == [None, None]
+    assert wrong_cell("share.session.timeout.ms", "40 s") == "share.session.timeout.ms is 45000, not 40 s"
+    assert wrong_cell("share.isolation.level", "`read_committed`") is not None
+    assert wrong_cell("shear.isolation.level", "x") == "no setting shear.isolation.level"
     assert wrong_command("ottla topic crate orders") == "ottla topic crate orders: no verb crate"
     assert wrong_command("ottla produce orders --kye x") == "ottla produce orders --kye x: no option --kye"
     assert wrong_command("ottla frobnicate") == "ottla frobnicate: no command frobnicate"

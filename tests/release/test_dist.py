@@ -121,10 +121,19 @@ def test_an_extra_brings_only_what_the_code_imports() -> None:
     assert PROJECT["optional-dependencies"]["all"] == [f"ottla[{','.join(sorted(extras))}]"]
 
 
-def test_pages_name_only_extras_that_exist_and_no_install_from_an_index() -> None:
+INSTALL_FROM_AN_INDEX = re.compile(r"pip install [^\n`]*(?<![/\w.-])ottla(?![/\w.-])[^\n`]*")
+
+
+def test_pages_and_messages_name_only_extras_that_exist_and_no_install_from_an_index() -> None:
     """No version is in an index yet, so that `pip install ottla` would install nothing, or something else."""
-    for page in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md"):
+    for page in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md", *ROOT.glob("*ottla/**/*.py"), *ROOT.glob("examples/**/*.py")):
         text = page.read_text(encoding="utf-8")
-        for extra in re.findall(r"(?:\bottla|'\.)\[([\w,]+)\]", text):
+        for extra in re.findall(r"(?:\bottla|'\.)\[(\w+(?:,\w+)*)\]", text):
             assert set(extra.split(",")) <= set(PROJECT["optional-dependencies"]), page
-        assert not re.findall(r"pip install [^\n`]*(?<![/\w.-])ottla(?![/\w.-])[^\n`]*", text), page
+        assert not INSTALL_FROM_AN_INDEX.findall(text), page
+
+
+def test_an_install_from_an_index_is_found() -> None:
+    assert INSTALL_FROM_AN_INDEX.search("install it: pip install 'ottla[top]'")
+    assert INSTALL_FROM_AN_INDEX.search("pip install ottla")
+    assert not INSTALL_FROM_AN_INDEX.search("pip install git+file:///srv/git/ottla, pip install '.[spark]', pip install rich")

@@ -82,5 +82,5 @@ def test_a_table_without_its_options() -> None:
 
 def test_a_worker_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingRequirementError, match=r"pyarrow is missing in .*python.*pip install 'ottla\[spark\]'.*PYSPARK_PYTHON"):
+    with pytest.raises(MissingRequirementError, match=r"pyarrow is missing in .*python.*pip install pyarrow there.*PYSPARK_PYTHON"):
         OttlaDataSource(AWAY)

@@ -36,7 +36,7 @@ def test_a_package_that_is_missing(name: str, installed: dict[str, str], monkeyp
     with pytest.raises(MissingRequirementError) as caught:
         check_packages()
     assert str(caught.value).startswith(f"{name} cannot be imported")
-    assert str(caught.value).endswith("pip install 'ottla[spark]'")
+    assert str(caught.value).endswith("pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3'")
     assert "\n" not in str(caught.value)
 
 
@@ -90,7 +90,7 @@ def test_an_interpreter_of_the_workers_that_lacks_something_is_one_line(tmp_path
     with pytest.raises(MissingRequirementError, match=r"PYSPARK_PYTHON: /nowhere/python does not run"):
         check_worker_python("/nowhere/python")
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho \"Traceback ...\" >&2\necho \"ModuleNotFoundError: No module named 'pyarrow'\" >&2\nexit 1\n")
+    python.write_text('#!/bin/sh\necho "Traceback ..." >&2\necho "ModuleNotFoundError: No module named \'pyarrow\'" >&2\nexit 1\n')
     python.chmod(0o755)
     with pytest.raises(MissingRequirementError) as caught:
         check_worker_python(str(python))

@@ -1,4 +1,4 @@
-"""Every invariant that code or tests cite has a row in docs/invariants.md, and the tests of each row exist."""
+"""Every invariant and promise that code or tests cite has a row in docs/invariants.md, and the tests of each row exist."""
 
 from __future__ import annotations
 
@@ -9,12 +9,27 @@ from tests.tidy.sources import ROOT
 
 PAGE = ROOT / "docs" / "invariants.md"
 CITED = re.compile(r"\bI[1-9]\d?\b")
+CITED_PROMISE = re.compile(r"\bP(?:[1-9]|1\d)\b")
 ROW = re.compile(r"^\| (I\d+) \| (.+) \| (.+) \|$", re.M)
+PROMISE_ROW = re.compile(r"^\| (P\d+) \| (.+) \| ?(.*) \|$", re.M)
+TEST = re.compile(r"`(tests/[^`]+)`")
 
 
 def rows(page: str) -> dict[str, list[str]]:
     """The tests of each row."""
     return {number: re.findall(r"`([^`]+)`", tests) for number, _meaning, tests in ROW.findall(page)}
+
+
+def unkept(page: str) -> list[str]:
+    """The promises that name neither an invariant with a row nor a test that exists; what is not promised needs none."""
+    known = rows(page)
+    found = []
+    for number, meaning, kept_by in PROMISE_ROW.findall(page):
+        invariants, tests = CITED.findall(kept_by), TEST.findall(kept_by)
+        holds = (invariants or tests) and set(invariants) <= set(known) and all(map(exists, tests))
+        if not holds and not meaning.startswith("Not promised"):
+            found.append(number)
+    return found
 
 
 def without_row(known: Iterable[str], sources: Iterable[str]) -> list[str]:
@@ -38,6 +53,15 @@ def test_every_cited_invariant_has_a_row() -> None:
     assert without_row(rows(PAGE.read_text()), sources) == []
 
 
+def test_every_cited_promise_has_a_row_and_is_kept_by_something() -> None:
+    page = PAGE.read_text()
+    promised = [number for number, _meaning, _kept_by in PROMISE_ROW.findall(page)]
+    sources = [path.read_text() for folder in ("ottla", "tests") for path in (ROOT / folder).rglob("*.py")]
+    cited = {found for source in sources for found in CITED_PROMISE.findall(source)}
+    assert sorted(cited - set(promised)) == []
+    assert unkept(page) == []
+
+
 def test_the_tests_of_every_row_exist() -> None:
     assert missing_tests(rows(PAGE.read_text())) == []
 
@@ -48,3 +72,6 @@ def test_what_is_missing_is_noticed() -> None:
     assert without_row(rows(page), ["holds I7, I8 and I12", "I1O and KI3"]) == ["I12"]
     assert missing_tests(rows(page)) == ["I8", "I9"]
     assert not exists("tests/tidy/test_invariants.py::test_no_such")
+    promised = ("a | I7", f"b | I{99}", "c | `tests/no_such.py`", "Not promised: d |", "e |", f"f | `{here}`")
+    promises = "".join(f"| P{number} | {row} |\n" for number, row in enumerate(promised, start=1))
+    assert unkept(page + promises) == ["P2", "P3", "P5"]

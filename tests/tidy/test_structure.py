@@ -54,6 +54,20 @@ def test_no_folder_has_more_modules_than_one_can_look_over() -> None:
     assert {folder: count for folder, count in counts.items() if count > MODULES_IN_A_FOLDER_MAX} == {}
 
 
+# The tree
+
+
+def test_the_tree_of_the_page_has_every_package_and_no_other_folder() -> None:
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    tree = re.findall(r"^( *)([\w-]+)/ ", page.partition("## The tree")[2].split("```")[1], re.MULTILINE)
+    named = {"ottla": {name for depth, name in tree[: [name for _, name in tree].index("tests")] if len(depth) == 2}}
+    named["tests"] = {name for depth, name in tree[[name for _, name in tree].index("tests") :] if len(depth) == 2}
+    there = {parent: {path.name for path in (ROOT / parent).iterdir() if path.is_dir()} - {"__pycache__"} for parent in ("ottla", "tests")}
+    assert named["ottla"] == there["ottla"]
+    mirrored = {name for name in there["tests"] if (PACKAGE / name).is_dir()}
+    assert named["tests"] == there["tests"] - mirrored
+
+
 # The table "Where is it?"
 
 

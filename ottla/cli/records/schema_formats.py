@@ -29,6 +29,8 @@ Encoder = Callable[[bytes], bytes]
 COMPILE_SECONDS_MAX = 30.0
 COMPILED = (".desc", ".binpb", ".pb")
 """Ends of the names of files that `protoc --descriptor_set_out` has written."""
+PACKAGES = {"google": "protobuf", "grpc_tools": "grpcio-tools"}
+"""What a package index calls a library that has another name there."""
 AVRO_ERRORS = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, AttributeError)
 
 
@@ -73,7 +75,8 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         package = name.partition(".")[0]
-        raise Refused(f"{package} cannot be imported; install it: pip install 'ottla[schemas]'", "MissingRequirementError") from None
+        found_in = PACKAGES.get(package, package)
+        raise Refused(f"{package} cannot be imported; install it: pip install {found_in}", "MissingRequirementError") from None
 
 
 def _only(kind: str, decode: Decoder, encode: Encoder) -> Format:

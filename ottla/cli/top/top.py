@@ -1,6 +1,6 @@
 """`ottla top`: topics, groups and their lag, open transactions and requests, renewed every few seconds on a terminal.
 
-Needs rich (`pip install 'ottla[top]'`), which is imported here and nowhere else in the program. Without a terminal, or with `--once`, it
+Needs rich (the extra `ottla[top]`), which is imported here and nowhere else in the program. Without a terminal, or with `--once`, it
 takes two looks and prints what it would show: as a picture, or with `-o json` as data.
 """
 
@@ -87,7 +87,7 @@ def _rich() -> Any:
         import rich.console
         import rich.live
     except ImportError:
-        raise Refused("ottla top needs rich; install it: pip install 'ottla[top]'", "MissingRequirementError") from None
+        raise Refused("ottla top needs rich; install it: pip install rich", "MissingRequirementError") from None
     return rich
 
 

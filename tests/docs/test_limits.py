@@ -1,0 +1,82 @@
+"""The numbers on the page of limits are those of the code: each row of its table, and nothing beside them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ottla.base import identifiers
+from ottla.base.config import BROKER_SETTINGS
+from ottla.cluster import delegation_tokens
+from ottla.controller import api, configs, topics
+from ottla.groups import settings as group_settings
+from ottla.groups.share import heartbeat as share_heartbeat
+from ottla.handlers import add_partitions_to_txn, create_delegation_token, fetch, share_group_heartbeat
+from ottla.replication import fetch_sessions, reads
+from ottla.requests import coordination, share_acknowledgements
+from ottla.server import coordinator_hosts
+from ottla.sharing import sessions as share_sessions
+from ottla.transactions import shard as transactions_shard
+from ottla.wire import decoding
+from tests.docs.pages import DOCS
+
+_PAGE = (DOCS / "limits.md").read_text(encoding="utf-8")
+ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", _PAGE.partition("## Numbers")[2], re.MULTILINE))
+LIMITS = {
+    "partitions of a Fetch without a session": [fetch.PARTITIONS_MAX],
+    "partitions of a session": [fetch_sessions.SESSION_PARTITIONS_MAX],
+    "partitions of all topics": [
+        BROKER_SETTINGS["ottla.topics.partitions.max"].default,
+        topics.PARTITION_BYTES >> 10,
+        BROKER_SETTINGS["ottla.memory.max.bytes"].default // topics.PARTITION_BYTES,
+    ],
+    "sessions of fetches": [fetch_sessions.PARTITIONS_MAX],
+    "sessions of share groups": [share_sessions.PARTITIONS_MAX],
+    "characters in the id": [identifiers.ID_CHARACTERS_MAX],
+    "characters in a client id": [identifiers.CLIENT_ID_CHARACTERS_MAX],
+    "members of a group": [BROKER_SETTINGS["group.max.size"].default],
+    "members of a share group": [BROKER_SETTINGS["group.share.max.size"].default],
+    "topics that a member of a new": [coordination.SUBSCRIBED_TOPICS_MAX],
+    "topics that a member of a share": [share_group_heartbeat.TOPICS_MAX],
+    "topics that all members": [share_heartbeat.TOPICS_MAX],
+    "topics, partitions and batches": [share_acknowledgements.NAMED_MAX],
+    "share partitions of one acknowledgement": [share_sessions.SESSION_PARTITIONS_MAX],
+    "partitions that one request adds": [add_partitions_to_txn.PARTITIONS_MAX],
+    "producer ids": [BROKER_SETTINGS["ottla.producers.max"].default],
+    "aborted transactions": [reads.ABORTED_MAX],
+    "users, client ids": [configs.QUOTA_ENTITIES_MAX],
+    "delegation tokens": [delegation_tokens.TOKENS_MAX, delegation_tokens.TEXT_BYTES_MAX >> 20],
+    "renewers": [create_delegation_token.RENEWERS_MAX],
+    "settings of one resource": [api.CONFIG_ENTRIES_MAX],
+    "things that a request names": [decoding.REQUEST_OBJECTS_MAX],
+    "bytes of an answer": [BROKER_SETTINGS["ottla.response.max.bytes"].default >> 20],
+    "memory of members": [],
+    "memory of answers": [],
+}
+
+
+def numbers(cell: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*\b", cell)]
+
+
+def test_every_row_is_compared() -> None:
+    rows = [what for what in ROWS if what not in ("What", "---")]
+    assert [[start for start in LIMITS if what.startswith(start)] for what in rows] == [[start] for start in LIMITS]
+
+
+@pytest.mark.parametrize("start", LIMITS)
+def test_a_number(start: str) -> None:
+    (said,) = [cell for what, cell in ROWS.items() if what.startswith(start)]
+    assert numbers(said) == LIMITS[start]
+
+
+def test_the_memory_of_coordinators() -> None:
+    (what,) = [what for what in ROWS if what.startswith("memory of members")]
+    assert numbers(what) == [group_settings.OFFSET_BYTES, transactions_shard.ID_BYTES, transactions_shard.PARTITION_BYTES]
+    assert (coordinator_hosts.MEMORY_PARTS, ROWS[what]) == (4, "each a quarter of `ottla.memory.max.bytes`")
+
+
+def test_the_two_group_limits_are_one_number_and_sessions_of_both_kinds_are_alike() -> None:
+    assert BROKER_SETTINGS["group.max.size"].default == BROKER_SETTINGS["group.consumer.max.size"].default
+    assert fetch_sessions.SESSION_PARTITIONS_MAX == share_sessions.SESSION_PARTITIONS_MAX
