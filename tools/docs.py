@@ -129,7 +129,7 @@ def errors_page() -> str:
 
 
 def cli_page() -> str | None:
-    """From `ottla --help-json`: `name`, `help`, `options` (each with `names`, `help`, maybe `default`) and `commands`, nested."""
+    """From `ottla --help-json`: `name`, `help`, `options` (each with `names`, `help`, maybe `value`, `default`) and `commands`, nested."""
     if not any("--help-json" in path.read_text(encoding="utf-8") for path in (ROOT / "ottla" / "cli").glob("*.py")):
         return None
     command = [sys.executable, "-m", "ottla.cli.main", "--help-json"]
@@ -143,7 +143,7 @@ def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[st
     lines = [f"## `{' '.join(names)}`", "", str(command.get("help") or ""), ""]
     options = command.get("options") or []
     if options:
-        rows = [(f"`{', '.join(option['names'])}`", option.get("default") or "", option.get("help") or "") for option in options]
+        rows = [(f"`{_option(option)}`", option.get("default") or "", option.get("help") or "") for option in options]
         lines += [*_table(("Option", "Default", "Meaning"), rows), ""]
     for table in command.get("tables") or []:
         title = str(table["title"])
@@ -154,6 +154,12 @@ def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[st
     for below in command.get("commands") or []:
         lines += command_lines(below, names)
     return lines
+
+
+def _option(option: Mapping[str, Any]) -> str:
+    """An option with what stands for its value: `-d, --data-dir DIR`."""
+    value = option.get("value")
+    return ", ".join(option["names"]) + (f" {value}" if value else "")
 
 
 def states_page() -> str | None:

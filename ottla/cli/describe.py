@@ -1,7 +1,7 @@
 """`ottla --help-json`: every command and option as data, for the reference in the docs, completion, and other programs.
 
-A command is `{name, help, options, tables, examples, commands}`; an option `{names, help, default}`, a positional has its one name
-without dashes.
+A command is `{name, help, options, tables, examples, commands}`; an option `{names, help, value, choices, default}`, of which `value`, what
+stands for its value, is missing where it takes none; a positional has its one name without dashes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,17 @@ def _describe(name: str, program: str, command: Command) -> dict[str, Any]:
 def _option(action: argparse.Action) -> dict[str, Any]:
     names = list(action.option_strings) or [str(action.metavar or action.dest)]
     found: dict[str, Any] = {"names": names, "help": (action.help or "").replace("%%", "%")}
+    if action.option_strings and action.nargs != 0:
+        found["value"] = _value(action)
     if action.choices is not None:
         found["choices"] = list(action.choices)
     if action.default is not None and action.default is not False and action.default not in (argparse.SUPPRESS, []):
         found["default"] = str(action.default)
     return found
+
+
+def _value(action: argparse.Action) -> str:
+    """What `--help` puts behind the option's name: DIR, or text|json where only these are taken."""
+    if action.metavar is None:
+        return "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    return action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar)

@@ -43,7 +43,10 @@ def test_help_as_data_has_every_command(offline: Ottla) -> None:
     assert [command["name"] for command in tree["commands"]] == list(GROUPS)
     topics = next(command for command in tree["commands"] if command["name"] == "topic")
     create = next(command for command in topics["commands"] if command["name"] == "create")
-    assert any("--partitions" in option["names"] for option in create["options"])
+    (partitions,) = [option for option in create["options"] if "--partitions" in option["names"]]
+    (quiet,) = [option for option in create["options"] if "--quiet" in option["names"]]
+    (output,) = [option for option in create["options"] if "--output" in option["names"]]
+    assert (partitions["value"], "value" in quiet, output["value"]) == ("N", False, "FORM")
     assert all(command["help"] for command in tree["commands"])
 
 

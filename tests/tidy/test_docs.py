@@ -47,11 +47,11 @@ def test_a_diagram_shows_every_move() -> None:
 
 
 def test_commands_are_listed_with_those_below_them() -> None:
-    option = {"names": ["-p", "--partitions"], "help": "how many | at least 1", "default": "1"}
+    option = {"names": ["-p", "--partitions"], "help": "how many | at least 1", "default": "1", "value": "N"}
     tree = {"name": "ottla", "commands": [{"name": "topic", "help": "Topics.", "commands": [{"name": "create", "options": [option]}]}]}
     lines = docs.command_lines(tree, [])
     assert [line for line in lines if line.startswith("#")] == ["## `ottla`", "## `ottla topic`", "## `ottla topic create`"]
-    assert "| `-p, --partitions` | 1 | how many \\| at least 1 |" in lines
+    assert "| `-p, --partitions N` | 1 | how many \\| at least 1 |" in lines
 
 
 def test_the_readme_opens_with_the_two_commands_and_names_every_target() -> None:
