@@ -106,7 +106,7 @@ def settings_page() -> str | None:
             lines += [
                 f"## {scope.name.capitalize()}",
                 "",
-                *_table(("Name", "Type", "Default", "Dynamic", "Valid", "Meaning"), _rows(settings)),
+                *_table(("Name", "Meaning", "Default", "Type", "Dynamic", "Valid"), _rows(settings)),
                 "",
             ]
     return _page("Settings", "`ottla/base/settings/`", lines)
@@ -118,7 +118,7 @@ def _rows(settings: Iterable[Any]) -> Iterable[tuple[str, ...]]:
         shown = "not set" if default is None else f"`{default}`" if default else "empty"
         dynamic = setting.update.name.lower().replace("_", " ") if setting.scope.name == "BROKER" and setting.is_dynamic else ""
         kind = dynamic or ("yes" if setting.is_dynamic else "no")
-        yield f"`{setting.name}`", setting.type.name.lower(), shown, kind, setting.valid_text, setting.doc
+        yield f"`{setting.name}`", setting.doc, shown, setting.type.name.lower(), kind, setting.valid_text
 
 
 def errors_page() -> str:
@@ -191,11 +191,11 @@ def metrics_page() -> str | None:
     from ottla.server.metric_families import DIALECTS, FAMILIES, alias
 
     rows = [
-        (f"`{family.name}`", family.kind, ", ".join(f"`{name}`" for dialect in DIALECTS if (name := alias(family, dialect))), family.help)
+        (f"`{family.name}`", family.help, family.kind, ", ".join(f"`{name}`" for dialect in DIALECTS if (name := alias(family, dialect))))
         for family in FAMILIES.values()
     ]
     lines = ["Where they are found, and what a scrape costs: [metrics](../metrics.md).", ""]
-    return _page("Metrics", "`ottla/server/metric_families.py`", lines + _table(("Name", "Kind", "In other dialects", "Meaning"), rows))
+    return _page("Metrics", "`ottla/server/metric_families.py`", lines + _table(("Name", "Meaning", "Kind", "In other dialects"), rows))
 
 
 def resets_page() -> str:

@@ -44,7 +44,11 @@ PLACES = (
 
 
 class Broker(BrokerHandle):
-    """See the module. `settings` are those of `server.properties`; `topics` (`"orders:3"`) are created at the start."""
+    """A broker in a process of its own, from `start` or the beginning of a `with` block to `stop` or its end.
+
+    `settings` are those of `server.properties`; `topics` (`"orders:3"`) are created at the start. An `image` may be named, as for a
+    container, and is ignored. Without `data_dir` the data are temporary, and removed at the end.
+    """
 
     def __init__(
         self,

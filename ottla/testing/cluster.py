@@ -90,8 +90,10 @@ class ClusterBroker:
 
 
 class Cluster(BrokerHandle):
-    """See the module. `settings` are those of `server.properties`, the same for all brokers; `topics` (`"orders:3"`) are created at the
-    start."""
+    """Several brokers and a ZooKeeper, as processes of this machine, from `start` or the beginning of a `with` block to `stop` or its end.
+
+    `settings` are those of `server.properties`, the same for all brokers; `topics` (`"orders:3"`) are created at the start.
+    """
 
     def __init__(
         self,

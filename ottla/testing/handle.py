@@ -70,7 +70,11 @@ class Pause:
 
 
 class BrokerHandle:
-    """A running broker at an address; see the module."""
+    """A running broker at an address: clients for it, its topics and records, and faults.
+
+    Clients get the address of a proxy in this process, so that faults can be injected. `records`, `add_record` and the like use the broker
+    directly and are not affected by faults.
+    """
 
     _all: ClassVar[weakref.WeakSet[BrokerHandle]] = weakref.WeakSet()
 

@@ -29,6 +29,12 @@ def test_a_bar_in_code_in_a_table_is_a_bar() -> None:
     assert hooks.on_page_markdown("| `a \\| b` | c \\| d |\n`a \\| b`") == "| `a | b` | c \\| d |\n`a \\| b`"
 
 
+def test_long_names_may_break_at_their_joints() -> None:
+    html = "<td><code>tests/sim/world.py::_check</code> <code>log.retention.check.interval.ms</code> <code>a/b_c</code></td>"
+    names = "<code>tests/<wbr>sim/<wbr>world.<wbr>py::<wbr>_check</code> <code>log.<wbr>retention.<wbr>check.<wbr>interval.<wbr>ms</code>"
+    assert hooks.on_page_content(html) == f"<td>{names} <code>a/b_c</code></td>"
+
+
 def test_every_fault_that_the_check_looks_for_is_planted() -> None:
     """Found or not is seen in a browser: `blind_spots` is what `make site-check` begins with."""
     assert all(word in check.PLANTED for word in ("2000px", "stateDiagram", "missing.png", "console.error", "fetch(", "undefinedName"))

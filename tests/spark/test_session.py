@@ -94,7 +94,7 @@ def test_an_interpreter_of_the_workers_that_lacks_something_is_one_line(tmp_path
     python.chmod(0o755)
     with pytest.raises(MissingRequirementError) as caught:
         check_worker_python(str(python))
-    assert "and there: ModuleNotFoundError: No module named 'pyarrow'; install it there" in str(caught.value)
+    assert "and there: ModuleNotFoundError: No module named 'pyarrow'; install Ottla there" in str(caught.value)
     python.write_text("#!/bin/sh\nexit 0\n")
     check_worker_python(str(python))
 

@@ -1,4 +1,5 @@
-"""What mkdocs is asked to do besides: `\\|` in code in a table is a bar, as on GitHub, and only pages with a diagram load Mermaid."""
+"""What mkdocs is asked to do besides: `\\|` in code in a table is a bar, as on GitHub, long names may break at their joints, and only pages
+with a diagram load Mermaid."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 _MERMAID = re.compile(r'\s*<script src="[^"]*mermaid\.tiny\.js"></script>')
 
 _CODE = re.compile(r"`[^`\n]*`")
+_LONG_NAME = re.compile(r"<code>[\w/.:]{25,}</code>")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -17,6 +19,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _with_bars(code: re.Match[str]) -> str:
     return code[0].replace("\\|", "|")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Paths, settings and metrics may be broken behind a part: whole, they would leave no room for the other columns of a table."""
+    return _LONG_NAME.sub(_with_breaks, html)
+
+
+def _with_breaks(code: re.Match[str]) -> str:
+    return re.sub(r"(?<=\w)(::|[/._])(?=\w)", lambda end: end[0] + "<wbr>", code[0].removesuffix("</code>")) + "</code>"
 
 
 def on_post_page(output: str, **_: Any) -> str:
