@@ -73,14 +73,14 @@ def apis_page() -> str | None:
         name, said = api.name, _handler(api.module)
         what = re.sub(rf"^{name}: ", "", said.get("", ""))
         who = "clients that ask for extensions" if api.is_extension else "everybody" if api.is_advertised else "brokers"
-        rows.append((key, name, f"{api.min_version}-{api.max_version}", who, _rights(api.rights), f"`handlers/{api.module}.py`", what))
+        rows.append((key, name, f"{api.min_version}-{api.max_version}", what, who, _rights(api.rights), f"`handlers/{api.module}.py`"))
         gaps = said.get("Not done", "")
         if gaps and gaps.rstrip(".").lower() not in ("nothing", "none"):
             notes.append(f"- **{name}**: {gaps}")
     asked = "Extensions (keys from 20000 on) are ours: clients that ask for them by a tagged field of ApiVersions see and may send them."
     lines = [f"ApiVersions answers with this table; each version in a range works. {asked}", ""]
     lines += ["Rights are all that a request may be asked for; which of them, depends on what is in it.", ""]
-    lines += _table(("Key", "API", "Versions", "For", "Rights", "Handler", "What it does"), rows)
+    lines += _table(("Key", "API", "Versions", "What it does", "For", "Rights", "Handler"), rows)
     lines += ["", "## Not done", "", *(notes or ["Nothing."])]
     absent = [f"{API_NAMES[key]} ({key})" for key in sorted(API_NAMES) if key not in TABLE]
     lines += ["", "## Known to the codec, not served", "", ", ".join(absent) + "." if absent else "None."]

@@ -33,6 +33,9 @@ def test_long_names_may_break_at_their_joints() -> None:
     html = "<td><code>tests/sim/world.py::_check</code> <code>log.retention.check.interval.ms</code> <code>a/b_c</code></td>"
     names = "<code>tests/<wbr>sim/<wbr>world.<wbr>py::<wbr>_check</code> <code>log.<wbr>retention.<wbr>check.<wbr>interval.<wbr>ms</code>"
     assert hooks.on_page_content(html) == f"<td>{names} <code>a/b_c</code></td>"
+    errors = '<p>NOT_LEADER_OR_FOLLOWER</p><td><a id="NOT_IN_TAGS">NOT_LEADER_OR_FOLLOWER, NO_ERROR</a></td>'
+    broken = "NOT_<wbr>LEADER_<wbr>OR_<wbr>FOLLOWER, NO_ERROR"
+    assert hooks.on_page_content(errors) == f'<p>NOT_LEADER_OR_FOLLOWER</p><td><a id="NOT_IN_TAGS">{broken}</a></td>'
 
 
 def test_every_fault_that_the_check_looks_for_is_planted() -> None:

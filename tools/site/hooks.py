@@ -10,6 +10,8 @@ _MERMAID = re.compile(r'\s*<script src="[^"]*mermaid\.tiny\.js"></script>')
 
 _CODE = re.compile(r"`[^`\n]*`")
 _LONG_NAME = re.compile(r"<code>[\w/.:]{25,}</code>")
+_CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+_ERROR_NAME = re.compile(r"\b[A-Z]{2,}(?:_[A-Z]+){2,}\b(?![^<]*>)")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -22,8 +24,8 @@ def _with_bars(code: re.Match[str]) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Paths, settings and metrics may be broken behind a part: whole, they would leave no room for the other columns of a table."""
-    return _LONG_NAME.sub(_with_breaks, html)
+    """Paths, settings, metrics and errors may be broken behind a part: whole, they would leave no room for the other columns of a table."""
+    return _CELL.sub(lambda cell: _ERROR_NAME.sub(lambda name: name[0].replace("_", "_<wbr>"), cell[0]), _LONG_NAME.sub(_with_breaks, html))
 
 
 def _with_breaks(code: re.Match[str]) -> str:
