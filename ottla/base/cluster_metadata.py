@@ -30,7 +30,8 @@ class PartitionMetadata:
     """One partition as the controller last wrote it. `partition_epoch` is the version of its state node.
 
     `eligible` (KIP-966): replicas that left the in-sync set below `min.insync.replicas` and have not lost their logs since; they hold all
-    that was acknowledged. `last_leader`: which broker led last, while none leads.
+    that was acknowledged. While no broker leads: `last_leader` led last, `last_known` were in sync or eligible until they restarted without
+    a proof that their logs are whole, and `emptied` came back without any of the data directories that they had.
     """
 
     index: int
@@ -45,6 +46,8 @@ class PartitionMetadata:
     removing_replicas: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
     last_leader: int = NO_LEADER
+    last_known: tuple[int, ...] = ()
+    emptied: tuple[int, ...] = ()
 
 
 @immutable(kw_only=True)
@@ -62,13 +65,14 @@ class TopicMetadata:
 @immutable(kw_only=True)
 class BrokerMetadata:
     """A live broker: where each of its listeners is reached. `epoch` is new with every registration. `is_clean`: it has proved that its
-    logs lost nothing since its last life."""
+    logs lost nothing since its last life. `directories`: the ids of its data directories; only controllers know them."""
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
     rack: str | None = None
     epoch: int = -1
     is_clean: bool = False
+    directories: tuple[str, ...] = ()
 
 
 @immutable
@@ -159,11 +163,13 @@ class ReplicasFailed:
 @immutable
 class BrokerEpochsNoted:
     """The epochs of the live brokers that the partitions' states take into account, and the registrations that are marked as dead though
-    they still stand; `version` is that of their node."""
+    they still stand; `version` is that of their node. `directories`: the data directories of every broker when it was last noted, live or
+    not."""
 
     epochs: Mapping[int, int]
     version: int
     dead: Mapping[int, int] = field(default_factory=dict)
+    directories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 Change = (

@@ -1,31 +1,40 @@
 """Leader election: pure choices from a partition's replicas in order, its in-sync set, its eligible replicas, and the brokers' standing.
 
-Who is elected after a failure, in this order (KIP-966, for a store in which an in-sync set never becomes empty):
+Who is elected after a failure, in this order (KIP-966, for a store in which an in-sync set keeps its last member):
 
 1. an in-sync replica whose broker has run on, or has restarted and proved that its logs are whole;
 2. an eligible replica;
-3. a last member of the in-sync set that restarted without a proof, if no other replica could hold more; the last leader first;
-4. where the topic allows it, any live replica, the last leader first. Records may be lost then: the result says so, and it is logged (P10).
+3. a last member of the in-sync set that restarted without a proof, then one that was a member or eligible until it did, if no other
+   replica could hold more; the last leader first. None of them is one whose broker came back without its data directories, as if with a
+   new disk: the partition then waits for the operator, unless all replicas are so empty that nothing is left to lose;
+4. where the topic allows it, any live replica, the last leader first, empty ones last. Records may be lost then: the result says so, and
+   it is logged (P10).
 
 A last leader that is intact needs no rule of its own, because it is still in sync or eligible. If none of them can lead, the partition
 waits for a replica that may hold more than those that are there.
 
 Who is in sync (`in_sync_after`). A broker that is gone, or that restarted, leaves the set unless it is the last member. Of several last
-members those count that have proved their logs, then those that are still away (they may come back whole), then the others.
+members those count that have proved their logs, then those that are still away (they may come back whole), then the others, empty ones
+last. Without a leader nobody is in sync when the last members are there, and empty (`in_sync_without_leader`).
 
 Who is eligible (`eligible_after`). Below `min.insync.replicas` a leader's watermark stands still, so a replica that was in sync when the
 set became so small holds all that is ever acknowledged: it stays eligible after it has left. It is no longer when the set is large
 enough again, when its broker restarts without a proof or its directory fails, when it is no replica any more, and after elections of the
 kinds 3 and 4, whose leader may hold less. So the in-sync set becomes smaller than `min.insync.replicas` only into the eligible set.
+Those that are eligible no longer because they restarted without a proof are remembered (`last_known_after`): choice 3 falls back on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.immutable import immutable
+
+ANY_SIZE = 1 << 15
+"""An `in_sync_min` that no in-sync set reaches."""
 
 
 class Choice(Enum):
@@ -34,6 +43,7 @@ class Choice(Enum):
     IN_SYNC = "in sync"
     ELIGIBLE = "eligible"
     UNPROVED = "the last in sync, without a proof that its log is whole"
+    EMPTY = "as empty as all other replicas, whose data directories are gone"
     UNCLEAN = "not in sync"
 
 
@@ -54,17 +64,20 @@ class Elected:
 @immutable(kw_only=True)
 class Standing:
     """The brokers as an election regards them. `restarted` are live under a new epoch, `lost` are those of them that have not proved that
-    their logs are whole (and replicas whose directory has failed), `leaving` are live and stop soon."""
+    their logs are whole (and replicas whose directory has failed); of these, `reduced` lack data directories that they had, and `emptied`
+    have none of them. `leaving` are live and stop soon."""
 
     live: Collection[int]
     restarted: Collection[int] = ()
     lost: Collection[int] = ()
+    reduced: Collection[int] = ()
+    emptied: Collection[int] = ()
     leaving: Collection[int] = ()
 
     def without(self, failed: Collection[int]) -> Standing:
         """For a partition whose replicas on these brokers have failed."""
         live = [broker_id for broker_id in self.live if broker_id not in failed]
-        return Standing(live=live, restarted=self.restarted, lost=[*self.lost, *failed], leaving=self.leaving)
+        return replace(self, live=live, lost=[*self.lost, *failed])
 
     def has_run_on(self, broker_id: int) -> bool:
         return broker_id in self.live and broker_id not in self.restarted
@@ -73,8 +86,15 @@ class Standing:
         """Live, and all that it held it still holds."""
         return broker_id in self.live and broker_id not in self.lost
 
+    def is_there_unproved(self, broker_id: int) -> bool:
+        return broker_id in self.live and broker_id in self.lost
+
     def may_lead(self, broker_id: int) -> bool:
         return broker_id in self.live and broker_id not in self.leaving
+
+
+UNCHANGED = Standing(live=())
+"""For states that change though no broker has restarted."""
 
 
 def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_unclean_allowed: bool = False) -> Elected | None:
@@ -87,15 +107,26 @@ def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_
     for replica in partition.replicas:
         if replica in eligible and standing.may_lead(replica):
             return Elected(replica, (replica,), Choice.ELIGIBLE)
-    last_first = _last_leader_first(partition)
-    if not eligible and all(member in standing.live and member in standing.lost for member in isr):
-        for replica in last_first:
-            if replica in isr and standing.may_lead(replica):
-                return Elected(replica, (replica,), Choice.UNPROVED)
+    if not eligible and all(map(standing.is_there_unproved, isr)):
+        elected = _elect_unproved(partition, isr, standing)
+        if elected is not None:
+            return elected
     if is_unclean_allowed:
-        for replica in last_first:
+        for replica in _fullest_first(partition, standing):
             if standing.may_lead(replica):
                 return Elected(replica, (replica,), Choice.UNCLEAN)
+    return None
+
+
+def _elect_unproved(partition: PartitionMetadata, isr: Sequence[int], standing: Standing) -> Elected | None:
+    """When none of those that may hold more is left to be waited for."""
+    emptied = emptied_after(partition, standing)
+    is_empty = len(emptied) == len(partition.replicas)
+    members = [replica for replica in _fullest_first(partition, standing) if is_empty or replica not in emptied]
+    in_sync = [replica for replica in members if replica in isr]
+    for replica in (*in_sync, *(replica for replica in members if is_empty or replica in partition.last_known)):
+        if standing.may_lead(replica):
+            return Elected(replica, (replica,), Choice.EMPTY if is_empty else Choice.UNPROVED)
     return None
 
 
@@ -125,7 +156,8 @@ def elect_reassigned(target: Sequence[int], isr: Sequence[int], standing: Standi
 
 def in_sync_after(isr: Sequence[int], standing: Standing) -> tuple[int, ...]:
     """The members that remain; never none."""
-    for remains in (standing.has_run_on, standing.is_proved, lambda member: member not in standing.live):
+    is_away, is_filled = (lambda member: member not in standing.live), (lambda member: member not in standing.emptied)
+    for remains in (standing.has_run_on, standing.is_proved, is_away, is_filled):
         members = tuple(filter(remains, isr))
         if members:
             return members
@@ -134,11 +166,12 @@ def in_sync_after(isr: Sequence[int], standing: Standing) -> tuple[int, ...]:
 
 def in_sync_without_leader(partition: PartitionMetadata, standing: Standing) -> tuple[int, ...]:
     """The in-sync set of a partition that no broker can lead. If its last members restarted without a proof, the eligible replicas that it
-    waits for take their place."""
+    waits for take their place; without these, members that are empty leave it all the same."""
     isr = in_sync_after(partition.isr, standing)
-    if all(member in standing.live and member in standing.lost for member in isr):
-        return tuple(replica for replica in partition.eligible if replica not in standing.lost) or isr
-    return isr
+    if not all(map(standing.is_there_unproved, isr)):
+        return isr
+    eligible = tuple(replica for replica in partition.eligible if replica not in standing.lost)
+    return eligible or tuple(member for member in isr if member not in standing.emptied)
 
 
 def eligible_after(partition: PartitionMetadata, isr: Collection[int], in_sync_min: int, lost: Collection[int] = ()) -> tuple[int, ...]:
@@ -152,6 +185,27 @@ def eligible_after(partition: PartitionMetadata, isr: Collection[int], in_sync_m
     )
 
 
-def _last_leader_first(partition: PartitionMetadata) -> Iterable[int]:
+def last_known_after(
+    partition: PartitionMetadata, isr: Collection[int], eligible: Collection[int], in_sync_min: int, standing: Standing
+) -> tuple[int, ...]:
+    """Who would be eligible, had it not restarted without a proof. While no broker leads that does not depend on the size of the in-sync
+    set: `ANY_SIZE`."""
+    if len(isr) >= in_sync_min:
+        return ()
+    held = [*(replica for replica in (*partition.isr, *partition.eligible) if replica in standing.lost), *partition.last_known]
+    out = (*isr, *eligible, *emptied_after(partition, standing))
+    return tuple(replica for replica in partition.replicas if replica in held and replica not in out)
+
+
+def emptied_after(partition: PartitionMetadata, standing: Standing) -> tuple[int, ...]:
+    """The replicas that came back empty since a broker led."""
+    if partition.partition_epoch < 0:  # it has no state yet, and nothing was written to it
+        return ()
+    return tuple(replica for replica in partition.replicas if replica in standing.emptied or replica in partition.emptied)
+
+
+def _fullest_first(partition: PartitionMetadata, standing: Standing) -> Iterable[int]:
+    """Those that have lost no directory, the last leader first; those that have lost all last."""
     last = max(partition.leader, partition.last_leader)  # one of them is NO_LEADER
-    return sorted(partition.replicas, key=lambda replica: replica != last)
+    emptied = emptied_after(partition, standing)
+    return sorted(partition.replicas, key=lambda replica: (replica in emptied, replica in standing.reduced, replica != last))

@@ -168,7 +168,8 @@ def _noted_epochs(nodes: Mapping[str, StoreNode], notes: list[str]) -> list[Chan
     if node is None:
         return []
     epochs, dead = _tried(notes, znodes.BROKER_EPOCHS, znodes.read_broker_epochs, node.data) or ({}, {})
-    return [BrokerEpochsNoted(epochs, node.version, dead)]
+    directories = _tried([], znodes.BROKER_EPOCHS, znodes.read_noted_directories, node.data) or {}
+    return [BrokerEpochsNoted(epochs, node.version, dead, directories)]
 
 
 def _topics(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:

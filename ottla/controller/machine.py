@@ -150,7 +150,7 @@ def decide_eligible(state: ClusterState, rules: TopicRules) -> Plan:
     """`min.insync.replicas` may have changed: eligible replicas are so only while too few are in sync."""
     new: list[NamedPartition] = []
     for topic, partition in state.partitions():
-        if partition.eligible:
+        if partition.eligible or partition.last_known:
             changed = with_isr(state, partition, partition.isr, rules.in_sync_min(topic))
             if changed is not None:
                 new.append((topic.name, changed))

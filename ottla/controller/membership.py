@@ -8,6 +8,10 @@ Which epochs the partitions' states take into account stands in a node of its ow
 a broker that restarts while one controller follows another would otherwise look to the new one as if it had run on. A controller that
 finds another epoch registered than noted, or none noted, decides as for a restart. A broker that is alone needs no such note.
 
+The data directories of each broker are noted there as well, and stay noted while it is away: one that comes back without them, because
+its disk was replaced, has nothing of what it held, whatever the partitions' states and its own directories say. One that lacks some of
+them has lost something.
+
 A broker whose process is provably gone (`cluster/failure_detector.py`) counts as one that left while its registration still stands. Its
 epoch is marked as dead in the same node, so no later controller takes it for live; if it lives after all, it finds the mark and registers
 anew.
@@ -65,10 +69,13 @@ def decide_brokers_changed(
     members += [BrokerPut(broker) for broker in joined]
     epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}
     epochs.update((broker.broker_id, broker.epoch) for broker in joined)
+    reduced = [broker.broker_id for broker in joined if _missing_directories(state, broker)]
     standing = Standing(
         live=epochs,
         restarted={broker.broker_id: None for broker in joined},
-        lost={broker.broker_id: None for broker in joined if not broker.is_clean},
+        lost={broker.broker_id: None for broker in joined if not broker.is_clean or broker.broker_id in reduced},
+        reduced=reduced,
+        emptied=[broker.broker_id for broker in joined if _is_emptied(state, broker)],
         leaving=[broker_id for broker_id in state.leaving if epochs.get(broker_id) == state.leaving[broker_id]],
     )
     elections = Elections()
@@ -79,7 +86,20 @@ def decide_brokers_changed(
             new.append((topic.name, changed))
     marks = {**state.dead, **{broker_id: gone[broker_id] for broker_id in left if broker_id in gone}}
     dead = {broker_id: epoch for broker_id, epoch in marks.items() if broker_id not in epochs}
-    return partitions_plan(state, new, last=[_noted(state, epochs, dead, members)], notes=elections.notes)
+    directories = {**state.noted_directories}
+    directories.update((broker.broker_id, broker.directories) for broker in (*state.brokers.values(), *joined) if broker.directories)
+    return partitions_plan(state, new, last=[_noted(state, epochs, dead, directories, members)], notes=elections.notes)
+
+
+def _missing_directories(state: ClusterState, broker: BrokerMetadata) -> list[str]:
+    """The noted data directories that a broker has not any more; none of one that names none."""
+    noted = state.noted_directories.get(broker.broker_id, ()) if broker.directories else ()
+    return [directory for directory in noted if directory not in broker.directories]
+
+
+def _is_emptied(state: ClusterState, broker: BrokerMetadata) -> bool:
+    missing = _missing_directories(state, broker)
+    return bool(missing) and len(missing) == len(state.noted_directories[broker.broker_id])
 
 
 def after_membership(
@@ -93,23 +113,31 @@ def after_membership(
     """The partition's next state when brokers, or its replicas on them, have come or gone; None if it stays as it is."""
     in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
     if standing.has_run_on(partition.leader):
-        return with_isr(state, partition, election.in_sync_after(partition.isr, standing), in_sync_min, standing.lost)
+        return with_isr(state, partition, election.in_sync_after(partition.isr, standing), in_sync_min, standing)
     elected = election.elect_after_failure(partition, standing, is_unclean_allowed=rules.is_unclean_allowed(topic))
     if elected is None:
-        return leaderless(state, partition, standing, in_sync_min)
+        changed = leaderless(state, partition, standing, in_sync_min)
+        elections.note_waiting(topic.name, partition, changed)
+        return changed
     elections.note(topic.name, partition, elected)
-    return led(state, partition, elected, in_sync_min, standing.lost)
+    return led(state, partition, elected, in_sync_min, standing)
 
 
-def _noted(state: ClusterState, epochs: dict[int, int], dead: dict[int, int], members: Sequence[Change]) -> Unit:
+def _noted(
+    state: ClusterState,
+    epochs: dict[int, int],
+    dead: dict[int, int],
+    directories: dict[int, tuple[str, ...]],
+    members: Sequence[Change],
+) -> Unit:
     """The write of the epochs that the partitions' states take into account from now on, and the brokers that they belong to."""
-    is_noted = (epochs, dead) == (state.noted_epochs, state.dead)
+    is_noted = (epochs, dead, directories) == (state.noted_epochs, state.dead, state.noted_directories)
     if is_noted or (state.noted_version < 0 and len(epochs) < 2 and not dead):
         return Unit([], members)
-    data = znodes.broker_epochs_bytes(epochs, dead)
+    data = znodes.broker_epochs_bytes(epochs, dead, directories)
     version = state.noted_version
     write: Operation = Create(znodes.BROKER_EPOCHS, data) if version < 0 else Set(znodes.BROKER_EPOCHS, data, version)
-    return Unit([write], [BrokerEpochsNoted(epochs, version + 1, dead), *members])
+    return Unit([write], [BrokerEpochsNoted(epochs, version + 1, dead, directories), *members])
 
 
 def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int, rules: TopicRules) -> Plan:

@@ -7,14 +7,24 @@ leader that stays need not learn anything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ottla.base.cluster_metadata import NO_LEADER, Change, PartitionMetadata, PartitionPut, TopicPut
 from ottla.base.ports import Operation, Set
 from ottla.controller import znodes
-from ottla.controller.election import Choice, Elected, Standing, eligible_after, in_sync_without_leader
+from ottla.controller.election import (
+    ANY_SIZE,
+    UNCHANGED,
+    Choice,
+    Elected,
+    Standing,
+    eligible_after,
+    emptied_after,
+    in_sync_without_leader,
+    last_known_after,
+)
 from ottla.controller.plans import Plan, Unit, planned
 from ottla.controller.state import ClusterState
 
@@ -26,16 +36,22 @@ ELECTIONS_NOTED_MAX = 100
 
 
 def led(
-    state: ClusterState, partition: PartitionMetadata, elected: Elected, in_sync_min: int, lost: Collection[int] = ()
+    state: ClusterState, partition: PartitionMetadata, elected: Elected, in_sync_min: int, standing: Standing = UNCHANGED
 ) -> PartitionMetadata:
     """The state under a new leader, and a new leader epoch."""
-    eligible = eligible_after(partition, elected.isr, in_sync_min, lost) if elected.is_lossless else ()
+    eligible: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+    if elected.is_lossless:
+        eligible = eligible_after(partition, elected.isr, in_sync_min, standing.lost)
+        last_known = last_known_after(partition, elected.isr, eligible, in_sync_min, standing)
     return replace(
         partition,
         leader=elected.leader,
         isr=elected.isr,
         eligible=eligible,
         last_leader=NO_LEADER,
+        last_known=last_known,
+        emptied=(),
         leader_epoch=partition.leader_epoch + 1,
         partition_epoch=partition.partition_epoch + 1,
         controller_epoch=state.controller_epoch,
@@ -46,43 +62,30 @@ def leaderless(state: ClusterState, partition: PartitionMetadata, standing: Stan
     """The state of a partition that no broker can lead; None if it is in it already."""
     isr = in_sync_without_leader(partition, standing)
     eligible = eligible_after(partition, isr, in_sync_min, standing.lost)
-    if partition.leader == NO_LEADER:
-        return _with(state, partition, isr, eligible)
-    return replace(
-        partition,
-        leader=NO_LEADER,
-        isr=isr,
-        eligible=eligible,
-        last_leader=partition.leader,
-        leader_epoch=partition.leader_epoch + 1,
-        partition_epoch=partition.partition_epoch + 1,
-        controller_epoch=state.controller_epoch,
-    )
+    last_known = last_known_after(partition, isr, eligible, ANY_SIZE, standing)
+    new = replace(partition, isr=isr, eligible=eligible, last_known=last_known, emptied=emptied_after(partition, standing))
+    if partition.leader != NO_LEADER:
+        new = replace(new, leader=NO_LEADER, last_leader=partition.leader, leader_epoch=partition.leader_epoch + 1)
+    return None if new == partition else _renewed(state, new)
 
 
 def with_isr(
-    state: ClusterState, partition: PartitionMetadata, isr: Sequence[int], in_sync_min: int, lost: Collection[int] = ()
+    state: ClusterState, partition: PartitionMetadata, isr: Sequence[int], in_sync_min: int, standing: Standing = UNCHANGED
 ) -> PartitionMetadata | None:
-    """The state with this in-sync set under the same leader; None if it has it already."""
-    return _with(state, partition, tuple(isr), eligible_after(partition, isr, in_sync_min, lost))
+    """The state with this in-sync set under the same leader, or still without one; None if it has it already."""
+    eligible = eligible_after(partition, isr, in_sync_min, standing.lost)
+    last_known = last_known_after(partition, isr, eligible, ANY_SIZE if partition.leader == NO_LEADER else in_sync_min, standing)
+    new = replace(partition, isr=tuple(isr), eligible=eligible, last_known=last_known)
+    return None if new == partition else _renewed(state, new)
 
 
-def _with(
-    state: ClusterState, partition: PartitionMetadata, isr: tuple[int, ...], eligible: tuple[int, ...]
-) -> PartitionMetadata | None:
-    if (isr, eligible) == (partition.isr, partition.eligible):
-        return None
-    return replace(
-        partition,
-        isr=isr,
-        eligible=eligible,
-        partition_epoch=partition.partition_epoch + 1,
-        controller_epoch=state.controller_epoch,
-    )
+def _renewed(state: ClusterState, partition: PartitionMetadata) -> PartitionMetadata:
+    """The state as this controller writes it next."""
+    return replace(partition, partition_epoch=partition.partition_epoch + 1, controller_epoch=state.controller_epoch)
 
 
 class Elections:
-    """The elections of one decision that may lose records, as lines for the log."""
+    """The elections of one decision that may lose records, and those that wait because of that, as lines for the log."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -91,15 +94,25 @@ class Elections:
     def note(self, topic: str, old: PartitionMetadata, elected: Elected) -> None:
         if elected.is_lossless or len(old.replicas) == 1:  # nothing was chosen where there is one replica
             return
-        self.count += 1
-        if len(self._notes) == ELECTIONS_NOTED_MAX:
-            return
         kind = "unclean election" if elected.choice is Choice.UNCLEAN else "election"
-        held = sorted(dict.fromkeys((*old.isr, *old.eligible)))
-        self._notes.append(
+        held = sorted(dict.fromkeys((*old.isr, *old.eligible, *old.last_known, *old.emptied)))
+        self._add(
             f"{kind}: {topic}-{old.index} is led by broker {elected.leader} from leader epoch {old.leader_epoch + 1}, which was "
             f"{elected.choice.value}; acknowledged records that only brokers {held} held may be lost"
         )
+
+    def note_waiting(self, topic: str, old: PartitionMetadata, new: PartitionMetadata | None) -> None:
+        """Of a partition whose last members in sync are there, with other disks."""
+        if new is not None and old.isr and not new.isr:
+            self._add(
+                f"no election: {topic}-{old.index} has no leader, because brokers {list(old.isr)}, the last in sync, came back without the "
+                f"data directories that they had; an unclean election lets another replica lead"
+            )
+
+    def _add(self, line: str) -> None:
+        self.count += 1
+        if len(self._notes) < ELECTIONS_NOTED_MAX:
+            self._notes.append(line)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller.election import Standing, elect_reassigned, eligible_after
+from ottla.controller.election import UNCHANGED, Standing, elect_reassigned, eligible_after, last_known_after
 
 
 def check_target(target: Sequence[int], brokers: Collection[int]) -> None:
@@ -95,5 +95,8 @@ def _narrowed(
         if elected is None:
             return None
         leader, isr, leader_epoch = elected.leader, elected.isr, leader_epoch + 1
-    eligible = eligible_after(replace(partition, replicas=tuple(replicas)), isr, in_sync_min)
-    return replace(partition, isr=isr, eligible=eligible, leader=leader, leader_epoch=leader_epoch, last_leader=NO_LEADER)
+    narrowed = replace(partition, replicas=tuple(replicas))
+    eligible = eligible_after(narrowed, isr, in_sync_min)
+    last_known = last_known_after(narrowed, isr, eligible, in_sync_min, UNCHANGED)
+    held = replace(partition, isr=isr, eligible=eligible, last_known=last_known)
+    return replace(held, leader=leader, leader_epoch=leader_epoch, last_leader=NO_LEADER)

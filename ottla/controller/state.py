@@ -64,6 +64,7 @@ class ClusterState(ClusterMetadata):
         self.failed: dict[int, frozenset[tuple[bytes, int]]] = {}  # replicas of live brokers whose logs have failed
         self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
         self.noted_version = -1
+        self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # of brokers, live or not
         self.dead: Mapping[int, int] = {}  # registrations that stand though their brokers are gone, by broker
         self._names_by_metric: dict[str, str] = {}
 
@@ -95,6 +96,7 @@ class ClusterState(ClusterMetadata):
                 self._put_scram(change)
             elif isinstance(change, BrokerEpochsNoted):
                 self.noted_epochs, self.noted_version, self.dead = change.epochs, change.version, change.dead
+                self.noted_directories = change.directories
             elif isinstance(change, BrokerLeaving):
                 self.leaving[change.broker_id] = change.epoch
             elif isinstance(change, ReplicasFailed):

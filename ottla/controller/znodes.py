@@ -1,14 +1,16 @@
 """The nodes of the metadata store: their paths and their JSON, as Kafka lays them out in ZooKeeper.
 
 Writers give exactly the fields that Kafka writes, and only where they say something these of our own: `clean` and `incarnation` of a
-broker, `eligible` and `last_leader` of a partition. Readers take any order and unknown fields, and raise `NodeError` for bytes that are not
-what the path promises; loading ignores such a node with a line in the log, so that garbage in the store never stops a broker.
+broker, `eligible`, `last_leader`, `last_known` and `emptied` of a partition. Readers take any order and unknown fields, and raise
+`NodeError` for bytes that are not what the path promises; loading ignores such a node with a line in the log, so that garbage in the
+store never stops a broker.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ottla.base.cluster_metadata import (
@@ -263,7 +265,12 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
         rack=None if rack is None else str(rack),
         epoch=epoch,
         is_clean=value.get("clean") is True,
+        directories=_directories(value.get("incarnation", "")),
     )
+
+
+def _directories(incarnation: Any) -> tuple[str, ...]:
+    return tuple(filter(None, str(incarnation).split(",")))
 
 
 @immutable(kw_only=True)
@@ -313,10 +320,14 @@ def _named_replicas(named: Any) -> tuple[tuple[bytes, int], ...]:
     return tuple(replicas)
 
 
-def broker_epochs_bytes(epochs: Mapping[int, int], dead: Mapping[int, int]) -> bytes:
+def broker_epochs_bytes(
+    epochs: Mapping[int, int], dead: Mapping[int, int], directories: Mapping[int, Sequence[str]] = MappingProxyType({})
+) -> bytes:
     value: dict[str, Any] = {"version": 1, "epochs": {str(broker_id): epochs[broker_id] for broker_id in sorted(epochs)}}
     if dead:
         value["dead"] = {str(broker_id): dead[broker_id] for broker_id in sorted(dead)}
+    if directories:
+        value["directories"] = {str(broker_id): list(directories[broker_id]) for broker_id in sorted(directories)}
     return _write(value)
 
 
@@ -324,6 +335,14 @@ def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
     """The epochs that are taken into account, and those that are marked as dead."""
     value = _read(data)
     return _epochs(_field(value, "epochs")), _epochs(value.get("dead", {}))
+
+
+def read_noted_directories(data: bytes) -> dict[int, tuple[str, ...]]:
+    """The data directories of the brokers, as they were noted with their epochs."""
+    value = _read(data).get("directories", {})
+    if not isinstance(value, dict) or not all(key.isdigit() and isinstance(ids, list) for key, ids in value.items()):
+        raise NodeError("directories are no map of broker ids to lists")
+    return {int(key): tuple(map(str, ids)) for key, ids in value.items()}
 
 
 def _epochs(value: Any) -> dict[int, int]:
@@ -371,6 +390,8 @@ def read_topic(name: str, data: bytes, version: int, states: Mapping[int, Partit
                 removing_replicas=removing.get(index, ()),
                 eligible=state.eligible if state else (),
                 last_leader=state.last_leader if state else NO_LEADER,
+                last_known=state.last_known if state else (),
+                emptied=state.emptied if state else (),
             )
         )
     return TopicMetadata(name=name, topic_id=topic_id, partitions=tuple(partitions), version=version)
@@ -388,6 +409,10 @@ def partition_bytes(partition: PartitionMetadata) -> bytes:
         value["eligible"] = list(partition.eligible)
     if partition.last_leader != NO_LEADER:
         value["last_leader"] = partition.last_leader
+    if partition.last_known:
+        value["last_known"] = list(partition.last_known)
+    if partition.emptied:
+        value["emptied"] = list(partition.emptied)
     return _write(value)
 
 
@@ -405,6 +430,8 @@ def read_partition(index: int, data: bytes, version: int) -> PartitionMetadata:
         partition_epoch=version,
         eligible=_integers(_list(value, "eligible"), "eligible") if "eligible" in value else (),
         last_leader=_integer(value, "last_leader") if "last_leader" in value else NO_LEADER,
+        last_known=_integers(_list(value, "last_known"), "last_known") if "last_known" in value else (),
+        emptied=_integers(_list(value, "emptied"), "emptied") if "emptied" in value else (),
     )
 
 

@@ -92,6 +92,7 @@ class Nodes:
         self.lives: dict[int, LifeTimers] = {}
         self.nodes: dict[int, ClusterNode] = {}
         self.refusals: list[str] = []
+        self.starts = 0
         for broker_id in range(1, count + 1):
             self.disks[broker_id] = MemDisk(DIRECTORY)
             self.start(broker_id)
@@ -101,10 +102,11 @@ class Nodes:
     def start(self, broker_id: int, *, is_awaited: bool = True) -> ClusterNode:
         """`is_awaited`: until it is ready."""
         life = self.lives[broker_id] = LifeTimers(self.timers)
+        self.starts += 1
         ports = Ports(
             clock=self.timers.clock,
             timers=life,
-            random=SeededRandom(broker_id),
+            random=SeededRandom(self.starts),
             disk=self.disks[broker_id],
             threads=LifeThreads(life, self.chance),
             network=Host(self.network, host_of(broker_id), life),
@@ -127,6 +129,10 @@ class Nodes:
         store = node.ports.store
         assert isinstance(store, MemoryStore)
         store.expire()
+
+    def replace_disk(self, broker_id: int) -> None:
+        """Of a broker that is not there."""
+        self.disks[broker_id] = MemDisk(DIRECTORY)
 
     def kill_process(self, broker_id: int) -> MemoryStore:
         """The process alone ends (kill -9): the host closes its connections and refuses new ones; its session goes on until it expires."""

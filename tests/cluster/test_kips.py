@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from ottla.base.cluster_metadata import PartitionMetadata
+from ottla.base.errors import ErrorCode
+from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.cluster.nodes import Nodes, content
 
 
@@ -74,3 +81,72 @@ def test_kip_903_a_broker_that_restarts_unnoticed_is_in_no_in_sync_set() -> None
     world.until(lambda: state(world).partition_epoch >= before.partition_epoch + 2 and 3 in state(world).isr)
     assert state(world).leader_epoch == before.leader_epoch, "its leader stayed"
     assert content(world.replica(3)) == content(world.replica(2))
+
+
+def without_power(world: Nodes, *replaced: int) -> None:
+    """All machines lose their power at once, after everything was written back; these come back with a new disk."""
+    for broker_id in list(world.nodes):
+        world.disks[broker_id].write_back()
+        world.kill(broker_id, keeps_some=False)
+    for broker_id in replaced:
+        world.replace_disk(broker_id)
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1)])
+@pytest.mark.parametrize("is_together", [False, True])
+def test_kip_966_after_a_power_failure_of_all_a_new_disk_leads_nothing_that_others_hold(order: Sequence[int], is_together: bool) -> None:
+    """Nothing proves any log, and each of them has all; the last leader's disk is replaced."""
+    world = Nodes(3)
+    world.create("t", [2, 3, 1], min_insync_replicas="2")
+    world.write("acknowledged")
+    world.until(lambda: all(world.replica(broker_id).high_watermark == 1 for broker_id in (1, 2, 3)))
+    kept = content(world.replica(2))
+    without_power(world, 2)
+    for broker_id in order:
+        world.start(broker_id, is_awaited=False)
+        world.settle(0 if is_together else 2_000)
+    world.until(lambda: has_a_leader(world) and state(world).isr and len(state(world).isr) == 3)
+    assert [content(world.replica(broker_id)) for broker_id in (1, 2, 3)] == [kept] * 3
+
+
+def test_kip_966_the_last_in_sync_with_a_new_disk_leads_no_others_that_hold_more_than_nothing() -> None:
+    """min.insync 1. C was left behind, so A was alone in sync; A's disk is replaced. What C has is not given up for an empty log; the
+    partition waits until an operator lets C lead."""
+    world = Nodes(3)
+    world.create("t", [2, 3])
+    world.write("on both")
+    world.until(lambda: world.replica(2).high_watermark == 1)
+    kept = content(world.replica(3))
+    world.disks[3].write_back()
+    world.kill(3)
+    world.until(lambda: state(world).isr == (2,))
+    world.write("on A alone")
+    world.kill(2)
+    world.replace_disk(2)
+    world.start(2)
+    world.start(3)
+    world.until(lambda: all(broker_id in world.nodes[1].metadata.brokers for broker_id in (2, 3)))
+    world.settle(2_000)
+    assert (state(world).leader, state(world).isr, state(world).emptied) == (-1, (), (2,))
+    answer = world.ask(3, DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]))
+    assert (answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].isr_nodes) == (ErrorCode.LEADER_NOT_AVAILABLE, [])
+    unclean = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+    elected = world.ask(world.controller_id, unclean)
+    assert elected.error_code == ErrorCode.NONE
+    world.until(lambda: has_a_leader(world) and len(state(world).isr) == 2)
+    assert world.replica(3).is_leading and content(world.replica(2)) == content(world.replica(3)) == kept
+
+
+def test_kip_966_a_cluster_whose_disks_are_all_new_begins_anew() -> None:
+    world = Nodes(3)
+    world.create("t", [2, 3, 1], min_insync_replicas="2")
+    world.write("gone")
+    world.until(lambda: world.replica(2).high_watermark == 1)
+    without_power(world, 1, 2, 3)
+    for broker_id in (1, 2, 3):
+        world.start(broker_id)
+        world.settle(2_000)
+    world.until(lambda: has_a_leader(world) and len(state(world).isr) == 3)
+    assert content(world.leader()) == b""
+    world.write("again")
+    world.until(lambda: world.leader().high_watermark == 1)

@@ -138,6 +138,13 @@ def test_noted_epochs_and_a_damaged_node_counts_as_empty() -> None:
         assert (state.noted_epochs, state.noted_version, len(notes)) == (epochs, 4, 0 if epochs else 1)
 
 
+def test_noted_directories_and_damaged_ones_count_as_unknown() -> None:
+    whole = znodes.broker_epochs_bytes({2: 7}, {}, {2: ("a", "b"), 3: ("c",)})
+    for data, directories in ((whole, {2: ("a", "b"), 3: ("c",)}), (b'{"epochs":{"2":7},"directories":{"2":"a"}}', {})):
+        state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
+        assert (state.noted_epochs, state.noted_directories, notes) == ({2: 7}, directories, [])
+
+
 def test_a_broker_whose_registration_is_marked_as_dead_is_not_live() -> None:
     broker = BrokerMetadata(broker_id=3, endpoints={"A": ("h", 1)})
     nodes = {

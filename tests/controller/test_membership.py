@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.base.cluster_metadata import NO_LEADER, BrokerEpochsNoted, BrokerLeaving, PartitionMetadata
+from dataclasses import replace
+from itertools import permutations
+
+from ottla.base.cluster_metadata import NO_LEADER, BrokerEpochsNoted, BrokerLeaving, BrokerMetadata, PartitionMetadata
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Create, Set
 from ottla.controller import znodes
 from ottla.controller.api import ElectionType
-from ottla.controller.machine import decide_elect_leaders
+from ottla.controller.machine import decide_elect_leaders, decide_eligible
 from ottla.controller.membership import decide_brokers_changed, decide_controlled_shutdown, restarted_brokers
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
@@ -116,10 +119,11 @@ def test_brokers_that_lost_power_together_wait_for_the_last_and_its_log_may_be_s
     state.apply(decide_brokers_changed(state, [joined(1, is_clean=False)], [], TWO).changes)
     assert (partition(state).leader, partition(state).isr, partition(state).last_leader) == (NO_LEADER, (2, 3), 1)
     state.apply(decide_brokers_changed(state, [joined(2, is_clean=False)], [], TWO).changes)
-    assert (partition(state).leader, partition(state).isr) == (NO_LEADER, (3,))
+    assert (partition(state).leader, partition(state).isr, partition(state).last_known) == (NO_LEADER, (3,), (1, 2))
     plan = decide_brokers_changed(state, [joined(3, is_clean=False)], [], TWO)
     state.apply(plan.changes)
     assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (3, (3,), ())
+    assert partition(state).last_known == ()
     assert "the last in sync, without a proof that its log is whole" in plan.notes[0]
 
 
@@ -141,6 +145,126 @@ def test_offline_replicas_follow_the_live_brokers() -> None:
     assert partition(state).offline_replicas == (2,)
     state.apply(decide_brokers_changed(state, [joined(2)], [], RULES).changes)
     assert partition(state).offline_replicas == ()
+
+
+# Brokers that come back with other disks
+
+
+DISKS = {1: ("one",), 2: ("two", "more"), 3: ("three",)}
+
+
+def noted_state(*partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> ClusterState:
+    """Three brokers whose data directories are noted."""
+    state = with_topic(state_of(1, 2, 3), *partitions)
+    state.apply([BrokerEpochsNoted({1: 101, 2: 102, 3: 103}, 0, {}, DISKS)])
+    return state
+
+
+def back(broker_id: int, *directories: str, is_clean: bool = False) -> BrokerMetadata:
+    return replace(joined(broker_id, is_clean=is_clean), directories=directories or DISKS[broker_id])
+
+
+def test_one_by_one_after_a_loss_of_power_with_a_new_disk_and_that_one_leads_nothing() -> None:
+    for order in permutations((1, 2, 3)):
+        state = noted_state((1, (1, 2, 3), (1, 2, 3)))
+        state.apply(decide_brokers_changed(state, [], [1, 2, 3], TWO).changes)
+        for broker_id in order:
+            assert partition(state).leader == NO_LEADER
+            come = back(1, "new") if broker_id == 1 else back(broker_id)
+            plan = decide_brokers_changed(state, [come], [], TWO)
+            state.apply(plan.changes)
+        expected = order[2] if order[2] != 1 else 2
+        assert (partition(state).leader, partition(state).isr) == (expected, (expected,)), order
+        assert "which was the last in sync, without a proof" in plan.notes[0]
+        assert (partition(state).last_known, partition(state).emptied) == ((), ())
+
+
+def test_the_last_in_sync_with_a_new_disk_waits_for_the_operator() -> None:
+    """What the others have is kept, and whoever restarts does not lead with nothing."""
+    state = noted_state((1, (1, 2, 3), (1,)))
+    state.apply(decide_brokers_changed(state, [], [1], RULES).changes)
+    plan = decide_brokers_changed(state, [back(1, "new")], [], RULES)
+    state.apply(plan.changes)
+    assert (partition(state).leader, partition(state).isr, partition(state).emptied) == (NO_LEADER, (), (1,))
+    assert plan.notes == (
+        "no election: t-0 has no leader, because brokers [1], the last in sync, came back without the data directories that they had; "
+        "an unclean election lets another replica lead",
+    )
+    for again in (back(1, "new", is_clean=True), back(2), back(3, is_clean=True)):
+        state.apply(decide_brokers_changed(state, [again], [], RULES).changes)
+        assert partition(state).leader == NO_LEADER
+    state.apply(decide_elect_leaders(state, ElectionType.UNCLEAN, [("t", 0)], RULES).changes)
+    assert (partition(state).leader, partition(state).isr, partition(state).emptied) == (2, (2,), ())
+
+
+def test_a_new_disk_is_not_elected_over_an_eligible_replica_nor_waited_for() -> None:
+    state = noted_state((1, (1, 2, 3), (1, 2)))
+    state.apply(decide_brokers_changed(state, [], [2], TWO).changes)
+    state.apply(decide_brokers_changed(state, [], [1], TWO).changes)
+    assert (partition(state).isr, partition(state).eligible) == ((1,), (2,))
+    state.apply(decide_brokers_changed(state, [back(1, "new", is_clean=True)], [], TWO).changes)
+    assert (partition(state).leader, partition(state).isr) == (NO_LEADER, (2,)), "whatever its own directory says"
+    state.apply(decide_brokers_changed(state, [back(2)], [], TWO).changes)
+    assert (partition(state).leader, partition(state).isr) == (2, (2,))
+
+
+def test_a_leader_whose_session_outlasts_its_disk() -> None:
+    """The others come back while it still seems to lead, so they leave the in-sync set one after the other. Where nothing was acknowledged
+    since, the last of them is as good as it was."""
+    for rules, leader in ((TWO, 3), (RULES, NO_LEADER)):
+        state = noted_state((1, (1, 2, 3), (1, 2, 3)))
+        for come in (back(2), back(3)):
+            state.apply(decide_brokers_changed(state, [come], [], rules).changes)
+        assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (1, (1,), ())
+        assert partition(state).last_known == ((3,) if rules is TWO else ())
+        state.apply(decide_brokers_changed(state, [], [1], rules).changes)
+        state.apply(decide_brokers_changed(state, [back(1, "new")], [], rules).changes)
+        assert (partition(state).leader, partition(state).emptied) == (leader, () if leader == 3 else (1,))
+
+
+def test_who_was_eligible_is_forgotten_when_enough_are_in_sync_again() -> None:
+    state = noted_state((1, (1, 2, 3), (1, 2)))
+    state.apply(decide_brokers_changed(state, [back(2)], [], TWO).changes)
+    assert (partition(state).isr, partition(state).last_known) == ((1,), (2,))
+    state.apply(decide_eligible(state, RULES).changes)
+    assert partition(state).last_known == ()
+    state.apply(decide_brokers_changed(state, [], [1], TWO).changes)
+    state.apply(decide_brokers_changed(state, [back(1)], [], TWO).changes)
+    assert partition(state).leader == 1, "unproved, and the last in sync"
+    away = noted_state((1, (1, 2, 3), (1, 2, 3)))
+    away.apply(decide_brokers_changed(away, [], [1, 2, 3], TWO).changes)
+    away.apply(decide_brokers_changed(away, [back(1)], [], TWO).changes)
+    assert (partition(away).isr, partition(away).last_known) == ((2, 3), (1,))
+    assert not decide_eligible(away, TWO).changes, "while no broker leads the size of the in-sync set says nothing"
+
+
+def test_where_every_replica_came_back_empty_nothing_is_left_to_wait_for() -> None:
+    state = noted_state((2, (1, 2), (1, 2)), (3, (3,), (3,)))
+    state.apply(decide_brokers_changed(state, [], [1, 2, 3], RULES).changes)
+    state.apply(decide_brokers_changed(state, [back(2, "new")], [], RULES).changes)
+    assert (partition(state).leader, partition(state).emptied) == (NO_LEADER, (2,))
+    plan = decide_brokers_changed(state, [back(1, "newer"), back(3, "newest")], [], RULES)
+    state.apply(plan.changes)
+    assert [(part.leader, part.isr) for part in (partition(state), partition(state, 1))] == [(1, (1,)), (3, (3,))]
+    assert "which was as empty as all other replicas" in plan.notes[0]
+
+
+def test_one_of_two_disks_is_new_and_a_broker_with_all_of_its_own_is_preferred() -> None:
+    state = noted_state((2, (2, 3), (2, 3)), (2, (2, 3), (2,)))
+    state.apply(decide_brokers_changed(state, [], [2, 3], RULES).changes)
+    state.apply(decide_brokers_changed(state, [back(2, "two", "new"), back(3)], [], RULES).changes)
+    assert partition(state).leader == 3
+    assert partition(state, 1).leader == 2, "it may have this one still, and the others lack some"
+
+
+def test_what_is_noted_of_directories_outlasts_the_broker_and_follows_it() -> None:
+    state = noted_state()
+    state.apply(decide_brokers_changed(state, [], [1, 2], RULES).changes)
+    assert state.noted_directories == DISKS
+    state.apply(decide_brokers_changed(state, [back(2, "two")], [], RULES).changes)
+    assert state.noted_directories == {**DISKS, 2: ("two",)}
+    state.apply(decide_brokers_changed(state, [joined(2)], [], RULES).changes)
+    assert state.noted_directories == {**DISKS, 2: ("two",)}, "a registration that names none says nothing"
 
 
 # Which epochs the states take into account

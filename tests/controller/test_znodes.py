@@ -54,19 +54,20 @@ def test_a_partition_as_kafka_writes_it() -> None:
 
 def test_what_kafka_does_not_know_stands_in_a_partition_only_where_it_says_something() -> None:
     partition = PartitionMetadata(
-        index=0, leader=-1, leader_epoch=2, replicas=(), isr=(1,), partition_epoch=9, controller_epoch=3, eligible=(2, 3), last_leader=1
+        index=0, leader=-1, leader_epoch=2, replicas=(), isr=(1,), partition_epoch=9, controller_epoch=3, eligible=(2, 3), last_leader=1,
+        last_known=(4,), emptied=(5, 6),
     )
     data = znodes.partition_bytes(partition)
-    assert data.endswith(b'"isr":[1],"eligible":[2,3],"last_leader":1}')
+    assert data.endswith(b'"isr":[1],"eligible":[2,3],"last_leader":1,"last_known":[4],"emptied":[5,6]}')
     assert znodes.read_partition(0, data, 9) == partition
     topic = TopicMetadata(name="t", topic_id=TOPIC_ID, partitions=(replace(partition, replicas=(1, 2, 3)),), version=4)
     assert znodes.read_topic("t", znodes.topic_bytes(topic), 4, {0: partition}) == topic
 
 
 def test_a_broker_that_came_back_whole_and_its_data_directory() -> None:
-    broker = BrokerMetadata(broker_id=1, endpoints={"IN": ("h", 9)}, epoch=5, is_clean=True)
-    data = znodes.broker_bytes(broker, {"IN": "PLAINTEXT"}, 77, incarnation="abc")
-    assert (znodes.read_broker(1, data, 5), znodes.read_incarnation(data)) == (broker, "abc")
+    broker = BrokerMetadata(broker_id=1, endpoints={"IN": ("h", 9)}, epoch=5, is_clean=True, directories=("abc", "def"))
+    data = znodes.broker_bytes(broker, {"IN": "PLAINTEXT"}, 77, incarnation="abc,def")
+    assert (znodes.read_broker(1, data, 5), znodes.read_incarnation(data)) == (broker, "abc,def")
     assert znodes.read_incarnation(b"{}") == ""
 
 
@@ -143,6 +144,8 @@ GARBAGE = [
     b'{"leader":"1","leader_epoch":0,"isr":[1],"controller_epoch":1}',
     b'{"leader":1,"leader_epoch":0,"isr":1,"controller_epoch":1}',
     b'{"leader":1,"leader_epoch":0,"isr":[1],"controller_epoch":1,"eligible":7}',
+    b'{"leader":1,"leader_epoch":0,"isr":[1],"controller_epoch":1,"last_known":7}',
+    b'{"leader":1,"leader_epoch":0,"isr":[1],"controller_epoch":1,"emptied":{}}',
     b'{"endpoints":["nowhere"]}',
     b'{"config":[]}',
     b'{"config":{"producer_byte_rate":"fast"}}',

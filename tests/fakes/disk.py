@@ -196,6 +196,10 @@ class MemDisk:
         other.used_bytes = _size(other._root)
         return other
 
+    def write_back(self) -> None:
+        """All that was written is durable from now on, as after `sync` of the whole system."""
+        _make_durable(self._root)
+
     # A test's own view: no faults, no handles
 
     def read_file(self, path: str) -> bytes:
@@ -377,6 +381,16 @@ def _walk(directory: _Directory, path: str) -> list[tuple[str, bytes]]:
         else:
             files.append((f"{path}/{name}", bytes(found.data)))
     return files
+
+
+def _make_durable(directory: _Directory) -> None:
+    directory.durable = dict(directory.names)
+    for found in directory.names.values():
+        if isinstance(found, _Directory):
+            _make_durable(found)
+        else:
+            found.durable[:] = found.data
+            found.unsynced.clear()
 
 
 def _survivors(directory: _Directory, random: Random | None, done: dict[int, _Content]) -> _Directory:

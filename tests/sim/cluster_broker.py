@@ -169,11 +169,10 @@ class ClusterBroker:
             self.disk.crash(self.random)
             self.world.later(*restart_ms, self.start)
 
-    def lose_disk(self) -> None:
-        """The machine goes down, and comes back with an empty disk."""
-        if self.is_up:
-            self.cut_power()
-            self.disk = self._new_disk()
+    def replace_disk(self) -> None:
+        """The machine, which is down, comes back with an empty disk."""
+        assert not self.is_up
+        self.disk = self._new_disk()
 
     def _new_disk(self) -> FusedDisk:
         disk = FusedDisk(self, "/data")

@@ -126,7 +126,8 @@ class StoreJudge:
             writer = self.writers.setdefault(new.controller_epoch, store.broker_id)
             assert writer == store.broker_id, f"{where}: {store.broker_id} writes in the controller epoch of {writer} (I38)"
         assert new.leader == -1 or new.leader in new.isr, f"{where}: leader {new.leader} outside of the ISR {new.isr} (I9)"
-        assert new.isr, f"{where}: no replica is in sync"
+        is_empty = new.leader == -1 and new.emptied
+        assert new.isr or is_empty, f"{where}: no replica is in sync"
         if old is not None:
             assert new.leader_epoch >= old.leader_epoch, f"{where}: leader epoch {new.leader_epoch} after {old.leader_epoch} (I15)"
             is_same = new.leader_epoch == old.leader_epoch

@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, StoreResult
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.gone_partitions import GonePartitions
-from ottla.controller import plans, znodes
+from ottla.controller import membership, plans, znodes
 from ottla.controller.announcements import Announcements
 from ottla.controller.command_queue import CommandQueue
 from ottla.controller.local_controller import LocalController
@@ -190,6 +190,11 @@ def unknown_is_marked() -> Any:
     return together([mock.patch.object(Announcements, "everything", roles_first), mock.patch.object(GonePartitions, "is_gone", is_gone)])
 
 
+def new_disk_like_old() -> Any:
+    """A broker with a new disk counts as one that has lost some of its tail."""
+    return mock.patch.object(membership, "_missing_directories", lambda _state, _broker: [])
+
+
 @contextmanager
 def together(patches: Sequence[Any]) -> Iterator[None]:
     """Several replacements as one."""
@@ -215,6 +220,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         restarted_in_isr,
         ack_of_another_term,
         unknown_is_marked,
+        new_disk_like_old,
     )
 }
 VERDICTS = {
@@ -229,6 +235,7 @@ VERDICTS = {
     "wipe_pending": r"pending since partition epoch \d+ .* is forgotten without an answer \(I12\)",
     "restarted_in_isr": r"in the ISR .* with registration \d+: its log ends at \d+, \d+ is committed \(I10\)",
     "unknown_is_marked": r"a transaction hangs \(I31\): .*, has no marker \(I25\)",
+    "new_disk_like_old": r"clients do not come to their end|lost-write|\(I3\)|\(I10\)|\(I45\)",
     "ack_of_another_term": r"lost-write: .* where they were acknowledged: .* has v\d+.* \(I14\)",
 }
 """What the checks say of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""

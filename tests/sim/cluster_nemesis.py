@@ -109,18 +109,27 @@ class Nemesis:
             self.world.crashes += 1
             broker.cut_power(restart_ms=restart_ms)
 
-    def wipe(self, broker: ClusterBroker) -> bool:
-        """Replaces the disk of this broker by an empty one. That is a loss even if all is synced, so every in-sync set must be full, and
-        no other machine down or about to lose its power."""
+    def may_wipe(self) -> bool:
+        """Whether a disk may be lost. That is a loss even if all is synced, so every in-sync set must be full, and no machine down or about
+        to lose its power."""
         brokers, store = self.world.brokers.values(), self.world.checks.store
         if not all(other.is_ready and other.is_up and other.disk.fuse is None for other in brokers):
             return False
-        if any(set(state.isr) != set(store.replicas[key]) for key, state in store.states.items()):
+        return all(set(state.isr) == set(store.replicas[key]) for key, state in store.states.items())
+
+    def wipe(self, broker: ClusterBroker) -> bool:
+        """Replaces the disk of this broker by an empty one, if that may be."""
+        if not self.may_wipe():
             return False
+        broker.cut_power()
+        self.note_replaced(broker)
+        return True
+
+    def note_replaced(self, broker: ClusterBroker) -> None:
+        """This machine, which is down, comes back with an empty disk."""
         self._lossy = broker.broker_id
         self.world.crashes += 1
-        broker.lose_disk()
-        return True
+        broker.replace_disk()
 
     def _may_lose(self, broker: ClusterBroker) -> bool:
         """Whether the power of this machine may be cut without more loss than the cluster promises to survive."""

@@ -44,6 +44,8 @@ DARK_EVERY, DARK_REST = 5, 3
 """The seeds with this rest have worlds in which all brokers end at once, now and then."""
 DARK_MS = (800, 3_000)
 DARK_LOOKS = 300
+REPLACED_EVERY = 2
+"""Of them, the seeds that are no multiples have worlds in which that may be the power of all machines, and a disk with it."""
 WIPED_MS = (20, 200)
 """So often it is looked whether every replica is in sync, so that a disk may be lost."""
 BACK_MS = 4_000
@@ -55,7 +57,7 @@ class Operations:
 
     def __init__(self, world: ClusterWorld) -> None:
         self.world = world
-        self.lost = self.restarted = self.moved = self.cancelled = self.wiped = self.darkened = 0
+        self.lost = self.restarted = self.moved = self.cancelled = self.wiped = self.darkened = self.replaced = 0
 
     def start(self) -> None:
         if self.world.seed % EVERY == 0:
@@ -122,10 +124,27 @@ class Operations:
         self._darken_later()
         is_power = world.is_flushed and world.chance.random() < 0.5
         world.note("dark", "power" if is_power else "processes")
+        if not world.is_flushed and world.seed % REPLACED_EVERY and world.nemesis.may_wipe():
+            self._replace_in_the_dark()
+            return
         self.darkened += 1
         for broker in world.brokers.values():
             world.crashes += broker.is_up
             broker.cut_power() if is_power else broker.kill()
+
+    def _replace_in_the_dark(self) -> None:
+        """All machines lose their power when nothing is left to write back, and a leader comes back with an empty disk: nothing proves any
+        log, and the others hold everything."""
+        world = self.world
+        states = world.checks.store.states
+        leader = next((states[key].leader for key in world.usurped_keys if key in states and states[key].leader >= 0), 1)
+        world.note("replaced", leader)
+        self.replaced += 1
+        for broker in world.brokers.values():
+            broker.disk.write_back()
+            broker.cut_power()
+        world.crashes += len(world.brokers) - 1
+        world.nemesis.note_replaced(world.brokers[leader])
 
     def _is_deciding(self) -> bool:
         nodes = [broker.node for broker in self.world.brokers.values() if broker.node is not None]
