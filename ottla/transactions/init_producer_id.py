@@ -6,7 +6,8 @@ complete. When the epochs are used up the next identity is a new producer id wit
 
 A client that names the identity it holds (KIP-360) gets the next one only if no other client took over meanwhile. If it names the last one,
 its answer was lost (or its transaction timed out) and it gets the current one again, with no bump: only this client can know it. That
-also holds across a rotation of the producer id and a failover (KAFKA-20357). Stricter than Kafka: a named identity that is not the current
+also holds across a rotation of the producer id and a failover (KAFKA-20357). While a transaction is being completed only its producer id
+is looked at, as in Kafka. Stricter than Kafka: a named identity that is not the current
 one cannot abort an ongoing transaction, because a delayed request would otherwise abort what its own sender began later (P5).
 
 Two-phase commit (KIP-939), if it is enabled: `is_two_phase` means no timeout; `keeps_prepared` leaves the ongoing transaction open and
@@ -67,10 +68,16 @@ def decide_init(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply
     if metadata is None:
         return _begin(shard, now_ms, command, reply)
     if metadata.state in PREPARED:
-        return answer_end(reply, ErrorCode.CONCURRENT_TRANSACTIONS)
+        is_fenced = command.expected != NO_IDENTITY and command.expected.producer_id not in _producer_ids(metadata)
+        return answer_end(reply, ErrorCode.PRODUCER_FENCED if is_fenced else ErrorCode.CONCURRENT_TRANSACTIONS)
     if metadata.state is ONGOING:
         return _take_over(shard, now_ms, command, metadata, reply)
     return _give_identity(shard, now_ms, command, metadata, reply)
+
+
+def _producer_ids(metadata: TransactionMetadata) -> tuple[int, ...]:
+    """Those that a client may name while a transaction is completed: of its markers, of what comes next, and of the one before."""
+    return (metadata.producer_id, metadata.identity.producer_id, metadata.last_identity.producer_id)
 
 
 def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
