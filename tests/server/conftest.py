@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def config_for(path: Path, *assignments: str) -> BrokerConfig:
     basis = (f"log.dirs={path}", "listeners=PLAINTEXT://127.0.0.1:0", "ottla.shutdown.timeout.ms=500")
     return load(assignments=(*basis, *assignments))[0]
+
+
+@contextmanager
+def serving(loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> Iterator[BrokerServer]:
+    """A broker that is stopped at the end, also when the test fails."""
+    server = BrokerServer(loop, config)
+    server.start()
+    try:
+        yield server
+    finally:
+        loop.run_until_complete(server.stop())
 
 
 @pytest.fixture

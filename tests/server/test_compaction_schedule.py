@@ -29,7 +29,7 @@ from ottla.wire.records import Record, encode_batch, read_records
 from tests.adapters.test_worker_process import is_alive
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.left_open import leaves_nothing_open
-from tests.server.conftest import MakeServer
+from tests.server.conftest import MakeServer, serving
 from tests.server.threads import run_until
 
 __all__ = ["leaves_nothing_open"]
@@ -321,12 +321,10 @@ def test_what_was_compacted_is_known_after_a_restart(
     path = f"{directory.path}/{CLEANER_OFFSET_FILE}"
     run_until(loop, lambda: read_offsets(server.disk, path) == {Key("t", 0): first_dirty})
     loop.run_until_complete(server.stop())
-    again = BrokerServer(loop, server.config)
-    again.start()
-    reopened = again.node.partitions.get("t", 0)
-    assert reopened is not None
-    assert again.node.housekeeping.compaction.first_dirty_offset(reopened) == first_dirty
-    loop.run_until_complete(again.stop())
+    with serving(loop, server.config) as again:
+        reopened = again.node.partitions.get("t", 0)
+        assert reopened is not None
+        assert again.node.housekeeping.compaction.first_dirty_offset(reopened) == first_dirty
 
 
 def spoil(what: str, server: BrokerServer, partition: Partition) -> None:

@@ -11,7 +11,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.server.app import BrokerServer
-from tests.server.conftest import MakeServer, config_for
+from tests.server.conftest import MakeServer, config_for, serving
 from tests.server.test_metrics import create, metrics_of, value
 
 SETTINGS = (
@@ -47,26 +47,22 @@ def acknowledge(server: BrokerServer, loop: asyncio.AbstractEventLoop, key: Shar
 
 
 def test_what_is_remembered_outlives_the_broker(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
-    server = BrokerServer(loop, config_for(tmp_path, *SETTINGS))
-    server.start()
-    create(server, "orders")
-    key = key_of(server, "orders")
-    assert server.node.metadata.topic(SHARE_GROUP_STATE_TOPIC) is None
-    assert ask(loop, server.node.share_persister.initialize, key, 1, 0) is ErrorCode.NONE
-    for offset in range(9):
-        acknowledge(server, loop, key, offset)
-    partition = server.node.partitions.get(SHARE_GROUP_STATE_TOPIC, 0)
-    assert partition is not None
-    loop.run_until_complete(until(lambda: partition.log.log_start_offset > 5))
-    assert value(metrics_of(server).render(), "kafka_server_share_coordinator_metrics_write_total") >= 10
-    loop.run_until_complete(server.stop())
-
-    again = BrokerServer(loop, config_for(tmp_path, *SETTINGS))
-    again.start()
-    expected = ShareState(1, 1, 0, 9, (StateBatch(0, 8, 2, 1),))
-    assert ask(loop, again.node.share_persister.read, key, 1) == (ErrorCode.NONE, expected)
-    assert ask(loop, again.node.share_persister.read, key, 0) == (ErrorCode.FENCED_LEADER_EPOCH, None)
-    loop.run_until_complete(again.stop())
+    config = config_for(tmp_path, *SETTINGS)
+    with serving(loop, config) as server:
+        create(server, "orders")
+        key = key_of(server, "orders")
+        assert server.node.metadata.topic(SHARE_GROUP_STATE_TOPIC) is None
+        assert ask(loop, server.node.share_persister.initialize, key, 1, 0) is ErrorCode.NONE
+        for offset in range(9):
+            acknowledge(server, loop, key, offset)
+        partition = server.node.partitions.get(SHARE_GROUP_STATE_TOPIC, 0)
+        assert partition is not None
+        loop.run_until_complete(until(lambda: partition.log.log_start_offset > 5))
+        assert value(metrics_of(server).render(), "kafka_server_share_coordinator_metrics_write_total") >= 10
+    with serving(loop, config) as again:
+        expected = ShareState(1, 1, 0, 9, (StateBatch(0, 8, 2, 1),))
+        assert ask(loop, again.node.share_persister.read, key, 1) == (ErrorCode.NONE, expected)
+        assert ask(loop, again.node.share_persister.read, key, 0) == (ErrorCode.FENCED_LEADER_EPOCH, None)
 
 
 def test_a_deleted_topic_is_forgotten(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
@@ -87,13 +83,11 @@ def test_a_deleted_topic_is_forgotten(make_server: MakeServer, loop: asyncio.Abs
 
 
 def test_a_stop_answers_waiting_requests(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
-    server = BrokerServer(loop, config_for(tmp_path, "ottla.flush.on.ack=true", *SETTINGS))
-    server.start()
-    create(server, "orders")
     codes: list[ErrorCode] = []
-    for _ in range(3):
-        server.node.share_persister.initialize(key_of(server, "orders"), 1, 0, codes.append)
-    loop.run_until_complete(server.stop())
+    with serving(loop, config_for(tmp_path, "ottla.flush.on.ack=true", *SETTINGS)) as server:
+        create(server, "orders")
+        for _ in range(3):
+            server.node.share_persister.initialize(key_of(server, "orders"), 1, 0, codes.append)
     assert len(codes) == 3
     server.node.share_persister.delete(SharePartitionKey("g", bytes(16), 0), codes.append)
     assert codes[-1] is ErrorCode.NOT_COORDINATOR
