@@ -81,7 +81,7 @@ def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> Pro
     produce = Produce(broker, request, body)
     produce.append_all(body.topic_data)
     if body.acks == NONE and produce.refusals:
-        raise WireError(f"a produce with acks=0 was refused: {produce.refusals[0]}")
+        raise produce.closing()
     if produce.unacknowledged:
         return produce.wait()
     return produce.answer()
@@ -176,6 +176,10 @@ class Produce:
         if self.refusals and self._request.version >= LEADER_HINT_SINCE:
             self._hint_leaders(response)
         return response
+
+    def closing(self) -> WireError:
+        """How a client that awaits no answer learns of a refusal, at once or later."""
+        return WireError(f"a produce with acks=0 was refused: {self.refusals[0]}")
 
     def _check_unusual(self, records: memoryview | bytearray) -> None:
         """Refuses requests that only unusual or very old clients send."""
@@ -349,7 +353,11 @@ class Produce:
     def _finish(self) -> None:
         assert self._watch is not None and self._pending is not None
         self._watch.cancel()
-        if not self._pending.is_done:
+        if self._pending.is_done:
+            return
+        if self._acks == NONE and self.refusals:
+            self._pending.fail(self.closing())
+        else:
             self._pending.complete(self.answer())
 
     def _first_refusal(self, refusal: ApiError, transactional_id: str) -> ApiError:

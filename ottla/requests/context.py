@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, WireError
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 
 class Pending:
-    """An answer that comes later. The handler calls `complete` once; the connection listens by `then`, and calls `abandon`, if there is
-    one, when its peer is gone: then it need not be completed."""
+    """An answer that comes later. The handler calls `complete` once, or `fail` in its place; the connection listens by `then`, and calls
+    `abandon`, if there is one, when its peer is gone: then it need not be completed."""
 
     __slots__ = ("_listener", "abandon", "is_done", "keeps_request", "response")
 
@@ -69,6 +69,10 @@ class Pending:
         self.response = response
         if self._listener is not None:
             self._listener(response)
+
+    def fail(self, error: WireError) -> None:
+        """There is no answer, and the connection is to be closed: the listener gets the reason in the answer's place."""
+        self.complete(error)
 
     def then(self, listener: Callable[[Any], None]) -> None:
         """Calls `listener(response)` when the answer is there, at once if it is there already."""

@@ -136,7 +136,7 @@ class Connection:
             if self._slots or self.channel.queued_bytes:
                 self._limits.held.relieve()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def answer_whole(self, frame: bytes | bytearray) -> None:
         """Sends the answer of the request that is being executed, where it is one piece of bytes."""
@@ -197,7 +197,7 @@ class Connection:
         try:
             yield from steps
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _park(self, slot: Slot) -> None:
         self._slots.append(slot)
@@ -298,7 +298,7 @@ class Connection:
         """Notes which request failed, for the log; a frame has at least a header's bytes."""
         (self._failed_correlation_id,) = read_size(view, at + 4)
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Any failure closes the connection, except for a broken invariant, which stops the broker."""
         if isinstance(error, AssertionError):
             self._owner.on_broken_invariant(error)
@@ -363,7 +363,7 @@ class Connection:
             if self._slots or self.channel.queued_bytes:
                 self._limits.held.relieve()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _consume(self, view: memoryview, end: int) -> None:
         """Executes the whole frames in `view[:end]` and keeps the rest."""

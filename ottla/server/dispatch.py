@@ -237,6 +237,9 @@ class Dispatcher:
             now_ns = self._now_ns()
             route.parked_nanoseconds += now_ns - parked_ns
             route.waited[(now_ns - started_ns).bit_length()] += 1
+            if type(response) is WireError:
+                connection.fail(response)
+                return
             if self._throttling is not None:
                 self._throttling.note(connection, route, response)
             connection.fill(slot, route.encode(response, correlation_id))

@@ -104,6 +104,20 @@ def test_acks_0_has_no_answer_and_a_refusal_closes_the_connection() -> None:
         handle(world.broker, request(9), body({9: batch(b"x")}, acks=0))
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_acks_0_that_is_refused_only_later_closes_the_connection_too(is_refused: bool) -> None:
+    world = World(config=log_settings(is_compacted=True))
+    records = memoryview(encode_batch([Record(0, NOW_MS, None if is_refused else b"k", b"v")] * 3_000))
+    pending = handle(world.broker, request(9), body({0: records}, acks=0))
+    assert isinstance(pending, Pending) and not pending.is_done
+    world.threads.run_all()
+    assert pending.is_done
+    if is_refused:
+        assert isinstance(pending.response, WireError) and "acks=0" in str(pending.response)
+    else:
+        assert pending.response is None and world.partitions[0].log.log_end_offset == 3_000
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 def test_flush_on_ack_holds_the_answer_until_the_group_commit(acks: int) -> None:
     world = World(is_flush_on_ack=True)

@@ -288,3 +288,15 @@ def test_a_batch_larger_than_allowed(connect: Connect, honest: World) -> None:
     assert produce(client, honest, name, bytes(large)) == ErrorCode.MESSAGE_TOO_LARGE
     small = encode_batch([Record(0, 1, None, bytes(12_100_000))], codec=GZIP)
     assert produce(client, honest, name, bytes(small)) == 0
+
+
+def test_a_refusal_that_comes_late_closes_a_connection_that_awaits_no_answer(connect: Connect, honest: World) -> None:
+    """acks=0: the worker has found records without keys, for a compacted topic, after the request was executed."""
+    with connect() as client:
+        topic = new_topic(client, honest, cleanup_policy="compact")
+        request: Any = honest.produce(In(9), topic, acks=0)
+        request.topic_data[0].partition_data[0].records = encode_batch([Record(0, 1_700_000_000_000, None, b"v")] * 3_000)
+        client.send(client.frame(request, 9))
+        assert client.receive() is None
+    with connect() as client:
+        assert log_end(client, topic) == 0
