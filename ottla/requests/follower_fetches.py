@@ -1,8 +1,9 @@
 """Fetch of a follower: notes how far it is, reads what it has not, and waits until there is something.
 
-An answer is due at once when a partition diverges or refuses, or when its high watermark or log start is another than the follower knows;
-so the followers' watermarks follow the leader's within a round trip. Else it waits for `min_bytes` of records. The next request of the same
-session ends a wait. Records are slices of segment files, never copied here.
+An answer is due at once when a partition diverges or refuses, or when its log start is another than the follower knows, and after
+`WATERMARK_MS` when its high watermark is. A writer that waits for each acknowledgement mostly writes again before that, and then the answer
+with its records says it: without the pause half of all that leader and followers exchange would be watermarks alone. Else it waits for
+`min_bytes` of records. The next request of the same session ends a wait. Records are slices of segment files, never copied here.
 
 What a request costs depends on what it names and on what has moved (`replication/follower_sessions.py`).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import TimerHandle
 from ottla.replication.follower_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FollowedPartition, FollowerSession
 from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.throttle import is_throttled
@@ -29,6 +31,8 @@ from ottla.wire.schema import maker
 
 TOPIC_IDS_SINCE = 13
 STATE_SINCE = 15
+WATERMARK_MS = 2
+"""A moved watermark waits so long for records that it can go with."""
 BY_ITSELF = -1
 """The session id of a request without a session."""
 
@@ -77,7 +81,7 @@ def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> 
 class FollowerRequest:
     """One Fetch of a follower: tried at once, and again when a partition of its session has moved."""
 
-    __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_pending", "_session", "_watch")
+    __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_pause", "_pending", "_session", "_watch")
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, session: FollowerSession) -> None:
         self._broker = broker
@@ -87,6 +91,7 @@ class FollowerRequest:
         self._is_full = body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH)
         self._pending: Pending | None = None
         self._watch: Watch | None = None
+        self._pause: TimerHandle | None = None
 
     def answer_or_wait(self) -> FetchResponse | Pending:
         session, body = self._session, self._body
@@ -130,7 +135,7 @@ class FollowerRequest:
             self._complete(answer)
 
     def _give_up(self) -> None:
-        """The time is over, or the follower has sent its next request."""
+        """The time is over, for records or for a moved watermark, or the follower has sent its next request."""
         answer = self._attempt(is_last=True)
         assert answer is not None, "the last attempt answers"
         self._complete(answer)
@@ -148,6 +153,8 @@ class FollowerRequest:
     def _end(self) -> None:
         session, watch = self._session, self._watch
         session.wake = session.end_wait = None
+        if self._pause is not None:
+            self._pause.cancel()
         if watch is not None:
             watch.cancel()
         if session.session_id == BY_ITSELF:
@@ -161,17 +168,22 @@ class FollowerRequest:
         left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
         dirty, session.dirty = session.dirty, []
         found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]] = []
-        size, is_urgent = 0, is_last
+        size, is_urgent, has_watermark = 0, is_last, False
         for entry in dirty:
             if session.followed.get(entry.key) is not entry:
                 continue
             read = self._read(entry, left - size, size == 0)
             if type(read) is PartitionRead and read.slice is not None:
                 size += read.slice.length
-            elif type(read) is not PartitionRead or read.diverging_epoch is not None or has_moved(entry, read):
+            elif type(read) is not PartitionRead or read.diverging_epoch is not None or read.log_start_offset > entry.known_log_start:
                 is_urgent = True
+            elif read.high_watermark > entry.known_watermark:
+                has_watermark = True
             found.append((entry, read))
+        is_urgent = is_urgent or (has_watermark and self._is_full)
         if not is_urgent and size < body.min_bytes:
+            if has_watermark and self._pause is None:
+                self._pause = self._broker.timers.call_later(WATERMARK_MS, self._give_up)
             self._keep(found)
             return None
         self._broker.follower_sessions.bytes_out += size
@@ -203,9 +215,11 @@ class FollowerRequest:
         return self._session.replica_id not in partition.isr and is_throttled(replicas, index, partition.broker_id)
 
     def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
-        """No answer yet: what has records stays dirty."""
+        """No answer yet: what has records, or a watermark to be told of, stays dirty."""
         for entry, read in found:
-            entry.is_dirty = type(read) is PartitionRead and (read.slice is not None or has_more(entry, read))
+            entry.is_dirty = type(read) is PartitionRead and (
+                read.slice is not None or has_more(entry, read) or has_moved(entry, read)
+            )
             if entry.is_dirty:
                 self._session.dirty.append(entry)
             self._session.note_membership(entry)

@@ -12,6 +12,7 @@ from ottla.handlers.fetch import handle
 from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.progress import FollowerProgress
 from ottla.requests.context import Pending, RequestContext
+from ottla.requests.follower_fetches import WATERMARK_MS
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from tests.handlers.records_world import TOPIC_ID, World, batch, request
 
@@ -132,10 +133,34 @@ def test_a_moved_watermark_is_an_answer(leader: Leader) -> None:
     """It is the follower's own fetch that moves it here."""
     leader.append(0, b"a")
     leader.send()
-    found = answered(leader.send(one(0, 1)))
+    told = leader.send(one(0, 1))
+    leader.run(WATERMARK_MS - 1)
+    assert isinstance(told, Pending) and not told.is_done, "records may come that it can go with"
+    leader.run(1)
+    found = answered(told)
     assert found[0].high_watermark == 1 and not found[0].records
     pending = leader.send()
-    assert isinstance(pending, Pending), "the follower knows it by now"
+    leader.run(WATERMARK_MS)
+    assert isinstance(pending, Pending) and not pending.is_done, "the follower knows it by now"
+
+
+def test_a_moved_watermark_goes_with_the_records_that_come_soon(leader: Leader) -> None:
+    """One that was there when the request came, and one that moves while it waits."""
+    leader.append(0, b"a")
+    leader.send()
+    first = leader.send(one(0, 1))
+    leader.append(0, b"b")
+    leader.run()
+    assert answered(first)[0].high_watermark == 1 and answered(first)[0].records.read()
+    leader.append(1, b"c")
+    leader.send()
+    second = leader.send(one(1, 1))
+    leader.run(1)
+    leader.append(1, b"d")
+    leader.run()
+    assert list(answered(second)) == [1]
+    leader.run(10 * WATERMARK_MS)
+    assert not leader.world.waiters.watches, "the pause of an answered request is over"
 
 
 def test_kip_1166_a_follower_that_knows_the_watermark_waits(leader: Leader) -> None:
