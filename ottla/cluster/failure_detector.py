@@ -20,9 +20,8 @@ log = logging.getLogger("ottla.cluster")
 REFUSALS = 2
 PAUSE_MS = 20
 """Between two attempts to connect: a broker that binds its port anew does it in less."""
-LOOKS = 3
-LOOK_MS = 100
-"""A port that accepts is tried again so often: a process that is being killed may close its connections before its port."""
+LOOKS_MS = (10, 20, 40, 80, 160)
+"""After these times a port that accepts is tried again: a process that is being killed may close its connections before its port."""
 REOPEN_MS = 500
 """After a connection that could not be opened, or that ended though the broker lives."""
 
@@ -91,10 +90,11 @@ class FailureDetector:
             self._review_later()
         else:
             self._probed[broker_id] = None
-            self._probe(broker_id, epoch, address, REFUSALS, LOOKS)
+            self._probe(broker_id, epoch, address, REFUSALS, 0)
 
     def _probe(self, broker_id: int, epoch: int, address: tuple[str, int], refusals: int, looks: int) -> None:
-        """Connects; after so many refusals, one after the other, the broker is gone. One that accepts is looked at again `looks` times."""
+        """Connects; after so many refusals, one after the other, the broker is gone. One that accepts is looked at again; `looks`: how
+        often it was."""
 
         def lives() -> None:
             self._probed.pop(broker_id, None)
@@ -102,8 +102,8 @@ class FailureDetector:
 
         def connected(channel: Channel) -> None:
             channel.close()
-            if looks and not self._is_closed:
-                self._timers.call_later(LOOK_MS, lambda: self._probe(broker_id, epoch, address, REFUSALS, looks - 1))
+            if looks < len(LOOKS_MS) and not self._is_closed:
+                self._timers.call_later(LOOKS_MS[looks], lambda: self._probe(broker_id, epoch, address, REFUSALS, looks + 1))
             else:
                 lives()
 

@@ -9,6 +9,7 @@ is exactly as the claim left it. A candidate that is not elected waits until `/c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ottla.base.immutable import immutable
 from ottla.base.ports import (
@@ -87,26 +88,26 @@ class ControllerElection:
         self._round += 1
         number = self._round
         paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker_id)]
-        found: list[StoreNode] = []
+        found: dict[str, StoreNode] = {}
 
-        def read(result: StoreResult, node: StoreNode | None) -> None:
+        def read(path: str, result: StoreResult, node: StoreNode | None) -> None:
             if number != self._round:
                 return
             if node is None:
                 self.run()
                 return
-            found.append(node)
+            found[path] = node
             if len(found) < len(paths):
-                self._store.get(paths[len(found)], read)
                 return
-            epoch, controller, registration = found
+            epoch, controller, registration = (found[path] for path in paths)
             is_its = controller.ephemeral_owner == registration.ephemeral_owner
             if registration.czxid == broker_epoch and is_its and controller.ephemeral_owner != self._store.session_id():
                 self._claim_office(epoch, [Delete(znodes.CONTROLLER)])
             else:
                 self.run()
 
-        self._store.get(paths[0], read)
+        for path in paths:  # answered in this order, so what is read later is not older than the epoch
+            self._store.get(path, partial(read, path))
 
     def stop(self) -> list[Operation]:
         """Stands no more; returns the operations that give up the office, if it is held."""

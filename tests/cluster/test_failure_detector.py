@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import REFUSED, Channel, Network
-from ottla.cluster.failure_detector import LOOK_MS, LOOKS, FailureDetector
+from ottla.cluster.failure_detector import LOOKS_MS, FailureDetector
 from tests.fakes.peers import HeldPeers
 from tests.fakes.timers import ManualTimers
 
@@ -70,14 +70,18 @@ def test_a_hang_up_and_two_refusals() -> None:
 def test_a_process_that_closes_its_connections_before_its_port() -> None:
     """As the kernel does when a process is killed."""
     world = World()
+    began_ms = world.timers.clock.monotonic_ms()
     world.peers.hang_up(2)
     world.accept()
-    world.timers.advance(LOOK_MS)
+    world.timers.advance(LOOKS_MS[0])
+    world.accept()
+    world.timers.advance(LOOKS_MS[1])
     world.fail()
     assert world.gone == [], "two refusals are needed, as ever"
     world.timers.advance(20)
     world.fail()
     assert world.gone == [(2, 77)]
+    assert world.timers.clock.monotonic_ms() - began_ms < 60, "and most ports are closed a few milliseconds later"
 
 
 def test_what_proves_nothing() -> None:
@@ -91,9 +95,11 @@ def test_what_proves_nothing() -> None:
     world.peers.hang_up(2)
     world.fail()
     world.timers.advance(20)
-    for _ in range(1 + LOOKS):
+    for pause_ms in LOOKS_MS:
         world.accept()
-        world.timers.advance(LOOK_MS)
+        world.timers.advance(pause_ms)
+    world.accept()
+    world.timers.advance(LOOKS_MS[-1])
     assert world.attempts == [] and world.gone == [], "its port accepts"
     assert len(world.peers.asked) == 1
     world.timers.advance(500)
