@@ -8,7 +8,6 @@ store never stops a broker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +28,8 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.immutable import immutable
 from ottla.base.uuids import uuid_from_text, uuid_to_text
+from ottla.controller.node_json import NodeError as NodeError  # noqa: PLC0414 - readers of nodes know it from here
+from ottla.controller.node_json import field_of, integer_of, integers, list_of, read_json, write_json
 
 BROKER_IDS = "/brokers/ids"
 BROKER_EPOCHS = "/brokers/epochs"
@@ -80,10 +81,6 @@ LOGS_FAILED = 1
 """Kafka's event of log directories."""
 
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
-
-
-class NodeError(ValueError):
-    """Bytes in the store that are not what their path promises."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -154,12 +151,12 @@ def setting_at(path: str) -> ConfigPut | QuotaPut | None:
 
 def change_bytes(path: str) -> bytes:
     """Announces to all brokers that the settings at this path have changed (Kafka's form)."""
-    return _write({"version": 2, "entity_path": path.removeprefix("/config/")})
+    return write_json({"version": 2, "entity_path": path.removeprefix("/config/")})
 
 
 def read_change(data: bytes) -> str:
     """The path whose settings have changed."""
-    path = _field(_read(data), "entity_path")
+    path = field_of(read_json(data), "entity_path")
     if not isinstance(path, str) or not path:
         raise NodeError("a change of settings names no path")
     return f"/config/{path}"
@@ -195,11 +192,11 @@ def unquoted(text: str) -> str:
 
 
 def controller_bytes(broker_id: int, now_ms: int) -> bytes:
-    return _write({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+    return write_json({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
 def read_controller(data: bytes) -> int:
-    return _integer(_read(data), "brokerid")
+    return integer_of(read_json(data), "brokerid")
 
 
 def controller_epoch_bytes(epoch: int) -> bytes:
@@ -214,11 +211,11 @@ def read_controller_epoch(data: bytes) -> int:
 
 
 def cluster_id_bytes(cluster_id: str) -> bytes:
-    return _write({"version": "1", "id": cluster_id})
+    return write_json({"version": "1", "id": cluster_id})
 
 
 def read_cluster_id(data: bytes) -> str:
-    return str(_field(_read(data), "id"))
+    return str(field_of(read_json(data), "id"))
 
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
@@ -241,18 +238,18 @@ def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: i
         value["clean"] = True
     if incarnation:
         value["incarnation"] = incarnation
-    return _write(value)
+    return write_json(value)
 
 
 def read_incarnation(data: bytes) -> str:
     """The data directory of the broker that registered; empty if it names none."""
-    return str(_read(data).get("incarnation", ""))
+    return str(read_json(data).get("incarnation", ""))
 
 
 def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
-    value = _read(data)
+    value = read_json(data)
     endpoints = {}
-    for text in _list(value, "endpoints"):
+    for text in list_of(value, "endpoints"):
         name, separator, address = str(text).partition("://")
         host, colon, port = address.rpartition(":")
         if not separator or not colon or not port.isdigit():
@@ -287,7 +284,7 @@ class LogDirEvent:
 def log_dir_event_bytes(event: LogDirEvent) -> bytes:
     """Kafka's node, which names the broker alone, and the replicas."""
     value = {"version": 1, "broker": event.broker_id, "event": LOGS_FAILED, "epoch": event.broker_epoch}
-    return _write({**value, "replicas": _by_topic(event.replicas), "reopened": _by_topic(event.reopened)})
+    return write_json({**value, "replicas": _by_topic(event.replicas), "reopened": _by_topic(event.reopened)})
 
 
 def _by_topic(replicas: Sequence[tuple[bytes, int]]) -> dict[str, list[int]]:
@@ -298,10 +295,10 @@ def _by_topic(replicas: Sequence[tuple[bytes, int]]) -> dict[str, list[int]]:
 
 
 def read_log_dir_event(data: bytes) -> LogDirEvent:
-    value = _read(data)
+    value = read_json(data)
     return LogDirEvent(
-        broker_id=_integer(value, "broker"),
-        broker_epoch=_integer(value, "epoch") if "epoch" in value else -1,
+        broker_id=integer_of(value, "broker"),
+        broker_epoch=integer_of(value, "epoch") if "epoch" in value else -1,
         replicas=_named_replicas(value.get("replicas", {})),
         reopened=_named_replicas(value.get("reopened", {})),
     )
@@ -316,7 +313,7 @@ def _named_replicas(named: Any) -> tuple[tuple[bytes, int], ...]:
             topic_id = uuid_from_text(text)
         except ValueError as error:
             raise NodeError(str(error)) from None
-        replicas += [(topic_id, partition) for partition in _integers(_list(named, text), "replicas")]
+        replicas += [(topic_id, partition) for partition in integers(list_of(named, text), "replicas")]
     return tuple(replicas)
 
 
@@ -328,18 +325,18 @@ def broker_epochs_bytes(
         value["dead"] = {str(broker_id): dead[broker_id] for broker_id in sorted(dead)}
     if directories:
         value["directories"] = {str(broker_id): list(directories[broker_id]) for broker_id in sorted(directories)}
-    return _write(value)
+    return write_json(value)
 
 
 def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
     """The epochs that are taken into account, and those that are marked as dead."""
-    value = _read(data)
-    return _epochs(_field(value, "epochs")), _epochs(value.get("dead", {}))
+    value = read_json(data)
+    return _epochs(field_of(value, "epochs")), _epochs(value.get("dead", {}))
 
 
 def read_noted_directories(data: bytes) -> dict[int, tuple[str, ...]]:
     """The data directories of the brokers, as they were noted with their epochs."""
-    value = _read(data).get("directories", {})
+    value = read_json(data).get("directories", {})
     if not isinstance(value, dict) or not all(key.isdigit() and isinstance(ids, list) for key, ids in value.items()):
         raise NodeError("directories are no map of broker ids to lists")
     return {int(key): tuple(map(str, ids)) for key, ids in value.items()}
@@ -352,7 +349,7 @@ def _epochs(value: Any) -> dict[int, int]:
 
 
 def topic_bytes(topic: TopicMetadata) -> bytes:
-    return _write(
+    return write_json(
         {
             "removing_replicas": {str(part.index): list(part.removing_replicas) for part in topic.partitions if part.removing_replicas},
             "partitions": {str(part.index): list(part.replicas) for part in topic.partitions},
@@ -365,9 +362,9 @@ def topic_bytes(topic: TopicMetadata) -> bytes:
 
 def read_topic(name: str, data: bytes, version: int, states: Mapping[int, PartitionMetadata]) -> TopicMetadata:
     """Joins the assignment with the partitions' states; a partition without a state yet has no leader."""
-    value = _read(data)
+    value = read_json(data)
     try:
-        topic_id = uuid_from_text(str(_field(value, "topic_id")))
+        topic_id = uuid_from_text(str(field_of(value, "topic_id")))
     except ValueError as error:
         raise NodeError(f"topic {name}: {error}") from None
     assignment = _replicas(value, "partitions")
@@ -413,36 +410,36 @@ def partition_bytes(partition: PartitionMetadata) -> bytes:
         value["last_known"] = list(partition.last_known)
     if partition.emptied:
         value["emptied"] = list(partition.emptied)
-    return _write(value)
+    return write_json(value)
 
 
 def read_partition(index: int, data: bytes, version: int) -> PartitionMetadata:
     """The state alone; the replicas stand in the topic's node."""
-    value = _read(data)
-    isr = _integers(_list(value, "isr"), "isr")
+    value = read_json(data)
+    isr = integers(list_of(value, "isr"), "isr")
     return PartitionMetadata(
         index=index,
-        leader=_integer(value, "leader"),
-        leader_epoch=_integer(value, "leader_epoch"),
-        controller_epoch=_integer(value, "controller_epoch"),
+        leader=integer_of(value, "leader"),
+        leader_epoch=integer_of(value, "leader_epoch"),
+        controller_epoch=integer_of(value, "controller_epoch"),
         replicas=(),
         isr=isr,
         partition_epoch=version,
-        eligible=_integers(_list(value, "eligible"), "eligible") if "eligible" in value else (),
-        last_leader=_integer(value, "last_leader") if "last_leader" in value else NO_LEADER,
-        last_known=_integers(_list(value, "last_known"), "last_known") if "last_known" in value else (),
-        emptied=_integers(_list(value, "emptied"), "emptied") if "emptied" in value else (),
+        eligible=integers(list_of(value, "eligible"), "eligible") if "eligible" in value else (),
+        last_leader=integer_of(value, "last_leader") if "last_leader" in value else NO_LEADER,
+        last_known=integers(list_of(value, "last_known"), "last_known") if "last_known" in value else (),
+        emptied=integers(list_of(value, "emptied"), "emptied") if "emptied" in value else (),
     )
 
 
 def config_bytes(configs: Mapping[str, str]) -> bytes:
-    return _write({"version": 1, "config": dict(configs)})
+    return write_json({"version": 1, "config": dict(configs)})
 
 
 def read_config(data: bytes) -> dict[str, str]:
     if not data:
         return {}
-    configs = _field(_read(data), "config")
+    configs = field_of(read_json(data), "config")
     if not isinstance(configs, dict):
         raise NodeError("a configuration node holds no configuration")
     return {str(name): str(text) for name, text in configs.items()}
@@ -474,51 +471,11 @@ def read_quotas(data: bytes) -> dict[str, float]:
         raise NodeError(f"a quota node holds no numbers: {error}") from None
 
 
-def _write(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _read(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise NodeError(f"not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise NodeError("not a JSON object")
-    return value
-
-
-def _field(value: Mapping[str, Any], name: str) -> Any:
-    if name not in value:
-        raise NodeError(f"the field {name} is missing")
-    return value[name]
-
-
-def _integer(value: Mapping[str, Any], name: str) -> int:
-    number = _field(value, name)
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise NodeError(f"the field {name} is not a number")
-    return number
-
-
-def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    entries = _field(value, name)
-    if not isinstance(entries, list):
-        raise NodeError(f"the field {name} is not a list")
-    return entries
-
-
-def _integers(entries: Sequence[Any], name: str) -> tuple[int, ...]:
-    if not all(isinstance(entry, int) for entry in entries):
-        raise NodeError(f"{name} is not a list of numbers")
-    return tuple(entries)
-
-
 def _replicas(value: Mapping[str, Any], name: str) -> dict[int, tuple[int, ...]]:
     entries = value.get(name, {})
     if not isinstance(entries, dict) or not all(key.isdigit() and isinstance(replicas, list) for key, replicas in entries.items()):
         raise NodeError(f"the field {name} is no assignment")
-    return {int(key): _integers(replicas, name) for key, replicas in entries.items()}
+    return {int(key): integers(replicas, name) for key, replicas in entries.items()}
 
 
 def _bracketed(host: str) -> str:
