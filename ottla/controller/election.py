@@ -15,7 +15,7 @@ waits for a replica that may hold more than those that are there.
 
 Who is in sync (`in_sync_after`). A broker that is gone, or that restarted, leaves the set unless it is the last member. Of several last
 members those count that have proved their logs, then those that are still away (they may come back whole), then the others, empty ones
-last. Without a leader nobody is in sync when the last members are there, and empty (`in_sync_without_leader`).
+last. Without a leader the set is empty when the last members are there and have lost everything (`in_sync_without_leader`).
 
 Who is eligible (`eligible_after`). Below `min.insync.replicas` a leader's watermark stands still, so a replica that was in sync when the
 set became so small holds all that is ever acknowledged: it stays eligible after it has left. It is no longer when the set is large

@@ -215,7 +215,7 @@ class FollowerRequest:
         return self._session.replica_id not in partition.isr and is_throttled(replicas, index, partition.broker_id)
 
     def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
-        """No answer yet: what has records, or a watermark to be told of, stays dirty."""
+        """No answer yet: what has records, or a watermark that the follower does not know, stays dirty."""
         for entry, read in found:
             entry.is_dirty = type(read) is PartitionRead and (
                 read.slice is not None or has_more(entry, read) or has_moved(entry, read)

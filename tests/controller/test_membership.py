@@ -180,7 +180,7 @@ def test_one_by_one_after_a_loss_of_power_with_a_new_disk_and_that_one_leads_not
 
 
 def test_the_last_in_sync_with_a_new_disk_waits_for_the_operator() -> None:
-    """What the others have is kept, and whoever restarts does not lead with nothing."""
+    """What the others have is kept, and no restart makes the empty one lead."""
     state = noted_state((1, (1, 2, 3), (1,)))
     state.apply(decide_brokers_changed(state, [], [1], RULES).changes)
     plan = decide_brokers_changed(state, [back(1, "new")], [], RULES)

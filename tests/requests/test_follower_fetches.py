@@ -133,11 +133,11 @@ def test_a_moved_watermark_is_an_answer(leader: Leader) -> None:
     """It is the follower's own fetch that moves it here."""
     leader.append(0, b"a")
     leader.send()
-    told = leader.send(one(0, 1))
+    waiting = leader.send(one(0, 1))
     leader.run(WATERMARK_MS - 1)
-    assert isinstance(told, Pending) and not told.is_done, "records may come that it can go with"
+    assert isinstance(waiting, Pending) and not waiting.is_done, "records may come that it can go with"
     leader.run(1)
-    found = answered(told)
+    found = answered(waiting)
     assert found[0].high_watermark == 1 and not found[0].records
     pending = leader.send()
     leader.run(WATERMARK_MS)
