@@ -27,7 +27,7 @@ class PatternError(ValueError):
 class NamePattern:
     """One pattern, ready to match."""
 
-    __slots__ = ("_of_ascii", "_of_unicode", "_text")
+    __slots__ = ("_of_ascii", "_of_unicode", "_text", "size")
 
     def __init__(self, text: str) -> None:
         if len(text) > PATTERN_LENGTH_MAX:
@@ -39,6 +39,8 @@ class NamePattern:
         most = INSTRUCTIONS_MAX if _REPETITIONS.isdisjoint(text) else INSTRUCTIONS_WITH_REPETITION_MAX
         if self._of_ascii.programsize > most:
             raise PatternError("too many repetitions or characters")
+        self.size: int = self._of_ascii.programsize
+        """In instructions: a match takes at most so many steps for each letter of a name."""
 
     def matches(self, name: str) -> bool:
         """Whether all of the name matches."""

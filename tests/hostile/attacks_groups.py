@@ -88,9 +88,9 @@ def half_of_topics(number: int) -> list[str]:
     return [f"topic-{(number * 7 + place) % 1000}" for place in range(500)]
 
 
-@attack("a consumer group of one regular expression, then another, and 20,000 topics", ASSIGNS_AT_ONCE)
+@attack("a consumer group of one regular expression, then another, and 10,000 topics", ASSIGNS_AT_ONCE)
 def one_expression(target: Target) -> None:
-    make_topics(target, 20_000, 1)
+    make_topics(target, 10_000, 1)
     wait_for_coordinators(target, 0, "x")
     target.begin()
     for number in range(20):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
+from ottla.base.name_pattern import NamePattern
 from ottla.groups.consumer import assignors, update
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
@@ -178,6 +179,27 @@ def test_an_expression_is_matched_a_few_topics_at_a_time(world: TurnsWorld) -> N
     assert list(world.group.regexes["topic-.*99"].topics) == [name for name in names if name.endswith("99")]
     world.run("beat a")
     assert len(world.group.position("a").assigned) == 200
+
+
+def test_a_dear_expression_is_matched_with_few_names_at_a_time(world: TurnsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that looks at each letter with hundreds of instructions took half a second for two thousand long names."""
+    matched = 0
+    matches = NamePattern.matches
+
+    def counted(pattern: NamePattern, name: str) -> bool:
+        nonlocal matched
+        matched += 1
+        return matches(pattern, name)
+
+    monkeypatch.setattr(NamePattern, "matches", counted)
+    world.machine.shard.topics = world.topics = FixedTopics({"a" * 240 + f"{number:05}": 1 for number in range(200)})
+    world.run("beat a epoch=0 regex=(a?){90}a{40}b")
+    assert 0 < matched <= 10 and world.waiting
+    while world.waiting:
+        before = matched
+        world.step()
+        assert matched - before <= 2
+    assert matched == 200
 
 
 def test_i46_an_expression_that_finds_no_room_later_leaves_the_coordinator_as_it_was(world: TurnsWorld) -> None:
