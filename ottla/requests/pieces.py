@@ -40,7 +40,24 @@ def has_many_items(body: Any, items: Items | None) -> bool:
 
 
 def gather(body: Any, items: Items) -> Iterator[None]:
-    """Brings together the elements of one name and drops repetitions, in place."""
+    """Brings together the elements of one name and drops repetitions, in place; a step is so many elements, however deep they stand."""
+    yield from _gather(body, items, _Work())
+
+
+class _Work:
+    """The elements looked at in short lists since the last step."""
+
+    count = 0
+
+    def is_enough(self, count: int) -> bool:
+        self.count += count
+        if self.count < ELEMENTS_PER_STEP:
+            return False
+        self.count = 0
+        return True
+
+
+def _gather(body: Any, items: Items, work: _Work) -> Iterator[None]:
     elements = getattr(body, items.request)
     if not elements or (items.repeats is Repeats.ALL and items.inner is None):
         return
@@ -63,11 +80,11 @@ def gather(body: Any, items: Items) -> Iterator[None]:
             elements[number - ELEMENTS_PER_STEP : number] = _NONE  # repetitions are freed a few at a time
             yield
     setattr(body, items.request, kept)
+    if work.is_enough(len(elements)):
+        yield
     if inner is not None:
-        for number, element in enumerate(kept, 1):
-            yield from gather(element, inner)
-            if not number % ELEMENTS_PER_STEP:
-                yield
+        for element in kept:
+            yield from _gather(element, inner, work)
 
 
 def _joined_keys(known: Any, again: Any) -> Any:

@@ -136,6 +136,14 @@ def test_the_names_in_many_elements_are_brought_together_in_steps() -> None:
     assert len(list(gather(body, items(OFFSET_FETCH, 8)))) >= 2 * groups // ELEMENTS_PER_STEP
 
 
+def test_short_lists_in_short_lists_are_brought_together_in_steps() -> None:
+    """A hundred groups of two hundred topics of twenty partitions were one step: none of the lists is long."""
+    topics = [offset_fetch.OffsetFetchRequestTopics(name=f"t{number}", partition_indexes=list(range(20))) for number in range(50)]
+    groups = [offset_fetch.OffsetFetchRequestGroup(group_id=f"g{number}", topics=topics) for number in range(20)]
+    body = offset_fetch.OffsetFetchRequest(groups=groups)
+    assert len(list(gather(body, items(OFFSET_FETCH, 8)))) >= 20 * 50 * 20 // ELEMENTS_PER_STEP // 2
+
+
 def test_what_is_repeated_is_not_kept_until_the_end() -> None:
     body = DescribeGroupsRequest(groups=["a"] * (3 * ELEMENTS_PER_STEP))
     given_list = body.groups

@@ -33,7 +33,7 @@ from ottla.machine.draft import Draft
 STEPS_AT_ONCE = 30
 """A step takes a fraction of a millisecond, those that log up to two."""
 MATCH_WORK_PER_STEP = 30_000
-"""Letters of names times instructions of an expression: most expressions look at many of them at once, the worst take half a millisecond."""
+"""Letters of names times instructions of an expression: the dearest take half a millisecond for it, most much less."""
 TARGETS_PER_STEP = 25
 COMPARED_PER_STEP = 500
 
