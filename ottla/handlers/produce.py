@@ -68,6 +68,8 @@ REFUSED_BY_LOG = frozenset(
     )
 )  # fmt: skip
 """Refusals that name the log start offset, as an acknowledgement does."""
+ASKS_MAX = 5
+"""How often the coordinator of transactions is asked about one batch, where markers arrive before its answer."""
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 TRANSACTIONAL_AT = ATTRIBUTES_AT + 1  # the byte of the attributes that has the bit
 
@@ -276,7 +278,10 @@ class Produce:
         header = read_batch_header(records, 0)
         return not leader.has_open_transaction(header.producer_id, header.producer_epoch)
 
-    def _ask_coordinator(self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse) -> None:
+    def _ask_coordinator(
+        self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse, asks: int = 1
+    ) -> None:
+        """`asks`: how often this has been asked about the batch, with this time."""
         header = read_batch_header(records, 0)
         guard = leader.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
         entry = (None, -1, result)
@@ -285,6 +290,9 @@ class Produce:
         def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
             self.unacknowledged.remove(entry)
             code = codes.get(key, ErrorCode.NONE)
+            if not code and asks < ASKS_MAX and leader.must_verify_again(header, guard):
+                self._ask_coordinator(leader, key, records, result, asks + 1)
+                return
             if code is ErrorCode.TRANSACTION_ABORTABLE and self._request.version < ABORTABLE_SINCE:
                 code = ErrorCode.INVALID_TXN_STATE
             self._append_admitted(leader, key, records, result, code, guard)

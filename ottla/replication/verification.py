@@ -6,6 +6,9 @@ first, every marker deletes the producer's guards, and the first append must pre
 is open in the partition's own state, and the coordinator is not asked again. The lowest sequence of all that wait for an answer is kept,
 so that of several batches in flight the first is appended first.
 
+In a cluster the marker of the transaction before may come while the coordinator is asked about the next one: EndTxn is answered before the
+markers have arrived. Then it is asked again (`Verifications.is_overtaken`), since whose transaction a marker has ended is not to be seen.
+
 Each epoch has a guard of its own: a made-up epoch must not void the guard of the current one. That is safe, since a "yes" is always about
 an epoch's own transaction, and the end of that transaction brings a marker to this partition.
 """
@@ -59,6 +62,11 @@ class Verifications:
     def stands(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
         """Whether no marker was appended since this request to the coordinator began."""
         return self._guards.get(producer_id, {}).get(producer_epoch) is guard
+
+    def is_overtaken(self, header: BatchHeader, guard: VerificationGuard) -> bool:
+        """Whether the coordinator's "yes" is no use: a marker has been appended since it was asked, or an earlier batch of the producer
+        has to ask again and comes first."""
+        return not self.stands(header.producer_id, header.producer_epoch, guard) or header.base_sequence > guard.lowest_sequence
 
     def check(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
         """Refuses the first batch of a transaction whose guard does not stand any more."""
