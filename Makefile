@@ -54,7 +54,7 @@ demo: $(STAMP)
 demo-pipeline: $(SPARK)
 	@$(BIN)/python -m tools.demo_pipeline
 
-demo-cluster: $(STAMP)
+demo-cluster: $(SPARK)
 	@$(BIN)/python -m tools.demo_cluster
 
 test: $(SPARK)

@@ -50,6 +50,31 @@ def test_make_installs_nothing_without_hashes() -> None:
     ]
 
 
+def names_in(file: str) -> set[str]:
+    return {canonicalize_name(pin.partition("==")[0]) for pin in head_and_pins((ROOT / "requirements" / file).read_text())[1]}
+
+
+def imported_by(module: str, seen: set[str]) -> set[str]:
+    """The packages that a program among the tools imports, itself or through others of the tools."""
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    if module in seen or not path.is_file():
+        return set()
+    seen.add(module)
+    names = re.findall(r"^ *(?:import|from) ([\w.]+)", path.read_text(), re.MULTILINE)
+    return {name.partition(".")[0] for name in names}.union(*(imported_by(name, seen) for name in names if name.startswith("tools.")))
+
+
+def test_make_installs_what_each_program_imports() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    of_spark_alone = names_in("spark.txt") - names_in("dev.txt")
+    assert "matplotlib" in of_spark_alone
+    lacking = {}
+    for target, commands in re.findall(r"^([\w-]+): \$\(STAMP\)\n((?:\t.*\n)+)", makefile, re.MULTILINE):
+        for module in re.findall(r"-m (tools\.[\w.]+)", commands):
+            lacking[target, module] = {canonicalize_name(name) for name in imported_by(module, set())} & of_spark_alone
+    assert len(lacking) > 3 and not any(lacking.values()), {key: names for key, names in lacking.items() if names}
+
+
 def test_what_the_packages_need_is_there_too() -> None:
     """pip installs the files as they are (`--no-deps`)."""
     _, found = head_and_pins((ROOT / "requirements/dev.txt").read_text())
