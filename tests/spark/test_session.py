@@ -11,7 +11,15 @@ import pytest
 
 from ottla.spark import session
 from ottla.spark.errors import MissingRequirementError
-from ottla.spark.session import REQUIREMENTS, SAID_BY_THE_FAILURE, check_packages, check_worker_python, prepare_environment
+from ottla.spark.session import (
+    REQUIREMENTS,
+    SAID_BY_THE_FAILURE,
+    UNIX_SOCKETS,
+    check_packages,
+    check_worker_python,
+    may_use_unix_sockets,
+    prepare_environment,
+)
 
 GOOD = {"pyspark": "4.3.0", "pyarrow": "18.0.0", "pandas": "2.2.3"}
 
@@ -97,6 +105,24 @@ def test_an_interpreter_of_the_workers_that_lacks_something_is_one_line(tmp_path
     assert "and there: ModuleNotFoundError: No module named 'pyarrow'; install Ottla there" in str(caught.value)
     python.write_text("#!/bin/sh\nexit 0\n")
     check_worker_python(str(python))
+
+
+def test_workers_are_reached_by_unix_sockets_unless_the_user_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert may_use_unix_sockets({"spark.driver.extraJavaOptions": "-Xss4m"})
+    assert not may_use_unix_sockets({UNIX_SOCKETS: "false"})
+    assert not may_use_unix_sockets({"spark.executor.extraJavaOptions": "-Djava.io.tmpdir=/a/path/that/may/be/too/long"})
+    (tmp_path / "spark-defaults.conf").write_text(f"{UNIX_SOCKETS} false\n")
+    assert not may_use_unix_sockets({})
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.memory 2g\n")
+    assert may_use_unix_sockets({})
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Djava.io.tmpdir=/elsewhere")
+    assert not may_use_unix_sockets({})
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {UNIX_SOCKETS}=false pyspark-shell")
+    assert not may_use_unix_sockets({})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.spark.session import UNIX_SOCKETS
 from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster import Cluster
 from tests.spark_jobs.quick_java import SPARK_JAVA, make_archive
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
+    UNIX_SOCKETS: "true",  # as in sessions of pipelines; `cluster_program.py` has Spark's default
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": SPARK_JAVA,

@@ -27,6 +27,7 @@ SETTINGS = {
     "spark.driver.memory": "3g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    "spark.python.unix.domain.socket.enabled": "true",  # as `ottla.spark.session` sets it; Spark's connector has no use for it
     "spark.sql.streaming.noDataProgressEventInterval": "200",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
 }
