@@ -223,6 +223,24 @@ def figures(shape: Shape, taken: Sequence[Sequence[float]]) -> list[str]:
     return cells
 
 
+NOTHING = "nothing"
+
+
+def compare_with_nothing(bench: Bench, shapes: Sequence[Shape], rounds: int) -> None:
+    """Prints what a source and a sink in Python reach that do nothing (`spark_nothing.py`): the bound of ours."""
+    side = bench.sides[0]
+    print("\n| does nothing | rows | rows/s | MB/s |\n| --- | --- | --- | --- |")
+    for shape in shapes:
+        side.run("keep", name="rows", source=side.source(shape.topic))
+        options = {"rows": shape.rows, "valueBytes": shape.value_bytes, "partitions": 2}
+        taken = [(side.run("read_nothing", **options), side.run("write_nothing", name="rows")) for _ in range(rounds + 1)][1:]
+        side.run("forget", name="rows")
+        for kind, times in zip(("source", "sink"), zip(*taken, strict=True), strict=True):
+            rate = shape.rows / statistics.median(map(seconds, times))
+            size = shape.label.split(",")[0]
+            print(f"| {kind} | {size} | {number(rate)} | {number(rate * (shape.value_bytes + 10) / 1e6)} |", flush=True)
+
+
 # Single figures.
 
 
@@ -275,10 +293,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sides", default="ottla,kafka", help="which sides to run (default both)")
     parser.add_argument("--on-kafka", action="store_true", help="on Apache Kafka, fetched into build/kafka, in the place of our broker")
     args = parser.parse_args(argv)
-    names = [name.strip() for name in args.only.split(";") if name.strip()] or [*LOADS, *STREAM_LOADS]
-    unknown = [name for name in names if name not in LOADS and name not in STREAM_LOADS]
+    names = [name.strip() for name in args.only.split(";") if name.strip()] or [*LOADS, NOTHING, *STREAM_LOADS]
+    unknown = [name for name in names if name not in (*LOADS, NOTHING, *STREAM_LOADS)]
     if unknown:
-        parser.error(f"no load named {unknown[0]!r}; there are: {'; '.join([*LOADS, *STREAM_LOADS])}")
+        parser.error(f"no load named {unknown[0]!r}; there are: {'; '.join([*LOADS, NOTHING, *STREAM_LOADS])}")
     rows = {100: int(1_000_000 * args.scale), 1000: int(LARGE_BYTES / 1000 * args.scale)}
     shapes = [Shape(size, count, partitions) for size, count in rows.items() for partitions in (1, 8)]
     broker = start_kafka(JARS.absolute()) if args.on_kafka else start_ottla()
@@ -286,6 +304,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench = Bench(broker, shapes, args.sides.split(","))
     try:
         compare(bench, shapes, [name for name in names if name in LOADS], args.rounds)
+        if NOTHING in names:
+            compare_with_nothing(bench, shapes[1::2], args.rounds)
         print("\n| one stream | unit | |\n| --- | --- | --- |", flush=True)
         for name in names:
             if name in STREAM_LOADS:

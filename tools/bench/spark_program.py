@@ -66,6 +66,22 @@ class Jobs:
         """Writes kept rows."""
         return self._timed(lambda: self.rows[name].write.format(self.format).options(**sink).mode("append").save())
 
+    def read_nothing(self, **options: Any) -> dict[str, Any]:
+        """Reads rows that are made from nothing, and drops them: what Spark takes for any source in Python."""
+        self._know_nothing()
+        rows = self.spark.read.format("nothing").options(**options).load()
+        return self._timed(lambda: rows.write.format("noop").mode("overwrite").save())
+
+    def write_nothing(self, name: str) -> dict[str, Any]:
+        """Gives kept rows to a sink that drops them: what Spark takes for any sink in Python."""
+        self._know_nothing()
+        return self._timed(lambda: self.rows[name].write.format("nothing").mode("append").save())
+
+    def _know_nothing(self) -> None:
+        from tools.bench.spark_nothing import Nothing
+
+        self.spark.dataSource.register(Nothing)
+
     def copy(self, source: Options, sink: Options) -> dict[str, Any]:
         """Copies a topic in one batch job."""
         rows = self._reader(source).select("key", "value")
