@@ -15,8 +15,8 @@ from ottla.spark.options import Subscription
 from ottla.spark.planning import Bounds, Offsets
 from ottla.spark.relay import STREAM_ID_PREFIX
 
-STABLE_S = 5.0
-"""How long a transaction may be about to commit a group's offsets before it is looked at."""
+STABLE_S = 1.0
+"""How long a transaction may be about to commit a group's offsets before it is looked at: a living driver's is open for milliseconds."""
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLED_PARTITIONS = 8
@@ -73,7 +73,8 @@ def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPart
     """The offsets that a group has committed.
 
     A pipeline's transaction that is about to commit others is waited for, unless its driver seems to have died: it stays open longer than
-    any output takes to send. The offsets before it are returned then; the sink ends the transaction before it compares.
+    most output takes to send. The offsets before it are returned then; the sink ends the transaction before it compares, and stops if it
+    has been committed after all.
     """
     wanted = list(partitions)
     try:
@@ -81,15 +82,15 @@ def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPart
     except KafkaError as error:
         if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
             raise
-    return client.committed(group, wanted, require_stable=not _is_left_open(client, f"{STREAM_ID_PREFIX}{group}"))
+    return client.committed(group, wanted, require_stable=not _may_be_left_open(client, f"{STREAM_ID_PREFIX}{group}"))
 
 
-def _is_left_open(client: Client, transactional_id: str) -> bool:
-    """Whether a transaction is open and not on its way to its end; False where that cannot be asked for."""
+def _may_be_left_open(client: Client, transactional_id: str) -> bool:
+    """Whether a transaction is open and not on its way to its end, or that cannot be asked for: a killed driver's would last a minute."""
     try:
         return client.describe_transaction(transactional_id).state == "Ongoing"
     except KafkaError:
-        return False
+        return True
 
 
 def known_ids(client: Client, partitions: Iterable[TopicPartition]) -> dict[str, str]:

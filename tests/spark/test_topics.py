@@ -45,7 +45,7 @@ class Unstable:
         ("PrepareCommit", True),
         ("PrepareAbort", True),
         ("CompleteCommit", True),
-        (AuthorizationError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no"), True),
+        (AuthorizationError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no"), False),
     ],
 )
 def test_only_a_transaction_that_is_not_about_to_end_is_not_waited_for(state: str | ClientError, is_waited_for: bool) -> None:
