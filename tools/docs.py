@@ -213,14 +213,15 @@ def client_page() -> str:
 def spark_page() -> str | None:
     if not _there("ottla.spark.options"):
         return None
-    from ottla.spark.options import OWNED, SINK_TABLE, SOURCE_TABLE
+    from ottla.spark.options import AS_OWNED, OWNED, SINK_TABLE, SOURCE_TABLE
 
     lines = ["Names and meanings are those of Spark's own Kafka connector, compared without case.", ""]
     for title, table in (("Reading", SOURCE_TABLE), ("Writing", SINK_TABLE)):
         rows = [(f"`{one.name}`", f"`{one.default}`" if one.default else "", one.used_by, one.meaning) for one in table]
         lines += [f"## {title}", "", *_table(("Option", "Default", "Used by", "Meaning"), rows), ""]
     lines += ["## Refused", "", "The pipeline itself decides these.", ""]
-    lines += _table(("Key", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(OWNED.items())))
+    names = {name: f"`{name}`" + (f" (but `{AS_OWNED[name]}`)" if name in AS_OWNED else "") for name in OWNED}
+    lines += _table(("Key", "Instead"), ((names[name], instead) for name, instead in sorted(OWNED.items())))
     return _page("Options of the Spark source and sink", "`ottla/spark/options.py`", lines)
 
 

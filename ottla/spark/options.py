@@ -94,7 +94,8 @@ SOURCE_TABLE = (
 SINK_TABLE = (
     *_CONNECTION,
     Option("topic", "", "streaming, batch", "The topic of all rows; goes before a column `topic`. Required if there is no such column."),
-    Option("group", "", "streaming", "The consumer group whose offsets are committed with the data; the same as the source's. Required."),
+    Option("group", "", "streaming", "The consumer group whose offsets are committed with the data; the same as the source's. Without it, "
+           "in both, the checkpoint alone has the query's position."),
     Option("compression", "lz4", "streaming, batch", "`none`, `gzip`, `snappy`, `lz4` or `zstd`. `kafka.compression.type` is the same."),
     Option("taskOutput", "auto", "streaming, batch", "How the tasks' output gets into the transaction: `files` for the driver, on its "
            "host; `staged` on the brokers, straight from the executors (Ottla only); `messages` to the driver, by way of Spark. `auto` "
@@ -127,6 +128,9 @@ OWNED = {
     "kafka.partitioner.class": "set a column `partition`",
 }
 """Keys whose meaning the pipeline decides, with what to do instead."""
+
+AS_OWNED = {"kafka.enable.idempotence": "true", "kafka.enable.auto.commit": "false"}
+"""Values of such keys that ask for what the pipeline does anyway."""
 
 WITHOUT_EFFECT = frozenset(
     {
@@ -325,9 +329,9 @@ class _Options:
         known = {option.name.lower(): option.name for option in (*others, *ours)}
         known.update({"kafka.isolation.level": "kafka.isolation.level", "kafka.compression.type": "kafka.compression.type"})
         for name in self._values:
-            if name in OWNED:
+            if name in OWNED and self.text(name).lower() != AS_OWNED.get(name):
                 raise OptionError(f"{name}: cannot be set; {OWNED[name]}")
-            if name in known or name in WITHOUT_EFFECT or name in _OF_SPARK or _is_security(name):
+            if name in known or name in OWNED or name in WITHOUT_EFFECT or name in _OF_SPARK or _is_security(name):
                 continue
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
             if near and not name.startswith("kafka."):

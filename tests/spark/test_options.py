@@ -74,6 +74,13 @@ def test_the_same_setting_by_its_name_of_kafka() -> None:
     assert parse_sink({**HERE, "kafka.request.timeout.ms": "1500"}).connection.timeout_s == 1.5
 
 
+def test_settings_that_ask_for_what_is_done_anyway_are_accepted() -> None:
+    assert parse_sink({**HERE, "topic": "t", "kafka.enable.idempotence": "True", "kafka.acks": "all"}).topic == "t"
+    assert parse_source({**READ, "kafka.enable.auto.commit": "false"}).group is None
+    with pytest.raises(OptionError, match=r"kafka\.enable\.idempotence: cannot be set; the sink is always idempotent"):
+        parse_sink({**HERE, "topic": "t", "kafka.enable.idempotence": "false"})
+
+
 def test_the_sink_gets_what_spark_passes() -> None:
     found = parse_sink({**HERE, "topic": "out", "group": "g", "checkpointlocation": "/c", "queryname": "q", "path": "p"})
     assert (found.topic, found.group, found.checkpoint, found.compression) == ("out", "g", "/c", "lz4")

@@ -1,0 +1,58 @@
+"""The groups of a query's sources as its tasks know them: small files on a host, left by the tasks that read for those that write.
+
+The offset log of a checkpoint has them too, but the driver cannot read one in an object store (`batch_range.py`). So a task that reads
+notes its group under the run of the query, and a task that writes sends the groups that it finds on its host in its commit message. Which
+tasks run on which host is Spark's choice: where the hosts that read are not those that write, a group may remain unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from ottla.spark.spool import NOTE_SUFFIX, spool_root
+
+_RUN = "spark.jobGroup.id"
+"""The local property of a task in which Spark has the id of the query's run; a batch job has it only if the user sets it."""
+
+
+def leave_group(group: str | None) -> None:
+    """Notes the group of the source that the running task reads; without a task, or outside of a query, nothing happens."""
+    run = _run_of_task()
+    if run is None:
+        return
+    path = _prefixed(run) + hashlib.sha256((group or "").encode()).hexdigest()[:16] + NOTE_SUFFIX
+    try:
+        os.utime(path)
+    except OSError:
+        handle = os.open(f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(group or "")
+        os.replace(f"{path}.{os.getpid()}", path)
+
+
+def find_groups() -> tuple[str, ...]:
+    """The groups that tasks on this host have noted for the run of the running task's query; a source without a group has an empty one."""
+    run = _run_of_task()
+    if run is None:
+        return ()
+    path = Path(_prefixed(run))
+    found = []
+    for one in path.parent.glob(f"{path.name}*{NOTE_SUFFIX}"):
+        try:
+            found.append(one.read_text())
+        except OSError:
+            pass  # swept just now
+    return tuple(sorted(found))
+
+
+def _run_of_task() -> str | None:
+    task = TaskContext.get()
+    return None if task is None else task.getLocalProperty(_RUN)
+
+
+def _prefixed(run: str) -> str:
+    return str(spool_root() / f"{hashlib.sha256(run.encode()).hexdigest()[:24]}.")
