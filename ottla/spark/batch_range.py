@@ -3,14 +3,16 @@
 Spark writes them into the query's offset log before the batch runs: `<checkpoint>/offsets/<batch id>` has the end, the entry before it the
 start. A driver that cannot read the checkpoint as files (an object store) takes them from a rendezvous file on its host: the source leaves
 there what Spark asks it to plan (`leave_range`). A batch without data is not planned, so the entry is marked once its batch is committed
-(`mark_used`): found by the batch after it, it means that nothing moved. That way takes one source a group.
+(`mark_used`): found by the batch after it, it means that nothing moved. That way takes one source a group; that a source has another group
+is known from the tasks (`source_groups.py`).
 
 A stream that is used twice in a query, such as in a join with itself, has a line for each use, and both say the same. Two reads of a topic
 each have their own offsets: of a partition at which they stand apart the lowest is committed, with a checksum of them all.
 
-A query without an `ottla` source counts its batches instead: batch n moves the group's offset of a partition of the sink's topic from n to
-n + 1. A query with an `ottla` source of another group is refused, as is one of whose `ottla` sources none has the sink's group: the sink
-commits the offsets of its own group alone. A source beside it that has no group keeps its position in the checkpoint.
+A query without an `ottla` source counts its batches instead (`decision.py`). A query with an `ottla` source of another group is refused,
+as is one of whose `ottla` sources none has the sink's group: the sink commits the offsets of its own group alone. A source beside it that
+has no group keeps its position in the checkpoint. Where neither sink nor sources have a group, all positions are there, and the batches are
+counted in a group of the query's own (`group_of_query`).
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ottla.client import TopicPartition
-from ottla.spark.decision import BatchRange, is_replaced
+from ottla.spark.decision import BatchRange, counted_range, is_replaced
 from ottla.spark.errors import OffsetConflictError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.spool import is_alive, spool_root
 
-__all__ = ["BatchRange", "find_batch_range", "find_query_id", "leave_range", "mark_used", "same_topics"]
+__all__ = ["BatchRange", "find_batch_range", "find_query_id", "group_of_query", "leave_range", "mark_used", "same_topics"]
 
 OFFSET_LOG_VERSIONS = ("v1", "v2")
 """In the second each source has a name: Spark writes it for queries with named sources (`DataStreamReader.name`)."""
@@ -41,21 +43,28 @@ _NAME = re.compile(r"\A\w+:")
 _NO_OFFSET = "-"
 
 
-def find_batch_range(checkpoint: str | None, batch_id: int, *, group: str, sink_topic: str | None = None) -> BatchRange:
-    """The range of a batch over all partitions of the query's `ottla` sources with this group.
+def find_batch_range(
+    checkpoint: str | None, batch_id: int, *, group: str | None, sink_topic: str | None = None, seen_groups: Iterable[str] = ()
+) -> BatchRange:
+    """The range of a batch over all partitions of the query's `ottla` sources with this group; of a sink without one, its number.
 
     `checkpoint` is the sink's option `checkpointLocation`; `sink_topic` is where a query without any `ottla` source counts its
-    batches. `OffsetConflictError` when the range cannot be found out, or source and sink have different groups.
+    batches, if the option says one. `seen_groups` are those of sources, not necessarily all, that the batch's tasks have seen.
+    `OffsetConflictError` when the range cannot be found out, or source and sink have different groups.
     """
     directory = local_path(checkpoint)
+    if group is None:
+        _check_no_group(seen_groups if directory is None else {*seen_groups, *_source_groups(directory / "offsets", batch_id)})
+        return counted_range(batch_id, sink_topic)
     log = None if directory is None else _read_log(directory / "offsets", batch_id, group)
     if log is None:
+        _check_seen(seen_groups, group)
         return _from_rendezvous(checkpoint, batch_id, group)
     assert directory is not None
     groups = _source_groups(directory / "offsets", batch_id)
     _check_groups(groups, group)
     if not groups:
-        return _counted(batch_id, group, sink_topic)
+        return counted_range(batch_id, sink_topic)
     end, apart = log
     if batch_id > 0:
         before = _read_log(directory / "offsets", batch_id - 1, group)
@@ -83,6 +92,11 @@ def find_query_id(checkpoint: str | None) -> str | None:
         return None if directory is None else str(json.loads((directory / "metadata").read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def group_of_query(query_id: str) -> str:
+    """The group in which a query counts its batches that has not been given one."""
+    return f"ottla-query-{query_id}"
 
 
 def local_path(checkpoint: str | None) -> Path | None:
@@ -149,7 +163,27 @@ def _checksum(sources: Sequence[StoredOffsets]) -> str:
 
 def _source_groups(offsets: Path, batch_id: int) -> list[str]:
     """The groups of the query's `ottla` sources. One whose pattern matches no topic yet has a group and no offsets."""
-    return sorted({one.group for one in _sources((offsets / str(batch_id)).read_text().splitlines())})
+    try:
+        return sorted({one.group for one in _sources((offsets / str(batch_id)).read_text().splitlines())})
+    except OSError:
+        return []
+
+
+def _check_no_group(groups: Iterable[str]) -> None:
+    """`OffsetConflictError` if a source has a group and the sink has none."""
+    named = sorted({*groups} - {""})
+    if named:
+        raise OffsetConflictError(
+            f"group: the sink has none, the query's sources of format ottla have {', '.join(map(repr, named))}; set the option in the sink "
+            "too, since its offsets are committed with the output, or in none of them"
+        )
+
+
+def _check_seen(seen: Iterable[str], group: str) -> None:
+    """`OffsetConflictError` if one of the groups that were seen is another than the sink's."""
+    named = {*seen} - {""}
+    if named - {group}:
+        _check_groups(sorted(named), group)
 
 
 def _check_groups(groups: Sequence[str], group: str) -> None:
@@ -167,15 +201,6 @@ def _check_groups(groups: Sequence[str], group: str) -> None:
             f"group: the sink has group {group!r}, the query's sources of format ottla have {named}; set the option to the same group in "
             "the sink and in (one of) the sources, since its offsets are committed with the output"
         )
-
-
-def _counted(batch_id: int, group: str, sink_topic: str | None) -> BatchRange:
-    if sink_topic is None:
-        raise OffsetConflictError(
-            f"group: no source of the query has the option group={group!r}, and without the option topic there is no place to count batches"
-        )
-    partition = TopicPartition(sink_topic, 0)
-    return BatchRange({partition: batch_id}, {partition: batch_id + 1})
 
 
 # The rendezvous file

@@ -5,12 +5,17 @@ batch whose start is its end moves no offset (a watermark passed and closed wind
 beside the offsets decides: it moves in the same transaction and names query and batch. So it does where several sources of the query read
 a partition and stand apart, since one offset cannot say where each of them is.
 
+A query without offsets in its group (files, the rate source, sources without a group) is counted in it: batch n moves the group's offset of
+one partition from n to n + 1, in the transaction with the output. It is partition 0 of the option `topic`. Rows that name their topics in a
+column leave it open: there it is partition 0 of the first topic, by name, of the first batch that has output, and from then on the group's
+offsets show which one it is. A batch before it has no output, and so nothing to commit.
+
 The offsets must be read after InitProducerId, so that no transaction of a former driver can still change them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -30,13 +35,15 @@ class BatchRange(NamedTuple):
     A partition that is missing in `start` came into the source with this batch; so do those of a topic that was deleted and created anew
     since the batch before. `start` is None when it is not known, which is possible for the first batch of a checkpoint alone. `topic_ids`
     are those of the batch's end, as far as they are known. Of a partition that several sources read, `start` and `end` have the lowest
-    offset; where they stand apart, `apart` has a checksum of all their offsets at the start and at the end.
+    offset; where they stand apart, `apart` has a checksum of all their offsets at the start and at the end. `is_counted`: the query has no
+    source with offsets, and the range is the number of the batch (`counted_range`).
     """
 
     start: Offsets | None
     end: Offsets
     topic_ids: Mapping[str, str] = MappingProxyType({})
     apart: tuple[str, str] = ("", "")
+    is_counted: bool = False
 
 
 class Batch(NamedTuple):
@@ -52,7 +59,7 @@ class Batch(NamedTuple):
 
 def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Whether the batch is committed; False when it is to be sent. `OffsetConflictError` when group and checkpoint disagree."""
-    start, end, topic_ids, apart = batch.range
+    start, end, topic_ids, apart, _ = batch.range
     committed = {one: found for one, found in committed.items() if not _is_of_another_topic(one, found, topic_ids)}
     if not end:
         if batch.has_output:
@@ -175,3 +182,44 @@ def _text(offsets: Offsets) -> str:
     named = [f"{partition}={offsets[partition]}" for partition in sorted(offsets)[:_NAMED_MAX]]
     more = [f"and {len(offsets) - _NAMED_MAX} more"] if len(offsets) > _NAMED_MAX else []
     return ", ".join([*named, *more]) or "none"
+
+
+# Queries that are counted
+
+
+def counted_range(batch_id: int, topic: str | None) -> BatchRange:
+    """The range of a batch that is counted in a topic; without one, the partition is still to be chosen."""
+    if topic is None:
+        return BatchRange({}, {}, is_counted=True)
+    return _range_in(TopicPartition(topic, 0), batch_id)
+
+
+def place_count(batch: Batch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> Batch:
+    """The batch with the partition that it is counted in, if it has one: of all offsets of the group, that of its query's last batch."""
+    of_pipelines = {partition: found for partition, one in committed.items() if (found := parse_metadata(one.metadata)) is not None}
+    own = [partition for partition, found in sorted(of_pipelines.items()) if found.query_id == batch.query_id]
+    known = own or sorted(of_pipelines)
+    if known:
+        return batch._replace(range=_range_in(known[0], batch.batch_id))
+    if not targets:
+        return batch
+    chosen = TopicPartition(min(partition.topic for partition in targets), 0)
+    return batch._replace(range=_range_in(chosen, batch.batch_id), trusts_checkpoint=True)
+
+
+def _range_in(partition: TopicPartition, batch_id: int) -> BatchRange:
+    return BatchRange({partition: batch_id}, {partition: batch_id + 1}, is_counted=True)
+
+
+def check_query(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> None:
+    """`OffsetConflictError` if another query has counted its batches in the group: its numbers mean other batches."""
+    if not batch.range.is_counted or not batch.query_id:
+        return
+    for partition in batch.range.end:
+        found = parse_metadata(committed[partition].metadata) if partition in committed else None
+        if found is not None and found.query_id not in ("", batch.query_id):
+            raise OffsetConflictError(
+                f"group: {batch.group!r} has the last batch of another query, {found.batch_id} of {found.query_id}, and this is batch "
+                f"{batch.batch_id} of {batch.query_id}. A query without a source of format ottla has its position in the checkpoint alone: "
+                "put that checkpoint back, or give a new one a group of its own"
+            )

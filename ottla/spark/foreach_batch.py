@@ -18,7 +18,9 @@ from ottla.spark.errors import OptionError
 from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.relay import commit_batch
 from ottla.spark.sink import check_columns, encode_task, hinted, target_of
+from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard
+from ottla.spark.topics import NONE_KNOWN, KnownTopics, known_topics
 
 BatchFunction = Callable[[Any, int], Any]
 
@@ -46,19 +48,25 @@ def exactly_once(function: BatchFunction, options: Mapping[str, str], *, checkpo
 def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
     spool = Spool.create(options.checkpoint)
     try:
-        outputs = [output for number, frame in enumerate(frames) for output in _encode(frame, options, spool, number)]
-        batch_range = find_batch_range(options.checkpoint, batch_id, group=options.group or "", sink_topic=options.topic)
+        known = known_topics(options) if frames else NONE_KNOWN
+        messages = [message for number, frame in enumerate(frames) for message in _encode(frame, options, spool, number, known)]
+        outputs, seen = [output for output, _ in messages], {group for _, groups in messages for group in groups}
+        batch_range = find_batch_range(
+            options.checkpoint, batch_id, group=options.group or "", sink_topic=options.topic, seen_groups=seen
+        )
         query_id = find_query_id(options.checkpoint) or ""
         with hinted():
-            commit_batch(target_of(options), outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
+            commit_batch(target_of(options, options.group), outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
         mark_used(options.group or "", batch_id)
         discard(outputs)
     finally:
         spool.discard()
 
 
-def _encode(frame: Any, options: SinkOptions, spool: Spool, number: int) -> list[TaskOutput]:
-    """Encodes a DataFrame in its tasks; returns the output of each, in their order."""
+def _encode(
+    frame: Any, options: SinkOptions, spool: Spool, number: int, known: KnownTopics
+) -> list[tuple[TaskOutput, tuple[str, ...]]]:
+    """Encodes a DataFrame in its tasks; returns the output of each and the groups of sources that it has seen, in their order."""
     check_columns(frame.schema, options)
 
     def encode(batches: Iterator[Any]) -> Iterator[Any]:
@@ -67,8 +75,8 @@ def _encode(frame: Any, options: SinkOptions, spool: Spool, number: int) -> list
 
         task = TaskContext.get()
         with spool.open(f"{number}-{task.partitionId()}-{task.taskAttemptId()}", options.max_output_bytes) as output:
-            encode_task(batches, options, output)
-            message = pickle.dumps(output.finish())
+            encode_task(batches, options, output, known)
+            message = pickle.dumps((output.finish(), find_groups()))
         yield pa.RecordBatch.from_pydict({"task": [task.partitionId()], "message": [message]})
 
     found = frame.mapInArrow(encode, "task long, message binary").collect()

@@ -41,7 +41,7 @@ from ottla.client import (
     TransportError,
 )
 from ottla.spark.commit_metadata import CommitMetadata
-from ottla.spark.decision import Batch, BatchRange, is_committed
+from ottla.spark.decision import Batch, BatchRange, check_query, is_committed, place_count
 from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, OptionError, SpoolError
 from ottla.spark.options import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from ottla.spark.output_digest import OutputDigest
@@ -183,7 +183,11 @@ class Relay:
     def _try(self, batch: Batch, outputs: Sequence[TaskOutput]) -> Outcome:
         client = self._open_client(batch.group)
         transaction = self._initialize(client, batch)
-        committed = client.committed(batch.group, batch.range.end, require_stable=True)
+        is_to_be_placed = batch.range.is_counted and not batch.range.end
+        committed = client.committed(batch.group, None if is_to_be_placed else batch.range.end, require_stable=True)
+        if is_to_be_placed:
+            batch = place_count(batch, committed, {partition for output in outputs for partition in output.targets})
+        check_query(batch, committed)
         if is_committed(batch, committed):
             self._keep(transaction, batch)
             return Outcome(False, 0, 0, transaction.producer_id, transaction.epoch)
@@ -192,7 +196,7 @@ class Relay:
         return sent
 
     def _commit_offsets(self, transaction: Transaction, batch: Batch, digest: OutputDigest) -> None:
-        start, end, topic_ids, (_, apart) = batch.range
+        start, end, topic_ids, (_, apart), _ = batch.range
         text = digest.text()
         offsets = {}
         for partition, offset in end.items():

@@ -4,27 +4,30 @@ In which process what runs: for every batch Spark makes a writer in a planning p
 which call `write`; `commit` and `abort` run in another process on the driver's host, for a stream on a writer of its own. Nothing but the
 commit messages goes from the tasks to the driver, so the retries and stragglers of tasks cannot matter: no task writes to a broker.
 
-The directory for the tasks' output (`spool.py`) is made when the writer is pickled, since only the writer of the planning process is.
+The directory for the tasks' output (`spool.py`) is made, and the topic asked for (`topics.py`), when the writer is pickled, since only
+the writer of the planning process is.
 Left out: choosing partitions (`partitioning.py`), encoding (`encode.py`), the protocol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ottla.client import AuthorizationError, Client, ErrorCode, KafkaError
-from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
-from ottla.spark.connections import ask, reported
+from ottla.client import ErrorCode, KafkaError
+from ottla.spark.batch_range import find_batch_range, find_query_id, group_of_query, mark_used
+from ottla.spark.connections import reported
 from ottla.spark.errors import BrokerError, OptionError, OutputError
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
+from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
 from ottla.spark.staging import Task, open_output
+from ottla.spark.topics import NONE_KNOWN, KnownTopics, TopicLimits, ask_topic, known_topics
 from ottla.spark.worker_process import freeze_imports
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -48,6 +51,7 @@ _HINTS = {
     ErrorCode.MESSAGE_TOO_LARGE: "make values smaller, or raise the topic's max.message.bytes; if the principal may not read that setting, "
     "lower kafka.batch.size to it",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topics of source and sink have to exist, all of them on one cluster",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs the right to write to topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs the right to read group",
@@ -57,12 +61,18 @@ _HINTS = {
 
 
 class TaskMessage(WriterCommitMessage):
-    """What a task returns to the driver: its output or where it is, the query it ran for, and the directory that the driver had offered."""
+    """What a task returns to the driver: its output or where it is, the query it ran for, and the directory that the driver had offered.
 
-    def __init__(self, output: TaskOutput, query_id: str | None, spool: Spool | None = None) -> None:
+    `source_groups` are the groups of the query's sources that were seen on the task's host.
+    """
+
+    def __init__(
+        self, output: TaskOutput, query_id: str | None, spool: Spool | None = None, source_groups: tuple[str, ...] = ()
+    ) -> None:
         self.output = output
         self.query_id = query_id
         self.spool = spool
+        self.source_groups = source_groups
 
 
 class _Writer:
@@ -72,10 +82,12 @@ class _Writer:
         check_columns(schema, options)
         self.options = options
         self._spool: Spool | None = None
+        self._topics = NONE_KNOWN
 
     def __getstate__(self) -> dict[str, Any]:
         if self._spool is None:
             self._spool = Spool.create(self.options.checkpoint or None)
+            self._topics = known_topics(self.options)
         return self.__dict__
 
     def write(self, rows: Iterator[Any]) -> TaskMessage:
@@ -89,8 +101,8 @@ class _Writer:
             hinted(),
             open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output,
         ):
-            encode_task(rows, options, output)
-            return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"), spool)
+            encode_task(rows, options, output, self._topics)
+            return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"), spool, find_groups())
 
     def _discard(self, messages: Sequence[TaskMessage | None]) -> None:
         """Removes the tasks' files and the batch's directory, also if no task used it or got so far."""
@@ -120,7 +132,7 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
     @reported()
     def commit(self, messages: list[TaskMessage | None]) -> None:
         with hinted():
-            write_batch(target_of(self.options), _outputs(messages))
+            write_batch(target_of(self.options, None), _outputs(messages))
         self._discard(messages)
 
     @reported()
@@ -131,23 +143,23 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
 class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Commits each batch of a stream together with the group's offsets, exactly once.
 
-    In the output mode `complete` each batch writes the whole result again, behind what is there, as Spark's Kafka connector does.
+    In the output mode `complete` each batch writes the whole result again, behind what is there, as Spark's Kafka connector does. Without
+    the option `group` the checkpoint alone has the position of the query, and its batches are counted.
     """
-
-    def __init__(self, options: SinkOptions, schema: Any) -> None:
-        if options.group is None:
-            raise OptionError("group: missing; set source and sink to one consumer group, whose offsets are committed with the output")
-        super().__init__(options, schema)
 
     @reported()
     def commit(self, messages: list[TaskMessage | None], batchId: int) -> None:
         options, outputs = self.options, _outputs(messages)
-        assert options.group is not None
         query_id = find_query_id(options.checkpoint) or next((one.query_id for one in messages if one is not None and one.query_id), "")
-        batch_range = find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic)
+        seen = {group for message in messages if message is not None for group in message.source_groups}
+        batch_range = find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic, seen_groups=seen)
+        if options.group is None and not query_id:
+            raise OptionError("group: missing, and the id of the query is not known here; set source and sink to one consumer group")
+        target = target_of(options, options.group or group_of_query(query_id))
         with hinted():
-            commit_batch(target_of(self.options), outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
-        mark_used(options.group, batchId)
+            commit_batch(target, outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
+        if options.group is not None:
+            mark_used(options.group, batchId)
         self._discard(messages)
 
     @reported()
@@ -155,12 +167,12 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._give_up(messages)
 
 
-def target_of(options: SinkOptions) -> Target:
-    """Where the relay sends output and under which limits."""
+def target_of(options: SinkOptions, group: str | None) -> Target:
+    """Where the relay sends output and under which limits; `group` is None for a batch job."""
     return Target(
         options.connection.bootstrap,
         options.connection.security,
-        options.group,
+        group,
         request_timeout_s=options.connection.timeout_s,
         retry_s=options.retry_s,
         transaction_timeout_ms=options.transaction_timeout_ms,
@@ -181,23 +193,25 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
             raise OutputError(f"column {name} is of type {types[name]}; cast it to {' or '.join(allowed[:2])}")
 
 
-def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any) -> None:
+def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any, known: KnownTopics = NONE_KNOWN) -> None:
     """Encodes Arrow batches of rows and appends them to a task's output, those of each partition in the order of the rows."""
     from ottla.spark.encode import encode_rows
     from ottla.spark.partitioning import assign_partitions
 
     freeze_imports()
 
-    counts: dict[str, int] = {}
-    batch_bytes: dict[str, int] = {}
+    limits = dict(known.limits)
     for chunk in _chunks(rows):
+        if known.refused is not None:
+            raise known.refused
         chosen = _chosen_columns(chunk, options)
-        _learn_topics(chosen, options, counts, batch_bytes)
+        _learn_topics(chosen, options, limits)
+        counts = {topic: one.partitions for topic, one in limits.items()}
         for partition, some in assign_partitions(chosen, counts, options.topic):
             batches = encode_rows(
                 some,
                 compression=options.compression,
-                batch_bytes=batch_bytes[partition.topic],
+                batch_bytes=limits[partition.topic].batch_bytes,
                 record_bytes_max=options.max_request_bytes - BATCH_OVERHEAD_BYTES,
                 is_transactional=True,
             )
@@ -227,28 +241,15 @@ def _chosen_columns(rows: Any, options: SinkOptions) -> Any:
     return rows.select(names)
 
 
-def _learn_topics(rows: Any, options: SinkOptions, counts: dict[str, int], batch_bytes: dict[str, int]) -> None:
-    """Asks for the partitions of topics that are new to this task, and for the largest batch that each takes."""
+def _learn_topics(rows: Any, options: SinkOptions, limits: dict[str, TopicLimits]) -> None:
+    """Asks for the topics that are new to this task."""
     if options.topic is not None:
         topics = [options.topic]
     else:
         topics = [topic for topic in rows.column("topic").unique().to_pylist() if topic is not None]
     for topic in topics:
-        if topic not in counts:
-            counts[topic] = _asked(options, topic, lambda client, name: len(client.describe_topic(name).partitions))
-            batch_bytes[topic] = min(options.batch_bytes, _asked(options, topic, _message_bytes_max) or options.batch_bytes)
-
-
-def _asked(options: SinkOptions, topic: str, question: Callable[[Client, str], int]) -> int:
-    return ask(options.connection, "topic", lambda client: question(client, topic))
-
-
-def _message_bytes_max(client: Client, topic: str) -> int:
-    """The topic's `max.message.bytes`; 0 where the principal may not read it."""
-    try:
-        return int(client.topic_configs(topic).get("max.message.bytes") or 0)
-    except AuthorizationError:
-        return 0
+        if topic not in limits:
+            limits[topic] = ask_topic(options, topic)
 
 
 @contextmanager

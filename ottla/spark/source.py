@@ -54,6 +54,7 @@ from ottla.spark.planning import (
     wanted_tasks,
     wanted_timestamps,
 )
+from ottla.spark.source_groups import leave_group
 
 SETTLE_TRIES = 5
 SETTLE_PAUSE_S = 0.5
@@ -303,6 +304,7 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: Column
     """The records of a range, as pyarrow record batches of these columns, or of all. Runs in the tasks."""
     from ottla.spark.decode import arrow_schema, chosen_fields, decode_batches
 
+    leave_group(options.group)
     if assigned.value is None:
         return  # Spark's own partition for a plan without any
     schema = arrow_schema(include_headers=options.with_headers)

@@ -11,7 +11,8 @@ lost, cut or foreign file is a `SpoolError` and never output. Files are read bat
 not synced, because they need not survive the host: a batch that was not committed is run again.
 
 A directory goes when its batch ends (`discard`), together with those of failed tries of the same query. Its name has the process that the
-driver's Python workers belong to: what a killed driver leaves is swept by the next driver on the host, and everything after a day.
+driver's Python workers belong to: what a killed driver leaves is swept by the next driver on the host, and everything after a day, also
+the notes of `source_groups.py`.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ WRITE_BUFFER_BYTES = 64 * 1024
 """Small batches are put together; a large one goes to the file past the buffer, without being copied into it."""
 
 _TOKEN = "token"
+NOTE_SUFFIX = ".source"
+"""What the names of files end with that are swept when they are old, whichever process has left them."""
+
 _ANY = "batch"
 """In place of a query's key in the directories of batch writes, which have nothing to do with each other."""
 
@@ -260,13 +264,16 @@ def spool_root() -> Path:
 
 def _sweep(root: Path) -> None:
     oldest = time.time() - STALE_S
-    for directory in root.iterdir():
+    for found in root.iterdir():
         try:
-            is_old = directory.stat().st_mtime < oldest or not is_alive(int(directory.name.split("-")[1]))
+            is_old = found.stat().st_mtime < oldest
+            if found.suffix == NOTE_SUFFIX:
+                if is_old:
+                    found.unlink()
+            elif is_old or not is_alive(int(found.name.split("-")[1])):
+                shutil.rmtree(found, ignore_errors=True)
         except (OSError, ValueError, IndexError):
             continue
-        if is_old:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 def is_alive(process: int) -> bool:

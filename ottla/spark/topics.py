@@ -2,16 +2,21 @@
 
 One request for metadata and one or two a leader for offsets, however many partitions there are. The end of a partition is its last stable
 offset under read_committed, so that a range that ends there never changes.
+
+The sink has to know how many partitions a topic has, and the largest batch that it takes. The topic of the option `topic` is asked for once
+a batch, on the driver, and the tasks get the answer with the writer; topics that rows name are asked for by each task that meets them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Committed, ErrorCode, KafkaError, TopicPartition, uuid_to_text
-from ottla.spark.errors import OptionError
-from ottla.spark.options import Subscription
+from ottla.spark.connections import ask
+from ottla.spark.errors import OptionError, PipelineError
+from ottla.spark.options import SinkOptions, Subscription
 from ottla.spark.planning import Bounds, Offsets
 from ottla.spark.relay import STREAM_ID_PREFIX
 
@@ -145,3 +150,50 @@ def _listed(client: Client, wanted: Mapping[TopicPartition, int], isolation: str
         return {}
     return {partition: found.offset for partition, found in client.list_offsets(wanted, isolation=isolation).items()}
 
+
+# What the sink has to know
+
+
+class TopicLimits(NamedTuple):
+    """The partitions of a topic, and the size of batches for it: that of the options, or what the topic allows if it is less."""
+
+    partitions: int
+    batch_bytes: int
+
+
+class KnownTopics(NamedTuple):
+    """The topics that the driver has asked for. `refused` is the error that it got, for tasks with rows to end with."""
+
+    limits: Mapping[str, TopicLimits]
+    refused: PipelineError | None = None
+
+
+NONE_KNOWN = KnownTopics({})
+
+
+def known_topics(options: SinkOptions) -> KnownTopics:
+    """The topic of the option `topic`; nothing where rows name theirs."""
+    if options.topic is None:
+        return NONE_KNOWN
+    try:
+        return KnownTopics({options.topic: ask_topic(options, options.topic)})
+    except PipelineError as error:
+        return KnownTopics({}, error)
+
+
+def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
+    """Asks the cluster for a topic's limits; `PipelineError` if there is no such topic, or none that may be written."""
+
+    def question(client: Client) -> TopicLimits:
+        partitions = len(client.describe_topic(topic).partitions)
+        return TopicLimits(partitions, min(options.batch_bytes, _message_bytes_max(client, topic) or options.batch_bytes))
+
+    return ask(options.connection, "topic", question)
+
+
+def _message_bytes_max(client: Client, topic: str) -> int:
+    """The topic's `max.message.bytes`; 0 where the principal may not read it."""
+    try:
+        return int(client.topic_configs(topic).get("max.message.bytes") or 0)
+    except AuthorizationError:
+        return 0

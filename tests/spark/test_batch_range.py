@@ -126,9 +126,19 @@ def test_sources_of_other_partitions_beside_a_common_one_stand_apart(tmp_path: P
 def test_a_query_without_our_source_counts_its_batches(tmp_path: Path) -> None:
     _log(tmp_path, 4, "17")
     out = TopicPartition("out", 0)
-    assert find_batch_range(str(tmp_path), 4, group="g", sink_topic="out") == BatchRange({out: 4}, {out: 5})
-    with pytest.raises(OffsetConflictError, match=r"group='g'.*option topic"):
-        find_batch_range(str(tmp_path), 4, group="g")
+    assert find_batch_range(str(tmp_path), 4, group="g", sink_topic="out") == BatchRange({out: 4}, {out: 5}, is_counted=True)
+    assert find_batch_range(str(tmp_path), 4, group="g") == BatchRange({}, {}, is_counted=True)
+
+
+def test_a_sink_without_a_group_counts_batches_unless_a_source_has_one(tmp_path: Path) -> None:
+    _log(tmp_path, 4, _line({A: 5}, ""), "17")
+    _log(tmp_path, 5, _line({A: 5}, "g"))
+    out = TopicPartition("out", 0)
+    assert find_batch_range(str(tmp_path), 4, group=None, sink_topic="out") == BatchRange({out: 4}, {out: 5}, is_counted=True)
+    assert find_batch_range("s3a://bucket/c", 4, group=None, seen_groups=[""]) == BatchRange({}, {}, is_counted=True)
+    for checkpoint, seen in ((str(tmp_path), []), ("s3a://bucket/c", ["", "g"]), (None, ["g"])):
+        with pytest.raises(OffsetConflictError, match=r"group: the sink has none, the query's sources .* have 'g'; set the option"):
+            find_batch_range(checkpoint, 5, group=None, seen_groups=seen)
 
 
 def test_the_start_of_the_first_batch_is_the_planned_one_if_it_is_known(tmp_path: Path) -> None:
@@ -152,7 +162,7 @@ def test_named_sources_stand_in_the_log_by_their_names_in_any_order(tmp_path: Pa
 
     log(0, f"orders:{_line({A: 5})}", f"again:{_line({A: 6})}", 'files:{"logOffset":0}', "late:-", "0:17")
     log(1, f"again:{_line({A: 6})}", 'files:{"logOffset":1}', f"orders:{_line({A: 5})}", f"late:{_line({B: 2})}")
-    start, end, _, (before, after) = find_batch_range(str(tmp_path), 1, group="g")
+    start, end, _, (before, after), _ = find_batch_range(str(tmp_path), 1, group="g")
     assert (start, end) == ({A: 5}, {A: 5, B: 2})
     assert before and after and before != after
     log(2, f"late:{_line({B: 2})}", f"orders:{_line({A: 5})}", f"again:{_line({A: 6})}")
@@ -177,6 +187,17 @@ def test_a_checkpoint_on_another_file_system_needs_the_rendezvous(tmp_path: Path
     assert find_batch_range(checkpoint, 5, group="g") == BatchRange({A: 2}, {A: 9})
     with pytest.raises(OffsetConflictError):
         find_batch_range(checkpoint, 5, group="another")
+
+
+def test_a_source_of_another_group_is_known_from_the_tasks_where_the_checkpoint_is_on_another_file_system() -> None:
+    checkpoint = "s3a://bucket/checkpoint"
+    leave_range("g", {A: 2}, {A: 9})
+    for seen in ([], ["g"], ["", "g"], [""]):
+        assert find_batch_range(checkpoint, 5, group="g", seen_groups=seen) == BatchRange({A: 2}, {A: 9})
+    with pytest.raises(OffsetConflictError, match=r"have the groups 'another', 'g'.*offsets of 'g' alone"):
+        find_batch_range(checkpoint, 5, group="g", seen_groups=["g", "", "another"])
+    with pytest.raises(OffsetConflictError, match=r"the sink has group 'g', the query's sources of format ottla have 'another'"):
+        find_batch_range(checkpoint, 5, group="g", seen_groups=["another"])
 
 
 def test_a_used_rendezvous_means_that_nothing_moved(tmp_path: Path) -> None:

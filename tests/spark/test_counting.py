@@ -6,8 +6,7 @@ import pytest
 
 from ottla.client import Client, Committed, TopicPartition
 from ottla.spark.commit_metadata import CommitMetadata
-from ottla.spark.counting import counted_range, place_count
-from ottla.spark.decision import Batch, BatchRange
+from ottla.spark.decision import Batch, BatchRange, counted_range, place_count
 from ottla.spark.errors import OffsetConflictError
 from tests.spark.encoded import task_output, values
 from tests.spark.pipeline import Pipeline

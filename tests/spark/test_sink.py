@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from ottla.client import AuthorizationError, Client, ErrorCode, TopicPartition, partition_for_key
+from ottla.spark import connections
 from ottla.spark import sink as sink_module
 from ottla.spark.errors import OptionError, OutputError, PipelineError
 from ottla.spark.offset_json import write_offsets
@@ -138,9 +139,17 @@ def test_only_appending_is_possible(broker: Broker) -> None:
         OttlaBatchWriter(options_of(broker, topic="t"), VALUE, True)
 
 
-def test_a_stream_needs_a_group(broker: Broker) -> None:
-    with pytest.raises(OptionError, match="group: missing"):
-        OttlaStreamWriter(options_of(broker, topic="t"), VALUE)
+def test_a_stream_without_a_group_counts_its_batches_in_one_of_its_own(
+    broker: Broker, client: Client, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = options_of(broker, topic=topic, checkpointLocation=checkpoint_of(tmp_path, "", topic))
+    message = pickle.loads(pickle.dumps(OttlaStreamWriter(options, VALUE))).write(rows_of("x", "y"))
+    for _ in range(2):
+        OttlaStreamWriter(options, VALUE).commit([pickle.loads(pickle.dumps(message)), None], 0)
+    assert [record.value for record in broker.records(topic)] == [b"x", b"y"], "the second commit finds the first"
+    assert client.committed("ottla-query-the-query")[TopicPartition(topic, 0)].offset == 1
+    with pytest.raises(OptionError, match="group: missing, and the id of the query is not known here"):
+        OttlaStreamWriter(options_of(broker, topic=topic), VALUE).commit([], 0)
 
 
 def rows_of(*values: str) -> Iterator[Any]:
@@ -161,6 +170,32 @@ def test_a_batch_job_writes_what_its_tasks_left(broker: Broker, client: Client, 
     pickle.loads(stored).commit(messages)
     assert directories() == []
     assert sorted(record.value or b"" for record in broker.records(topic)) == [b"0", b"1", b"2"]
+
+
+def test_the_driver_asks_for_the_topic_once_and_no_task_does(
+    broker: Broker, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.alter_topic_configs(topic, {"max.message.bytes": "1000"})
+    stored = pickle.dumps(OttlaBatchWriter(options_of(broker, topic=topic, compression="none"), VALUE, False))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a task asks the cluster")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connections, "client_of", refuse)
+        messages = [pickle.loads(stored).write(rows_of(*(f"{number:0100}" for number in range(100)))) for _ in range(2)]
+    sizes = [len(batch.data) for message in messages for batch in message.output.batches()]
+    assert 1000 >= max(sizes) > 500
+    pickle.loads(stored).commit(messages)
+    assert len(broker.records(topic)) == 200
+
+
+def test_the_driver_s_refusal_is_that_of_the_tasks_that_have_rows(broker: Broker) -> None:
+    stored = pickle.dumps(OttlaBatchWriter(options_of(broker, topic="nowhere"), VALUE, False))
+    with pytest.raises(PipelineError, match=r"^topic: UNKNOWN_TOPIC_OR_PARTITION: topic 'nowhere' not found"):
+        pickle.loads(stored).write(rows_of("x"))
+    pickle.loads(stored).commit([pickle.loads(stored).write(iter(()))])
+    assert directories() == []
 
 
 @pytest.mark.parametrize("finished", [0, 1])
@@ -238,6 +273,16 @@ def test_a_stream_without_a_right_stops_and_goes_on_when_it_has_it(
     OttlaStreamWriter(options, VALUE).commit([message], 0)
     assert [record.value for record in broker.records(topic)] == [b"x"]
     assert client.committed(group)[TopicPartition(topic, 0)].offset == 5
+
+
+def test_a_source_of_another_cluster_stops_with_a_hint(broker: Broker, topic: str, tmp_path: Path) -> None:
+    group = f"{topic}-g"
+    given = {"checkpointLocation": checkpoint_of(tmp_path, group, "of-another-cluster"), "kafka.delivery.timeout.ms": "200"}
+    options = options_of(broker, topic=topic, group=group, **given)
+    message = pickle.loads(pickle.dumps(OttlaStreamWriter(options, VALUE))).write(rows_of("x"))
+    with pytest.raises(OutputError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*; the topics of source and sink .* all of them on one cluster$"):
+        OttlaStreamWriter(options, VALUE).commit([message], 0)
+    assert broker.records(topic) == []
 
 
 def test_a_value_over_the_topic_s_limit(broker: Broker, client: Client, topic: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from ottla.client import connect
 from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster_program import WINDOW_S, windows
-from tests.spark_jobs.queries import run, stock_records, stream, stream_writer, write_numbers
+from tests.spark_jobs.queries import failure, run, stock_records, stream, stream_writer, write_numbers
 
 LINK = "fs.viewfs.mounttable.ottla-tests.link./checkpoints"
 
@@ -51,3 +51,29 @@ def test_batches_with_and_without_input_are_committed_once(spark: Any, broker: B
     assert found == sorted(b"%d/%d" % (start, WINDOW_S) for start in range(0, 300, WINDOW_S))
     with connect(broker.direct_server) as client:
         assert {one.offset for one in client.committed(group).values()} == {301}
+
+
+@pytest.mark.parametrize(
+    ("groups", "line"),
+    [
+        (("{g}", "{g}-other"), "group: the query's sources of format ottla have the groups '{g}', '{g}-other'"),
+        (("{g}-other", "{g}-other"), "no source of the query with the option group='{g}' has planned it"),
+    ],
+)
+def test_a_source_of_another_group_is_refused(
+    spark: Any, broker: Broker, mounted: str, groups: tuple[str, str], line: str
+) -> None:
+    """At the first batch with input: the tasks that read it know the groups. The batch before it covers nothing."""
+    name = uuid.uuid4().hex[:12]
+    sink = broker.create_topic(f"out-{name}")
+    frames = []
+    for number, group in enumerate(groups):
+        topic = broker.create_topic(f"in-{name}-{number}")
+        write_numbers(broker, topic, range(10))
+        given = {"subscribe": topic, "group": group.format(g=f"g-{name}"), "startingOffsets": "earliest"}
+        frames.append(stream(spark, broker, **given).load().select("key", "value"))
+    writer = stream_writer(frames[0].union(frames[1]), broker, mounted, topic=sink, group=f"g-{name}")
+    assert line.format(g=f"g-{name}") in failure(lambda: run(writer))
+    assert not stock_records(broker, sink)
+    with connect(broker.direct_server) as client:
+        assert not any(found.offset for found in client.committed(f"g-{name}").values())

@@ -249,10 +249,25 @@ def as_of_an_older_version(checkpoint: str, topic: str) -> None:
         path.write_text("\n".join([*head, json.dumps({"group": known.group, "offsets": offsets, "ids": known.topic_ids})]))
 
 
-def test_a_stream_needs_a_group(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
-    rows = stream(spark, broker, subscribe=topics[0], startingOffsets="earliest").load()
-    found = failure(lambda: run(stream_writer(rows.select("value"), broker, checkpoint, topic=topics[1])))
-    assert "OptionError: group: missing; set source and sink to one consumer group" in found
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_query_of_the_kafka_connector_of_which_only_the_format_is_changed(
+    spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str, is_named: bool
+) -> None:
+    """Neither side has a group: the position is in the checkpoint alone, and each row is written once all the same."""
+    source, sink = topics
+    given = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100", "kafka.enable.idempotence": "true"}
+    rows = stream(spark, broker, **given).load().selectExpr("key", "value", f"'{sink}' AS topic")
+    option = {"topic": sink} if is_named else {}
+    for first, end in ((0, 250), (250, 300)):
+        write_numbers(broker, source, range(first, end))
+        run(stream_writer(rows, broker, checkpoint, **option))
+        forget_last_commit(checkpoint)
+        run(stream_writer(rows, broker, checkpoint, **option))
+        assert stock_values(broker, sink) == list(range(end))
+    with_group = stream(spark, broker, **given, group=f"g-{sink}").load().select("key", "value")
+    found = failure(lambda: run(stream_writer(with_group, broker, f"{checkpoint}-2", topic=sink)))
+    assert f"group: the sink has none, the query's sources of format ottla have 'g-{sink}'; set the option in the sink too" in found
+    assert stock_values(broker, sink) == list(range(300))
 
 
 def test_a_checkpoint_that_the_sink_cannot_read(spark: Any, broker: Broker, topics: tuple[str, str], tmp_path: Path) -> None:
