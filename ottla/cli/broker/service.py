@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from ottla.cli.output import write
 
 DEFAULT_DATA_DIR = "/var/lib/ottla"
 STATE = "/var/lib/"
+_PLAIN = re.compile(r"[^\s\\\"';]+")
 HOMES = ("/home/", "/root/", "/run/user/")
 
 
@@ -63,7 +64,7 @@ def unit_text(
     is no `data_dir`."""
     words = [command, "start", *(["--data-dir", data_dir] if data_dir else []), *(["--config", config] if config else [])]
     places = list(data_dirs) or [data_dir]
-    writable = "\n".join(_writable(places))
+    mounted, writable = _places(places)
     protects_home = "true" if not any(place.startswith(HOMES) for place in [*places, config]) else "false"
     return f"""\
 [Unit]
@@ -71,12 +72,12 @@ Description=Ottla broker
 Documentation=https://kafka.apache.org/documentation/
 After=network-online.target
 Wants=network-online.target
-
+{mounted}
 [Service]
 Type=notify
 NotifyAccess=main
 User={user}
-ExecStart={shlex.join(words)}
+ExecStart={' '.join(map(_argument, words))}
 ExecReload=/bin/kill -HUP $MAINPID
 KillSignal=SIGTERM
 TimeoutStartSec=300
@@ -91,26 +92,32 @@ PrivateTmp=true
 ProtectHome={protects_home}
 ProtectSystem=strict
 {writable}
-
 [Install]
 WantedBy=multi-user.target
 """
 
 
-def _writable(places: Sequence[str]) -> list[str]:
-    """systemd makes what is below /var/lib; other directories have to be there, and their disks mounted."""
+def _places(places: Sequence[str]) -> tuple[str, str]:
+    """Lines for the sections Unit and Service. systemd makes what is below /var/lib; other directories have to be there, their disks
+    mounted."""
     made = [place.removeprefix(STATE) for place in places if place.startswith(STATE)]
     others = [place for place in places if not place.startswith(STATE)]
-    lines = [f"StateDirectory={' '.join(map(_quoted, made))}"] if made else []
-    if others:
-        lines += [f"ReadWritePaths={' '.join(map(_quoted, others))}", f"RequiresMountsFor={' '.join(map(_quoted, others))}"]
-    return lines
+    listed = " ".join(map(_quoted, others))
+    state = f"StateDirectory={' '.join(map(_quoted, made))}\n" if made else ""
+    return (f"RequiresMountsFor={listed}\n", f"{state}ReadWritePaths={listed}\n") if others else ("", state)
 
 
-def _quoted(path: str) -> str:
-    """A path in a list of systemd's, where % begins a specifier."""
-    text = path.replace("%", "%%")
-    return f'"{text}"' if " " in text else text
+def _argument(word: str) -> str:
+    """A word of a command line of systemd's, which is no shell: $ begins a variable."""
+    return _quoted(word.replace("$", "$$"))
+
+
+def _quoted(text: str) -> str:
+    """A word in a list of systemd's, where % begins a specifier."""
+    text = text.replace("%", "%%")
+    if _PLAIN.fullmatch(text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 COMMANDS = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import configparser
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,30 @@ def test_the_unit_is_one_that_systemd_reads() -> None:
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(service.unit_text("/opt/ottla/bin/ottla", config="/etc/ottla/my server.properties"))
     assert unit["Service"]["Type"] == "notify"
-    assert unit["Service"]["ExecStart"] == "/opt/ottla/bin/ottla start --data-dir /var/lib/ottla --config '/etc/ottla/my server.properties'"
+    command = '/opt/ottla/bin/ottla start --data-dir /var/lib/ottla --config "/etc/ottla/my server.properties"'
+    assert unit["Service"]["ExecStart"] == command
     assert unit["Service"]["StateDirectory"] == "ottla"
     assert int(unit["Service"]["LimitNOFILE"]) >= 100_000
     assert "ReadWritePaths=/data" in service.unit_text("ottla", data_dir="/data").splitlines()
+
+
+def test_each_line_stands_in_its_section(offline: Ottla, tmp_path: Path) -> None:
+    """systemd ignores lines of another section with a warning; where it is installed it reads the unit itself."""
+    text = service.unit_text("/bin/true", config="/etc/hosts", data_dirs=["/data/a", "/var/lib/kafka"], user="root")
+    unit, rest = text.split("[Service]")
+    assert "RequiresMountsFor=/data/a\n" in unit and "RequiresMountsFor" not in rest
+    assert "StateDirectory=kafka\nReadWritePaths=/data/a\n" in rest
+    if shutil.which("systemd-analyze"):
+        path = tmp_path / "ottla.service"
+        path.write_text(text)
+        found = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False, timeout=60)
+        assert [line for line in found.stderr.splitlines() if path.name in line] == []
+
+
+def test_words_are_quoted_as_systemd_reads_them() -> None:
+    config = "/etc/it's \\ 100% of \"$HOME\"/server.properties"
+    (line,) = [line for line in service.unit_text("/opt/ottla", config=config).splitlines() if line.startswith("ExecStart=")]
+    assert line.endswith(' --config "/etc/it\'s \\\\ 100%% of \\"$$HOME\\"/server.properties"')
 
 
 def test_the_unit_of_a_service(offline: Ottla) -> None:
