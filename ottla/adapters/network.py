@@ -324,7 +324,7 @@ class SocketNetwork:
             sock.listen(backlog)
         except OSError as error:
             sock.close()
-            raise AddressError(f"cannot listen on {host or '0.0.0.0'}:{port}: {error.strerror}; choose another --port") from error
+            raise AddressError(_why_no_listener(host, port, error)) from error
         sock.setblocking(False)
         return SocketListener(self._loop, sock, secure)
 
@@ -377,6 +377,12 @@ class SocketNetwork:
                 sock.close()
                 raise
         raise failure
+
+
+def _why_no_listener(host: str, port: int, error: OSError) -> str:
+    is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+    hint = "choose another --port" if is_port else "choose an address of this machine, by --host or listeners"
+    return f"cannot listen on {f'[{host}]' if ':' in host else host or '0.0.0.0'}:{port}: {error.strerror}; {hint}"
 
 
 def connected_channel(loop: AbstractEventLoop, sock: socket.socket, host: str, port: int) -> SocketChannel:

@@ -30,6 +30,7 @@ from ottla.adapters.timers import LoopTimers
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice, Source
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.ports import AddressError, MetadataStore, Ports
+from ottla.base.settings.listeners import host_and_port
 from ottla.base.turns import Turns
 from ottla.server.arrivals import Arrivals
 from ottla.server.directories.claims import known_cluster, lock_directories, online
@@ -341,7 +342,7 @@ async def serve(
     garbage = Garbage()
     garbage.begin()
     first = server.node.endpoints[0]
-    address = f"{server.node.reachable_host(first.host)}:{first.port}"
+    address = host_and_port(server.node.reachable_host(first.host), first.port)
     if on_ready is not None:
         on_ready(address)
     server.begin_turns()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from ottla.base.config import Endpoint
+from ottla.base.settings.listeners import host_and_port
 
 log = logging.getLogger("ottla.network")
 
@@ -59,7 +60,7 @@ class Arrivals:
 
     def _judge(self, listener: str, arrived_at: str, client_host: str, host: str, port: int) -> None:
         """Warns if the advertised host does not resolve to the address. Runs in a thread, since it may wait for a name server."""
-        advertised = f"{host}:{port}"
+        advertised = host_and_port(host, port)
         try:
             addresses = {_plain(address) for address in self._resolve(host)}
         except OSError as error:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla._version import __version__
 from ottla.base.errors import StorageError
 from ottla.base.ports import Ports, SessionEvent
+from ottla.base.settings.listeners import host_and_port
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker
@@ -123,7 +124,7 @@ class Metrics:
         page.put("kafka_brokers", len(metadata.brokers))
         for broker_id, known in sorted(metadata.brokers.items()):
             host, port = next(iter(known.endpoints.values()), ("", 0))
-            page.put("kafka_broker_info", 1, labels_text(id=broker_id, address=f"{host}:{port}"))
+            page.put("kafka_broker_info", 1, labels_text(id=broker_id, address=host_and_port(host, port)))
         page.put("kafka_controller_kafkacontroller_activecontrollercount", int(metadata.controller_id == broker.broker_id))
         page.put("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in metadata.topics()))
         page.put("kafka_controller_kafkacontroller_globalpartitioncount", metadata.partition_count)

@@ -31,8 +31,12 @@ class Endpoint(NamedTuple):
         return self.protocol.endswith("SSL")
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{host_and_port(self.host, self.port)}"
+
+
+def host_and_port(host: str, port: int) -> str:
+    """An address as clients take it: `localhost:9092`, `[::1]:9092`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def protocol_map(entries: Sequence[str]) -> dict[str, str]:

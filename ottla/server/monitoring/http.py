@@ -20,6 +20,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from ottla.base.ports import AddressError
+from ottla.base.settings.listeners import host_and_port
 from ottla.server.metric_page import CONTENT_TYPE, Page
 from ottla.server.metrics import Metrics
 from ottla.server.monitoring.health import Health
@@ -97,7 +98,8 @@ class HttpPort:
             await self._listener.open(self.host, self.port)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise AddressError(f"cannot listen on ottla.metrics.listen={self.host}:{self.port}: {reason}; choose another port") from error
+            address = host_and_port(self.host, self.port)
+            raise AddressError(f"cannot listen on ottla.metrics.listen={address}: {reason}; choose another port") from error
         self.port = self._listener.port
         self._metrics.start()
         log.info("metrics and health on %s", self.url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,8 @@ def test_seed_topics() -> None:
         (("start", "--seed-topic", "a:0"), "not NAME or NAME:PARTITIONS"),
         (("start", "--seed-topic", "no spaces:3"), "Topic name is invalid"),
         (("start", "--as-version", "9.9", "--ephemeral"), "ottla.advertise.level"),
+        (("start", "--host", "192.0.2.1", "--ephemeral", "--log-level", "error"), "Cannot assign requested address; choose an a"),
+        (("start", "--host", "no.invalid", "--ephemeral", "--log-level", "error"), "choose an address of this machine"),
     ],
 )
 def test_what_cannot_be_started_is_one_line(offline: Ottla, words: tuple[str, ...], what: str) -> None:
@@ -145,6 +148,33 @@ def test_dev_leaves_nothing_behind(offline: Ottla, tmp_path: Path) -> None:
     assert (process.returncode, out) == (0, "")
     assert list(tmp_path.glob("ottla-*")) == []
     assert all(json.loads(entry) for entry in err.splitlines())
+
+
+def loopback_hosts() -> list[str]:
+    """The loopback addresses of this machine, of IPv4 and, where it has that, IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return ["127.0.0.1", "::1"]
+    except OSError:
+        return ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("host", loopback_hosts())
+def test_the_address_that_is_printed_can_be_used(offline: Ottla, tmp_path: Path, host: str) -> None:
+    """By clients, and by the commands that find a broker by its directory."""
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "ottla.cli.main", "start", "--host", host, "--port", "0", "-d", str(data), "--seed-topic", "a"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().split()[1]
+            assert offline("topic", "list", "-b", address, "-o", "plain").out == "a\n"
+            found = json.loads(offline("status", "-d", data, "-o", "json").out)
+            assert (found["address"], found["answer_ms"] > 0) == (address, True)
+            assert offline("stop", "-d", data).code == 0
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 def test_a_bad_setting_leaves_no_temporary_directory(offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
