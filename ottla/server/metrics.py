@@ -135,16 +135,14 @@ class Metrics:
             page.put(f"{SESSION}{name}_total", sum(self._session_events[event] for event in events))
 
     def _collect_directories(self, page: Page) -> None:
-        """How many have failed, and the room of those that work."""
+        """How many have failed, and the room on each disk that answers: a full one is seen after it has taken its directory offline."""
         directories = list(self._broker.partitions.log_directories())
         page.put("kafka_log_logmanager_offlinelogdirectorycount", sum(not directory.is_online for directory in directories))
         for directory in directories:
-            if not directory.is_online:
-                continue
             try:
                 size, free = directory.free_bytes()
             except StorageError:
-                continue  # it has just failed; the next write to it takes it offline
+                continue
             label = labels_text(log_dir=directory.path)
             page.put("ottla_log_directory_free_bytes", free, label)
             page.put("ottla_log_directory_size_bytes", size, label)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.ports import SessionEvent
 from ottla.controller.api import NewTopic
 from ottla.groups.offsets.store import CommittedOffset
@@ -157,8 +157,18 @@ def test_a_failed_directory_is_counted(make_server: MakeServer) -> None:
     assert b"ottla_log_directory_free_bytes{log_dir=" in metrics.render()
     server.directories[0].go_offline("a test")
     assert value(metrics.render(), "kafka_log_logmanager_offlinelogdirectorycount") == 1
-    assert b"ottla_log_directory_free_bytes{log_dir=" not in metrics.render()
+    assert b"ottla_log_directory_free_bytes{log_dir=" in metrics.render(), "the disk answers, and may be full"
     server.directories[0].is_online = True
+
+
+def test_a_disk_that_does_not_answer_has_no_room(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_server()
+
+    def fail() -> tuple[int, int]:
+        raise StorageError("a test")
+
+    monkeypatch.setattr(server.directories[0], "free_bytes", fail)
+    assert b"ottla_log_directory_free_bytes{log_dir=" not in metrics_of(server).render()
 
 
 def coordinator(server: BrokerServer, loop: asyncio.AbstractEventLoop) -> MachineHost:
