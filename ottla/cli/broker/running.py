@@ -41,7 +41,13 @@ def note_address(directories: list[str], address: str) -> None:
 def find(directory: str) -> Running | None:
     """The broker that holds the directory's lock, or None."""
     path = os.path.join(directory, LOCK_FILE)
-    if not os.path.exists(path) or not _is_held(directory):
+    try:
+        os.stat(path)
+    except PermissionError:
+        raise Refused(f"{directory} may not be read by this user; ask as the broker's user") from None
+    except OSError:
+        return None
+    if not _is_held(directory):
         return None
     with open(path, encoding="ascii", errors="replace") as file:
         words = file.read().split()

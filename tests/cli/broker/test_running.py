@@ -44,6 +44,18 @@ def test_a_free_directory_has_no_broker(tmp_path: Path) -> None:
     assert find(str(tmp_path / "missing")) is None
 
 
+def test_a_directory_that_may_not_be_read_is_not_called_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions do not hold for root, as whom tests may run, so the refusal of the system is made up."""
+    DirectoryLock(str(tmp_path)).release()
+
+    def refuse(path: str, *_: object, **__: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as patch, pytest.raises(Refused, match="may not be read by this user"):
+        patch.setattr(os, "stat", refuse)
+        find(str(tmp_path))
+
+
 def test_a_holder_is_named_with_its_address_and_stopped(tmp_path: Path) -> None:
     with _hold(tmp_path) as process:
         found = find(str(tmp_path))
