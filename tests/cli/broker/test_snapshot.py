@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.types import TopicPartition
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -139,3 +140,68 @@ def test_a_snapshot_that_is_ended_leaves_nothing(tmp_path: Path, number: int) ->
         assert happens(lambda: state_of(broker.process.pid) not in "Tt")
         (broker.data_dir / "fifo").unlink()
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_snapshot_amid_transactions_has_each_whole_or_not_at_all(offline: Ottla, tmp_path: Path) -> None:
+    """A transaction writes to two topics and commits an offset. Of those that had been committed before, each is there; the topics and the
+    group agree about the rest, and the next transaction goes on."""
+    with Broker(data_dir=tmp_path / "data") as broker:
+        for name in ("source", "left", "right"):
+            broker.create_topic(name, 1)
+        is_over = threading.Event()
+        committed = [0]
+        thread = threading.Thread(target=transact, args=(broker.direct_server, is_over, committed))
+        thread.start()
+        snapshots = []
+        try:
+            for number in range(3):
+                target = committed[0] + 20
+                assert happens(lambda: committed[0] >= target)  # noqa: B023
+                before = committed[0]
+                result = offline("snapshot", tmp_path / f"copy-{number}", "--data-dir", broker.data_dir, "-q")
+                assert (result.code, result.err) == (0, "")
+                snapshots.append((tmp_path / f"copy-{number}", before, committed[0] + 1))
+        finally:
+            is_over.set()
+            thread.join()
+    for number, (path, least, most) in enumerate(snapshots):
+        assert offline("restore", path, "--data-dir", tmp_path / f"restored-{number}").code == 0
+        with Broker(data_dir=tmp_path / f"restored-{number}") as restored:
+            count = transactions_in(restored)
+            assert least <= count <= most
+            transact(restored.direct_server, is_over, [count])
+            assert transactions_in(restored) == count + 1
+
+
+def transact(address: str, is_over: threading.Event, committed: list[int]) -> None:
+    """Transactions with the numbers from `committed` on; the one during which it is over is the last."""
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.blocking.producer import Producer
+
+    with Cluster(address) as cluster, Producer(cluster, transactional_id="copier") as producer:
+        while True:
+            producer.begin()
+            for topic in ("left", "right"):
+                producer.produce(topic, str(committed[0]).encode(), partition=0)
+            producer.send_offsets("copiers", {TopicPartition("source", 0): committed[0] + 1})
+            producer.commit()
+            committed[0] += 1
+            if is_over.is_set():
+                return
+
+
+def transactions_in(broker: Broker) -> int:
+    """How many transactions a broker has, of which both topics and the group hold each. One that was being committed is finished first."""
+    from ottla.client.blocking import group_admin
+    from ottla.client.blocking.cluster import Cluster
+
+    def numbers(topic: str) -> list[int]:
+        return [int(record.value or b"") for record in broker.records(topic)]
+
+    def offset() -> int:
+        return group_admin.committed_offsets(cluster, "copiers")[TopicPartition("source", 0)].offset
+
+    with Cluster(broker.direct_server) as cluster:
+        happens(lambda: len(numbers("left")) == len(numbers("right")) == offset())
+        assert numbers("left") == numbers("right") == list(range(offset()))
+        return offset()
