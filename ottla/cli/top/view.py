@@ -22,8 +22,19 @@ KEYS = {"a": "all", "t": "topics", "g": "groups", "x": "transactions", "r": "req
 def draw(sample: Sample, view: str, height: int) -> RenderableType:
     """The picture for a terminal of this many lines."""
     names = VIEWS[1:] if view == "all" else (view,)
-    lines = max(1, (height - HEAD_LINES - TABLE_LINES * len(names)) // len(names))
-    return Group(_head(sample), Text(), *(part for name in names for part in (_table(sample, name, lines), Text())))
+    wanted = [len(rows) for rows in (sample.topics, sample.groups, sample.transactions, sample.requests or ())]
+    lines = shared_lines([wanted[VIEWS.index(name) - 1] for name in names], height - HEAD_LINES - TABLE_LINES * len(names))
+    tables = (_table(sample, name, count) for name, count in zip(names, lines, strict=True))
+    return Group(_head(sample), Text(), *(part for table in tables for part in (table, Text())))
+
+
+def shared_lines(wanted: Sequence[int], lines: int) -> list[int]:
+    """How many lines each table gets, at least one: what one does not need goes to the others."""
+    shares = [1] * len(wanted)
+    for left, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[place] = max(1, min(wanted[place], lines // (len(wanted) - left)))
+        lines -= shares[place]
+    return shares
 
 
 def _head(sample: Sample) -> Text:

@@ -21,7 +21,7 @@ import pytest
 
 from ottla.cli.top.sample import GroupRow, Sample, TopicRow
 from ottla.cli.top.top import as_object
-from ottla.cli.top.view import draw, number
+from ottla.cli.top.view import draw, number, shared_lines
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -183,6 +183,21 @@ def test_a_picture_fits_the_terminal_and_names_do_not_steer_it() -> None:
     assert "TROUBLE" in lines[0] and "1 without leader" in lines[0] and "2 out of sync" in lines[0]
     assert "\x1b" not in "".join(lines)
     assert as_object(sample)["topics"][0]["rate"] == 1.0
+
+
+def test_tables_with_few_rows_leave_their_lines_to_others() -> None:
+    """A broker with some topics and no groups shows all topics where the terminal has room for them."""
+    from rich.console import Console
+
+    topics = [TopicRow(f"topic-{place}", 1, 0, 5, 1.0) for place in range(9)]
+    sample = Sample(0.0, "c", 1, 0, 9, 0, 0, topics, [], 0, [], None, "none")
+    console = Console(width=100, height=30, record=True, file=io.StringIO())
+    console.print(draw(sample, "all", 30))
+    text = console.export_text()
+    assert [topic.name for topic in topics if topic.name not in text] == [] and "the first" not in text
+    assert shared_lines([100, 2, 0, 30], 40) == [19, 2, 1, 18]
+    assert shared_lines([5], 40) == [5]
+    assert shared_lines([9, 9, 9, 9], 0) == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "-"), (0.0, "0"), (3.14, "3.1"), (1234.5, "1,234"), (-2.5, "-2.5")])
