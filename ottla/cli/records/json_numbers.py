@@ -5,7 +5,9 @@ Python reads a number with a fraction as the nearest binary one and prints that.
 
 from __future__ import annotations
 
+import json
 import math
+from typing import Any
 
 
 class WrittenFloat(float):
@@ -22,6 +24,26 @@ class WrittenFloat(float):
         return self.text
 
     __repr__ = __str__
+
+
+def json_text(value: Any, *, is_compact: bool = False) -> str:
+    """The value as JSON, each `WrittenFloat` in it with its digits, unless it is nested some hundred levels deep."""
+    separators = (",", ":") if is_compact else (", ", ": ")
+    try:
+        return _with_digits(value, *separators)
+    except RecursionError:
+        return json.dumps(value, ensure_ascii=False, separators=separators)
+
+
+def _with_digits(value: Any, comma: str, colon: str) -> str:
+    if isinstance(value, WrittenFloat):
+        return value.text
+    if isinstance(value, dict):
+        members = [f"{json.dumps(name, ensure_ascii=False)}{colon}{_with_digits(found, comma, colon)}" for name, found in value.items()]
+        return f"{{{comma.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{comma.join([_with_digits(found, comma, colon) for found in value])}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def finite(text: str) -> WrittenFloat:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from ottla.cli.records.json_numbers import json_text
 from ottla.cli.records.record_format import Formatter, json_formatter
 from ottla.wire.batch_header import BatchHeader
 from ottla.wire.records import Record
@@ -101,7 +102,7 @@ def _text(data: Any) -> str | None:
 
 def _cell(value: Any) -> object:
     """Numbers and texts as they are, whatever has parts as JSON."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | bool) else value
+    return json_text(value) if isinstance(value, dict | list | bool) else value
 
 
 def _row(cells: Any) -> bytes:
