@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import urllib.parse
 from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ class Registry:
     """A schema registry at an address; user and password may stand in it. All methods raise `NotReached` and `Refused`."""
 
     def __init__(self, url: str) -> None:
+        if not _is_address(url):
+            raise UsageError(f"--registry {url!r} is not http://HOST:PORT or https://HOST:PORT")
         self._url = url.rstrip("/")
         self._formats: dict[int, Format] = {}
         self._decoders: dict[tuple[int, tuple[int, ...]], Decoder] = {}
@@ -64,6 +67,15 @@ class Registry:
         return _id_of(request_json(where, {"schema": text, "schemaType": kind}), where)
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port  # ValueError unless it is a number of a port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s\x00-\x1f\x7f]", url)
+
+
 def _id_of(answer: dict[str, Any], where: str) -> int:
     number = answer.get("id")
     if not isinstance(number, int) or not 0 <= number < 1 << 32:
@@ -84,12 +96,11 @@ def _format(answer: dict[str, Any], url: str) -> Format:
 
 def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """The JSON object that a GET answers with, or a POST where there is a body. Raises `NotReached` and `Refused`."""
+    import http.client
     import urllib.error
     import urllib.request
 
     parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--registry {url!r} is not http://HOST:PORT or https://HOST:PORT")
     plain = _without_login(url)
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(plain, data, {"Accept": f"{MEDIA_TYPE}, application/json", "Content-Type": MEDIA_TYPE})
@@ -102,7 +113,7 @@ def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]
     except urllib.error.HTTPError as error:
         with error:
             raise Refused(f"{plain} answers {error.code} {_reason(error.read(), error.reason)}", "INVALID_SCHEMA") from None
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
         raise NotReached(f"no schema registry at {plain}: {(getattr(cause, 'strerror', None) or str(cause)).lower()}") from None
     except ValueError:

@@ -166,7 +166,21 @@ def test_a_registry_that_is_not_there(ottla: Ottla, broker: Broker, topic: str) 
     result = ottla("consume", topic, "-e", "--registry", "http://127.0.0.1:1")
     assert (result.code, "no schema registry at http://127.0.0.1:1" in result.err) == (3, True)
     assert "connection refused" in result.err and "Errno" not in result.err
-    assert ottla("consume", topic, "-e", "--registry", "ftp://x").code == 2
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://x", "http://", "http://127.0.0.1:many", "http://127.0.0.1:70000", "http://a b"])
+def test_an_address_that_no_registry_has(offline: Ottla, url: str) -> None:
+    """The address is named as it was given, before anything is connected to."""
+    for command in ("consume", "produce"):
+        result = offline(command, "orders", "--registry", url, "-b", "127.0.0.1:1")
+        assert (result.code, result.err) == (2, f"error: --registry {url!r} is not http://HOST:PORT or https://HOST:PORT\n")
+
+
+def test_a_broker_is_no_registry(ottla: Ottla, broker: Broker, topic: str) -> None:
+    broker.add_record(topic, HEADER.pack(0, 1) + encoded())
+    result = ottla("consume", topic, "-e", "-q", "--registry", f"http://{broker.bootstrap_server}")
+    assert (result.code, result.err.count("\n")) == (3, 1)
+    assert result.err.startswith(f"error: no schema registry at http://{broker.bootstrap_server}/schemas/ids/1: ")
 
 
 def test_a_header_before_a_schema_of_a_file(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
