@@ -41,6 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--describe", action="store_true", help=argparse.SUPPRESS)
     add("--broker-list", metavar="ID,...", help="only these brokers")
     add("--topic-list", metavar="TOPIC,...", help="only these topics")
+    add("--exclude-internal", action="store_true", help="without the partitions of internal topics, such as __consumer_offsets")
 
 
 def failed_directories(cluster: Cluster) -> list[str]:
@@ -58,7 +59,8 @@ def failed_directories(cluster: Cluster) -> list[str]:
 def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
     with connect(args) as cluster:
-        cluster.refresh([])
+        topics_found = cluster.refresh(None if args.exclude_internal else []).topics
+        internal = frozenset(str(topic.name) for topic in topics_found if topic.is_internal)
         try:
             brokers = [int(part) for part in merged([args.broker_list])] if args.broker_list else sorted(cluster.brokers)
         except ValueError:
@@ -66,7 +68,7 @@ def _run(args: argparse.Namespace) -> int:
         topics = merged([args.topic_list]) if args.topic_list else None
         found = {broker_id: admin.describe_log_dirs(cluster, broker_id, topics) for broker_id in brokers}
     objects: list[dict[str, Any]] = [
-        {"broker": broker_id, "log_dirs": [_directory(directory) for directory in found[broker_id]]} for broker_id in brokers
+        {"broker": broker_id, "log_dirs": [_directory(directory, internal) for directory in found[broker_id]]} for broker_id in brokers
     ]
     if getattr(args, "is_shim", False):
         write("Querying brokers for log directories information\n")
@@ -87,9 +89,9 @@ def _run(args: argparse.Namespace) -> int:
     return 1 if any(directory["error"] for broker in objects for directory in broker["log_dirs"]) else 0
 
 
-def _directory(directory: Any) -> dict[str, Any]:
+def _directory(directory: Any, hidden: frozenset[str]) -> dict[str, Any]:
     """A directory with its partitions and their total; the room is that of its disk, None if the broker does not know."""
-    partitions = _partitions(directory)
+    partitions = [partition for partition in _partitions(directory) if partition["topic"] not in hidden]
     has_room = directory.total_bytes > 0 and directory.usable_bytes >= 0
     return {
         "log_dir": directory.log_dir,

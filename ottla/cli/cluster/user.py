@@ -42,11 +42,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--password-file", metavar="FILE", help="its first line is the password; - is standard input (default: a prompt)")
     source.add_argument("--password-stdin", action="store_const", const="-", dest="password_file", help="short for --password-file -")
+    parser.add_argument("--password", nargs="?", const="", help=argparse.SUPPRESS)
     parser.add_argument("--iterations", type=int, default=scram_admin.ITERATIONS, metavar="N", help=f"default {scram_admin.ITERATIONS}")
 
 
 def _add(args: argparse.Namespace) -> int:
     check_iterations(args.iterations)
+    if args.password is not None:
+        raise UsageError("the list of processes shows arguments to everybody; give the password by --password-stdin or --password-file")
     password = read_password(args.password_file, args.name)
     mechanisms = args.mechanism or ["SCRAM-SHA-256"]
     with connect(args) as cluster:

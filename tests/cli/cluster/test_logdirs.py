@@ -28,6 +28,22 @@ def test_sizes(ottla: Ottla, broker: Broker, topic: str) -> None:
     assert len(ottla("logdirs", "--topic-list", topic, "-o", "csv").out.splitlines()) == 2
 
 
+def test_internal_topics_can_be_left_out(ottla: Ottla, broker: Broker, topic: str) -> None:
+    broker.add_record(topic, "x" * 100)
+    ottla("consume", topic, "-g", f"{topic}-readers", "--from-beginning", "-c", "1", "-q")
+
+    def topics(*options: str) -> set[str]:
+        brokers = json.loads(ottla("logdirs", *options, "-o", "json").out)["brokers"]
+        return {partition["topic"] for directory in brokers[0]["log_dirs"] for partition in directory["partitions"]}
+
+    assert {topic, "__consumer_offsets"} <= topics()
+    assert {name for name in topics("--exclude-internal") if name.startswith("__")} == set()
+    assert topic in topics("--exclude-internal")
+    (directory,) = json.loads(ottla("logdirs", "--exclude-internal", "-o", "json").out)["brokers"][0]["log_dirs"]
+    assert directory["partition_count"] == len(directory["partitions"]) > 0
+    assert directory["size"] == sum(partition["size"] for partition in directory["partitions"])
+
+
 def test_wrong_brokers(ottla: Ottla) -> None:
     assert ottla("logdirs", "--broker-list", "x").code == 2
     result = ottla("logdirs", "--broker-list", "77")

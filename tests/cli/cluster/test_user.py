@@ -16,6 +16,13 @@ from ottla.client.blocking import scram_admin
 from tests.cli.conftest import Ottla
 
 
+def test_a_password_is_no_argument(offline: Ottla) -> None:
+    """The line says what to do instead, and does not repeat the password."""
+    for words in (("--password", "s3cret"), ("--password=s3cret",), ("--password",)):
+        result = offline("user", "add", "alice", *words)
+        assert (result.code, "--password-stdin" in result.err, "s3cret" in result.err) == (2, True, False), result
+
+
 def test_a_user_is_added_shown_and_removed(ottla: Ottla, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\nnot this\n")
