@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
+from ottla.base.counted import counted
 from ottla.base.ports import AddressError
 from ottla.base.settings.security import TlsOptions
 from ottla.security.cipher_names import tls12_ciphers
@@ -54,7 +55,8 @@ def end_warning(until: datetime, now: datetime) -> str | None:
     left, when = until - now, f"{until:%Y-%m-%d %H:%M} UTC"
     if left > ENDS_SOON:
         return None
-    return f"the certificate of ssl.keystore.* {f'ends in {left.days} days, on' if left > timedelta(0) else 'has expired on'} {when}"
+    state = f"ends in {counted(left.days, 'day')}, on" if left > timedelta(0) else "has expired on"
+    return f"the certificate of ssl.keystore.* {state} {when}"
 
 
 def check_own_handshake(listener: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:

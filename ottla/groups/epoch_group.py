@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.uuids import Uuid
@@ -69,7 +70,7 @@ def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, membe
     if facts is None and epoch != JOINING_EPOCH:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
     if facts is None and len(group.facts) >= members_max:
-        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.facts)} members already")
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {counted(len(group.facts), 'member')} already")
     return facts
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.immutable import immutable
 from ottla.base.log_config import LogConfig
@@ -51,7 +52,7 @@ def check_manifest(manifest: Manifest) -> int:
         identity = f"producer {manifest.producer_id} epoch {manifest.producer_epoch}"
         raise _invalid(f"{identity} wants to attach from sequence {manifest.base_sequence} on")
     if not 0 < len(manifest.chunks) <= MANIFEST_CHUNKS_MAX:
-        raise _invalid(f"a manifest of {len(manifest.chunks)} chunks, 1 to {MANIFEST_CHUNKS_MAX} are allowed")
+        raise _invalid(f"a manifest of {counted(len(manifest.chunks), 'chunk')}, 1 to {MANIFEST_CHUNKS_MAX} are allowed")
     seen: set[tuple[int, int]] = set()
     records = 0
     for listed in manifest.chunks:
@@ -60,10 +61,10 @@ def check_manifest(manifest: Manifest) -> int:
             raise _invalid(f"chunk {listed.chunk} of attempt {listed.attempt_id} stands twice in the manifest")
         seen.add(place)
         if listed.records < 1 or listed.length < 1 or listed.chunk < 0:
-            raise _invalid(f"chunk {listed.chunk} of {listed.records} records in {listed.length} bytes")
+            raise _invalid(f"chunk {listed.chunk} of {counted(listed.records, 'record')} in {listed.length} bytes")
         records += listed.records
     if records > CHUNK_RECORDS_MAX:
-        raise _invalid(f"a manifest of {records} records, {CHUNK_RECORDS_MAX} are allowed")
+        raise _invalid(f"a manifest of {counted(records, 'record')}, {CHUNK_RECORDS_MAX} are allowed")
     return records
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.machine.contract import LogRecord, Transactional
@@ -235,7 +236,8 @@ class Leader:
     def _require_in_sync(self) -> None:
         in_sync = len(self._state.isr_state.members)
         if in_sync < self._min_insync:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{in_sync} replicas in sync, min.insync.replicas is {self._min_insync}")
+            message = f"{counted(in_sync, 'replica')} in sync, min.insync.replicas is {self._min_insync}"
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
 
     def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
         """Appends what every check has passed, and moves the bounds."""

@@ -13,6 +13,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from ottla.base.counted import counted
 from ottla.base.settings.oauthbearer import TokenOptions
 
 TOKEN_BYTES_MAX = 32 * 1024
@@ -65,7 +66,7 @@ def read_token(text: str) -> Token:
         raise TokenError(f"the token has {len(text)} bytes, more than {TOKEN_BYTES_MAX}")
     parts = text.split(".")
     if len(parts) != 3:
-        raise TokenError(f"the token has {len(parts)} parts, not 3")
+        raise TokenError(f"the token has {counted(len(parts), 'part')}, not 3")
     header, claims = _object(_decoded(parts[0]), "header"), _object(_decoded(parts[1]), "claims")
     if "crit" in header:
         raise TokenError("the token's header names critical extensions")

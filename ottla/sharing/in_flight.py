@@ -105,7 +105,7 @@ class InFlight:
         for run in self.runs:
             if run.state is AVAILABLE:
                 return run.first
-        raise AssertionError(f"{self.available_count} offsets should be available")
+        raise AssertionError(f"{self.available_count} should be available")
 
     def index_of(self, offset: int) -> int:
         """Where in `runs` the run of this offset stands."""

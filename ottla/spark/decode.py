@@ -129,7 +129,7 @@ class _Fields(NamedTuple):
 
 def _read_section(fetched: Fetched, header: BatchHeader, batch: Buffer) -> _Section:
     if header.record_count < 0:
-        raise _damaged(fetched, header, WireError(f"it says that it holds {header.record_count} records"))
+        raise _damaged(fetched, header, WireError(f"its number of records is {header.record_count}"))
     try:
         return _Section(header, record_section(batch, header), batch)
     except WireError as error:

@@ -77,7 +77,7 @@ def _topics(rows: Any, default_topic: str | None) -> tuple[list[str], Any | None
             raise OutputError("the rows have no column 'topic', and the option 'topic' is not set")
         return [default_topic], None
     if column.null_count:
-        raise OutputError(f"{column.null_count} of {len(column)} rows have a null in column 'topic'")
+        raise OutputError(f"column 'topic' must not be null; nulls: {column.null_count}, rows: {len(column)}")
     column = as_binary(column, "topic").dictionary_encode()
     topics = [topic.decode("utf-8", "replace") for topic in column.dictionary.to_pylist()]
     return topics, None if len(topics) == 1 else column.indices.to_numpy(zero_copy_only=False)

@@ -196,7 +196,7 @@ def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Transact
     first = commits[0].transaction if commits else None
     older = [one for one in outputs if first is not None and one.producer_id == first.producer_id and one.epoch < first.epoch]
     if older:
-        findings.notes.append(f"{len(older)} transactions in the sink are older than the first commit that is left, and were not judged")
+        findings.notes.append(f"not judged: transactions in the sink that are older than the first commit that is left ({len(older)})")
     for one in sorted(set(outputs) - set(older)):
         message = f"{outputs[one].rows} rows of producer {one.producer_id}, epoch {one.epoch} stand in the sink without a commit of offsets"
         findings.faults.append(Fault("uncommitted", message, one))
@@ -209,5 +209,5 @@ def judge_other_writers(partitions: Mapping[TopicPartition, SinkPartition], ours
         others = {one: rows for one, rows in contents.rows.items() if one is None or one.producer_id not in ours}
         if others:
             names = sorted({f"producer {one.producer_id}" if one is not None else "writers outside of transactions" for one in others})
-            found.append(f"{partition} holds {sum(others.values())} records of {', '.join(names)}")
+            found.append(f"{partition} holds records of {', '.join(names)} ({sum(others.values())})")
     return found

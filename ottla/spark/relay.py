@@ -344,8 +344,8 @@ class Relay:
         if members:
             hosts = ", ".join(sorted({member.host for member in members})[:3])
             raise OffsetConflictError(
-                f"group: {group!r} has {len(members)} live members (on {hosts}); their commits and those of this query would get mixed up; "
-                "stop them, or give the query a group of its own"
+                f"group: {group!r} has live members ({len(members)}, on {hosts}); their commits and those of this query would get "
+                "mixed up; stop them, or give the query a group of its own"
             )
         return client
 

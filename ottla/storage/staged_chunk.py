@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.storage.inspection import Demands, LoopBudget, WorkerNeeded, inspect_here
@@ -57,7 +58,7 @@ def check_chunk(
         batches += 1
         records += header.record_count
     if not batches or records > CHUNK_RECORDS_MAX:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"a staged chunk of {batches} batches and {records} records")
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a staged chunk of {batches} batches and {counted(records, 'record')}")
     return ChunkContents(batches, records)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from struct import error as StructError
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.log_config import LogConfig
 from ottla.storage.inspection import LOOP_BYTES_MAX
@@ -75,9 +76,9 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged:
     codec = attributes & CODEC_MASK
     if codec == 0:
         if count * _RECORD_BYTES_MIN > size - BATCH_OVERHEAD:
-            raise ApiError(ErrorCode.INVALID_RECORD, f"a batch says {count} records in {size - BATCH_OVERHEAD} bytes")
+            raise ApiError(ErrorCode.INVALID_RECORD, f"a batch says {counted(count, 'record')} in {size - BATCH_OVERHEAD} bytes")
     elif count * _RECORD_BYTES_MIN > config.decompressed_bytes_max:
-        message = f"a batch of {count} records unpacks to more than {config.decompressed_bytes_max} bytes"
+        message = f"a batch of {counted(count, 'record')} unpacks to more than {config.decompressed_bytes_max} bytes"
         raise ApiError(ErrorCode.INVALID_RECORD, message)
     elif codec > _CODEC_MAX:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
@@ -163,5 +164,5 @@ def _refuse_header(header: BatchHeader) -> ApiError:
         return ApiError(ErrorCode.INVALID_RECORD, "clients may not set a delete horizon")
     if header.attributes & TIMESTAMP_TYPE_BIT:
         return ApiError(ErrorCode.INVALID_TIMESTAMP, "clients may not claim the broker's append time")
-    message = f"a batch of {header.record_count} records whose last offset delta is {header.last_offset_delta}"
+    message = f"a batch of {counted(header.record_count, 'record')} whose last offset delta is {header.last_offset_delta}"
     return ApiError(ErrorCode.INVALID_RECORD, message)

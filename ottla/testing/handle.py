@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from ottla.base.counted import counted
 from ottla.testing import foreign_clients
 from ottla.testing.logins import properties_text
 
@@ -218,11 +219,11 @@ class BrokerHandle:
         self._read_since(starts, topic, found)
         while len(found) < count:
             if time.monotonic() >= deadline:
-                raise AssertionError(f"{len(found)} of {count} records were written to {topic!r} within {timeout:g} s{_shown(found)}")
+                raise AssertionError(f"{len(found)} of {counted(count, 'record')} written to {topic!r} within {timeout:g} s{_shown(found)}")
             time.sleep(SETTLE_SECONDS)
             self._read_since(starts, topic, found)
         if exact and len(found) > count:
-            raise AssertionError(f"{len(found)} records were written to {topic!r}, not {count}{_shown(found)}")
+            raise AssertionError(f"{counted(len(found), 'record')} written to {topic!r}, not {count}{_shown(found)}")
 
     def reset(self) -> None:
         """Deletes every topic with its records and every group without members; removes unused faults."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.wire.batch_header import DECOMPRESSED_BYTES_MAX, MAGIC, BatchHeader, Buffer, check_crc, read_batch_header, record_section
 
@@ -79,7 +80,7 @@ def _validate_header(batch: Buffer) -> BatchHeader:
     if not check_crc(batch, 0, size):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record batch is cut off or its CRC is wrong")
     if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
-        message = f"a batch of {header.record_count} records whose last offset delta is {header.last_offset_delta}"
+        message = f"a batch of {counted(header.record_count, 'record')} whose last offset delta is {header.last_offset_delta}"
         raise ApiError(ErrorCode.INVALID_RECORD, message)
     return header
 
@@ -167,7 +168,7 @@ def _summarize(base: int, min_delta: int, max_delta: int, unpacked_bytes: int) -
 
 
 def _keyless(named: list[int], keyless_count: int, record_count: int) -> RecordsRefused:
-    message = f"{keyless_count} of {record_count} records have no key, which a compacted topic needs"
+    message = f"{keyless_count} of {counted(record_count, 'record')} without a key, which a compacted topic needs"
     return RecordsRefused(ErrorCode.INVALID_RECORD, message, dict.fromkeys(named, "A compacted topic needs a key in every record."))
 
 

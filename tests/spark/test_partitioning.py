@@ -105,7 +105,7 @@ def test_a_topic_that_only_cut_off_rows_name_is_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"topic": ["orders", None]}, "1 of 2 rows have a null in column 'topic'"),
+        ({"topic": ["orders", None]}, "column 'topic' must not be null; nulls: 1, rows: 2"),
         ({"topic": ["orders", "nowhere"]}, "there is no topic 'nowhere' to write to"),
         ({"topic": [1, 2]}, "column 'topic' is of type int64; it has to be a string or binary"),
         ({}, "the rows have no column 'topic', and the option 'topic' is not set"),

@@ -37,7 +37,7 @@ def test_a_history_without_its_oldest_commits_is_judged_from_the_first_that_is_l
     found = judge([commit(5, {A: (50, 60)}), commit(6, {A: (60, 70)})], outputs(3, 4, 5, 6))
     assert not found.faults
     assert found.ranges[A] == InputRange(50, 70, 2)
-    assert found.notes == ["2 transactions in the sink are older than the first commit that is left, and were not judged"]
+    assert found.notes == ["not judged: transactions in the sink that are older than the first commit that is left (2)"]
 
 
 def test_each_partition_is_a_chain_of_its_own() -> None:

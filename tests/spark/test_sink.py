@@ -94,7 +94,7 @@ def test_a_topic_for_each_row(broker: Broker, client: Client, topic: str) -> Non
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ({"value": ["a"], "topic": [None]}, "1 of 1 rows have a null in column 'topic'"),
+        ({"value": ["a"], "topic": [None]}, "column 'topic' must not be null; nulls: 1, rows: 1"),
         ({"value": ["a"], "topic": ["nowhere"]}, "topic: UNKNOWN_TOPIC_OR_PARTITION: topic 'nowhere' not found"),
         ({"value": ["a"], "topic": ["*"], "partition": [3]}, "there is no partition 3 of topic '.*', which has 3"),
         ({"value": ["a"], "topic": ["*"], "partition": [-1]}, "there is no partition -1 of topic '.*', which has 3"),

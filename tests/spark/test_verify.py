@@ -129,7 +129,7 @@ def test_a_foreign_writer_is_a_fault_unless_the_sink_is_shared(pipeline: HandMad
     pipeline.client.produce_batches({TopicPartition(pipeline.sink, 1): [batch_of(b"from elsewhere", is_transactional=False)]})
     found = check(pipeline)
     assert kinds(found) == ["foreign"]
-    assert found.faults[0].message == f"{pipeline.sink}-1 holds 1 records of writers outside of transactions"
+    assert found.faults[0].message == f"{pipeline.sink}-1 holds records of writers outside of transactions (1)"
     shared = check(pipeline, may_share_sink=True)
     assert shared.is_proved and shared.notes == (found.faults[0].message,)
     assert [one.other_rows for one in shared.sink] == [0, 1]

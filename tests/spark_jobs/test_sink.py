@@ -107,7 +107,7 @@ def test_the_option_topic_goes_before_the_column(spark: Any, broker: Broker, top
     ("query", "given", "message"),
     [
         ("SELECT 1 AS value", {"topic": "*"}, "OutputError: column value is of type int; cast it to string or binary"),
-        ("SELECT 'x' AS value, CAST(NULL AS string) AS topic", {}, "OutputError: 1 of 1 rows have a null in column 'topic'"),
+        ("SELECT 'x' AS value, CAST(NULL AS string) AS topic", {}, "OutputError: column 'topic' must not be null; nulls: 1, rows: 1"),
         ("SELECT 'x' AS value, 'no-such' AS topic", {}, "PipelineError: topic: UNKNOWN_TOPIC_OR_PARTITION: topic 'no-such' not found"),
         ("SELECT 'x' AS value, 4 AS partition", {"topic": "*"}, "column 'partition': there is no partition 4 of topic '*', which has 4"),
         ("SELECT repeat('x', 2000000) AS value", {"topic": "*"}, "raise kafka.max.request.size and the topic's max.message.bytes"),

@@ -43,7 +43,7 @@ def test_a_value_that_is_no_text_is_refused(broker: Broker, topic: str, value: A
 
 
 def test_a_partition_that_is_not_there_is_refused(broker: Broker, topic: str) -> None:
-    with pytest.raises(KafkaError, match="has 1 partitions, so no partition 7"):
+    with pytest.raises(KafkaError, match="has 1 partition, so no partition 7"):
         broker.add_record(topic, "v", partition=7)
 
 
@@ -61,7 +61,7 @@ def test_what_was_produced_is_asserted(broker: Broker, topic: str) -> None:
 
 
 def test_what_was_not_produced_fails(broker: Broker, topic: str) -> None:
-    with pytest.raises(AssertionError, match=f"1 of 2 records were written to '{topic}'"), broker.assert_produces(topic, 2, timeout=0.05):
+    with pytest.raises(AssertionError, match=f"1 of 2 records written to '{topic}'"), broker.assert_produces(topic, 2, timeout=0.05):
         broker.add_record(topic, "one")
 
 
@@ -70,7 +70,7 @@ def test_the_message_shows_what_did_arrive(broker: Broker, topic: str) -> None:
         for number in range(7):
             broker.add_record(topic, f"value {number}" + "!" * 100, key="k" if number else None)
     lines = str(failure.value).splitlines()
-    assert lines[0] == f"7 of 8 records were written to '{topic}' within 0.05 s"
+    assert lines[0] == f"7 of 8 records written to '{topic}' within 0.05 s"
     assert lines[1] == f"  partition 0 offset 0: key None, value {b'value 0' + b'!' * 53!r}... (107 bytes)"
     assert lines[2].startswith("  partition 0 offset 1: key b'k', value b'value 1!!!")
     assert lines[6:] == ["  and 2 more"]
@@ -80,7 +80,7 @@ def test_exactly_so_many_records(broker: Broker, topic: str) -> None:
     with broker.assert_produces(topic, 1, exact=True) as found:
         broker.add_record(topic, "one")
     assert [record.value for record in found] == [b"one"]
-    with pytest.raises(AssertionError, match=r"2 records were written to '.*', not 1\n.*offset 1: key None, value b'two'\n.*b'three'"):  # noqa: SIM117
+    with pytest.raises(AssertionError, match=r"2 records written to '.*', not 1\n.*offset 1: key None, value b'two'\n.*b'three'"):  # noqa: SIM117
         with broker.assert_produces(topic, 1, exact=True):
             broker.add_record(topic, "two")
             broker.add_record(topic, "three")
@@ -89,7 +89,7 @@ def test_exactly_so_many_records(broker: Broker, topic: str) -> None:
 def test_that_nothing_was_produced(broker: Broker, topic: str) -> None:
     with broker.assert_produces(topic, 0, exact=True), broker.assert_produces("no-such-topic", 0, exact=True):
         pass
-    with pytest.raises(AssertionError, match=r"1 records were written to '.*', not 0"), broker.assert_produces(topic, 0, exact=True):
+    with pytest.raises(AssertionError, match=r"1 record written to '.*', not 0"), broker.assert_produces(topic, 0, exact=True):
         broker.add_record(topic, "one")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 499
@@ -69,6 +70,30 @@ def unwanted_words(text: str) -> Iterator[Complaint]:
 def foreign_places(text: str) -> Iterator[Complaint]:
     """Paths and download hosts that mean nothing on another machine."""
     yield from _matches(_FOREIGN, text)
+
+
+_NOUNS = "partition|topic|group|broker|record|member|row|replica|transaction|message|cell|chunk|warning|rule|marker|day|offset|directorie"
+_PLURAL = re.compile(rf" (?:\w+ )?({_NOUNS})s\b")
+
+
+def uncounted_nouns(tree: ast.Module) -> Iterator[Complaint]:
+    """Texts with a number and a plural, which would say `1 partitions`; numbers in capitals are limits."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for part, after in pairwise(node.values):
+            if isinstance(part, ast.FormattedValue) and isinstance(after, ast.Constant) and _is_number(part.value):
+                found = _PLURAL.match(str(after.value))
+                if found:
+                    yield node.lineno, f"'{{{ast.unparse(part.value)}}}{found.group()}' may be one; write it by counted()"
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether a name or a call stands for a count that may be one."""
+    if isinstance(node, ast.Call):
+        return _called(node) in ("len", "sum", "count")
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name in ("total", "number", "many", "records", "partitions", "days") or name.endswith("count")
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Complaint]:

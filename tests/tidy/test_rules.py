@@ -43,9 +43,12 @@ BAD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] =
     (rules.high_watermark_moves, "state.high_watermark += 1\n"),
     (rules.high_watermark_moves, "setattr(state, 'high_watermark', 7)\n"),
     (rules.empty_tests, "def test_a():\n    f()\n"),
+    (rules.uncounted_nouns, "x = f'has {len(found)} partitions'\n"),
+    (rules.uncounted_nouns, "x = f'has {group.member_count} live members'\n"),
 ]
 
 GOOD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] = [
+    (rules.uncounted_nouns, "x = f'{counted(n, \"partition\")}, {name} records, {MAX} topics, {len(a)} partitioned, {count} of {b}'\n"),
     (rules.decisions_built, "def f() -> Decision: return draft.decision()\n"),
     (rules.high_watermark_moves, "x = state.high_watermark\nhigh_watermark = 7\nf(high_watermark=x)\n"),
     (rules.function_lengths, 'def f():\n    """One.\n' + "    more\n" * 70 + '    """\n' + "    x = 1\n" * 59),

@@ -23,6 +23,8 @@ BUILDS_DECISIONS = PACKAGE / "machine"
 MOVES_HIGH_WATERMARKS = PACKAGE / "replication" / "high_watermark.py"
 # What a fetch session last answered about a partition has a field of this name.
 REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
+# These print lines of Kafka's tools word for word.
+KAFKAS_LINES = {PACKAGE / "cli" / "bench" / "figures.py", PACKAGE / "cli" / "records" / "processed_count.py"}
 TreeRule = Callable[[ast.Module], Iterator[rules.Complaint]]
 TextRule = Callable[[str], Iterator[rules.Complaint]]
 
@@ -50,6 +52,7 @@ TREE_RULES: dict[TreeRule, Callable[[], Iterable[Path]]] = {
     rules.swallowed_exceptions: lambda: set(_package()) - MAY_CATCH_EVERYTHING,
     rules.decisions_built: lambda: [path for path in _package() if path.parent != BUILDS_DECISIONS],
     rules.high_watermark_moves: lambda: set(_package()) - {MOVES_HIGH_WATERMARKS, *REMEMBERS_ANSWERS},
+    rules.uncounted_nouns: lambda: set(_package()) - KAFKAS_LINES,
     rules.asynchrony: core_files,
     rules.salted_hashes: core_files,
     rules.set_order: core_files,
@@ -108,6 +111,10 @@ def test_nothing_is_called_done_before_it_is() -> None:
 def test_names_and_sentences_use_plain_words() -> None:
     prose = [path for path in text_files() if path.suffix in (".py", ".java", ".md", ".html") and path not in NAMES_THE_FORBIDDEN]
     _check_texts(prose, rules.unwanted_words)
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    _check_trees(rules.uncounted_nouns)
 
 
 def test_broken_invariants_are_not_swallowed() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.acls import AclFilter, Binding, java_name
+from ottla.base.counted import counted
 from ottla.cli.access.acl_options import (
     add_resource_options,
     add_rule_options,
@@ -93,7 +94,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _count(number: int) -> str:
-    return f"{number} access rule{'' if number == 1 else 's'}"
+    return counted(number, "access rule")
 
 
 COMMANDS = {

@@ -20,6 +20,7 @@ from ottla.base.acls import (
     ResourceType,
     java_name,
 )
+from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.cli.access import cert
 from ottla.cli.access.acl_options import OPERATIONS, principal_of
@@ -92,7 +93,7 @@ def encryption(tls: TlsDetails | None) -> tuple[str, str, str]:
     if end is None:
         held = "the broker's certificate is not checked"
     else:
-        held = f"the broker's certificate ends on {end:%Y-%m-%d}, in {(end - datetime.now(UTC)).days} days"
+        held = f"the broker's certificate ends on {end:%Y-%m-%d}, in {counted((end - datetime.now(UTC)).days, 'day')}"
     return "", "", f"{tls.version}, {tls.cipher}; {held}"
 
 

@@ -145,7 +145,7 @@ def _restore(args: argparse.Namespace) -> int:
     kept = _manifest(source)["directories"]
     directories = [Path(path) for path in directories_of(args)]
     if len(kept) != len(directories):
-        raise Refused(f"the snapshot has {len(kept)} log directories, here are {len(directories)}; name as many by log.dirs of --config")
+        raise Refused(f"log directories: {len(kept)} in the snapshot, {len(directories)} here; name as many by log.dirs of --config")
     for path in directories:
         if path.exists() and any(path.iterdir()):
             raise Refused(f"{path} is not empty; restore to an empty directory, or run `ottla reset` before")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster.cluster_info import INFO
 from ottla.cli.cluster.logdirs import failed_directories
@@ -133,9 +134,9 @@ def _health(args: argparse.Namespace) -> int:
     if found["controller"] < 0:
         reasons.append("no controller")
     if found["offline"]:
-        reasons.append(f"{found['offline']} partitions without a leader")
+        reasons.append(f"{counted(found['offline'], 'partition')} without a leader")
     if found["under_replicated"]:
-        reasons.append(f"{found['under_replicated']} partitions with too few replicas in sync")
+        reasons.append(f"{counted(found['under_replicated'], 'partition')} with too few replicas in sync")
     if output.is_structured:
         output.show_object({"healthy": not reasons, "reasons": reasons, **found})
     else:

@@ -10,6 +10,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster import config_quotas
 from ottla.cli.cluster.config_entities import RESOURCES, add_entity_options, entities_of
@@ -217,7 +218,7 @@ def _check(args: argparse.Namespace) -> int:
         output.note(f"{row['level']}: {row['message']}")
     if wrong:
         return 1
-    state = f"usable, {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "fine"
+    state = f"usable, {counted(warnings, 'warning')}" if warnings else "fine"
     output.done(f"{args.file} is {state}.", {})
     return int(is_refused)
 

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster import partitions_generate
@@ -62,7 +63,7 @@ def _reassign(args: argparse.Namespace) -> int:
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no broker {unknown[0]}; there are {_ids(cluster.brokers)}")
         errors: dict[TopicPartition, ErrorCode] = {}
         if args.execute:
-            confirm(args, f"Move replicas of {len(plan.replicas)} partitions?")
+            confirm(args, f"Move replicas of {counted(len(plan.replicas), 'partition')}?")
             errors = _start(cluster, args, plan, before, rate, log_dir_rate)
     if not is_kafka(args):
         rows = [
@@ -205,7 +206,7 @@ def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _cancel(args: argparse.Namespace) -> int:
     plan = read_plan(args.reassignment_json_file)
-    confirm(args, f"Cancel the moves of {len(plan.replicas)} partitions?")
+    confirm(args, f"Cancel the moves of {counted(len(plan.replicas), 'partition')}?")
     with connect(args) as cluster:
         replica_admin.replicas_of(cluster, plan.replicas)
         errors = replica_admin.move_replicas(cluster, dict.fromkeys(plan.replicas))

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.input_files import read_json
@@ -44,7 +45,8 @@ def _run(args: argparse.Namespace) -> int:
             placed = {found.partition_index: list(found.replica_nodes) for found in cluster.topic(topic).partitions}
             copies = len(placed[min(placed)])
             if copies > len(brokers):
-                raise UsageError(f"topic {topic!r} has {copies} replicas of each partition, and only {len(brokers)} brokers are named")
+                named = counted(len(brokers), "broker")
+                raise UsageError(f"topic {topic!r} has {copies} replicas of each partition, and --broker-list names only {named}")
             for index, replicas in enumerate(place(len(placed), copies, brokers, start=number)):
                 now[TopicPartition(topic, index)] = placed[index]
                 proposed[TopicPartition(topic, index)] = replicas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.cli.command import Refused
 from ottla.cli.output import Output
@@ -29,7 +30,7 @@ def report_deletion(output: Output, names: list[str], failures: Mapping[str, Api
         output.show_object({"deleted": deleted, "errors": {name: error.code.name for name, error in failures.items()}})
         if failures:
             first = next(iter(failures.values()))
-            raise Refused(f"{len(failures)} of {len(names)} groups were not deleted", first.code.name)
+            raise Refused(f"not deleted: {len(failures)} of {counted(len(names), 'group')}", first.code.name)
         return 0
     if deleted:
         output.done(f"Deleted {', '.join(deleted)}.", {})

@@ -6,6 +6,7 @@ import argparse
 import itertools
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged
@@ -362,7 +363,7 @@ def _delete_offsets(args: argparse.Namespace) -> int:
             partitions = scope_partitions(cluster, args.topic, args.all_topics, committed)
             if not partitions:
                 raise Refused(f"group {name!r} has committed no offsets", "GROUP_ID_NOT_FOUND")
-            confirm(args, f"Delete {len(partitions)} committed offsets of {name}?")
+            confirm(args, f"Delete {counted(len(partitions), 'committed offset')} of {name}?")
             for partition, error in sorted(group_admin.delete_offsets(cluster, name, partitions).items()):
                 status = "Successful" if error is None else error.code.name
                 rows.append({"group": name, "topic": partition.topic, "partition": partition.partition, "status": status})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
@@ -42,7 +43,7 @@ def scope_partitions(
         there = cluster.partitions(topic)
         for number in numbers or []:
             if number not in there:
-                message = f"topic {topic!r} has {len(there)} partitions, so no partition {number}"
+                message = f"topic {topic!r} has {counted(len(there), 'partition')}, so no partition {number}"
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         partitions += [TopicPartition(topic, number) for number in (there if numbers is None else numbers)]
     return sorted(partitions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 
+from ottla.base.counted import counted
 from ottla.base.errors import WireError
 from ottla.cli.command import Refused
 from ottla.cli.inspect.log_dump import Dump
@@ -41,7 +42,8 @@ def dump_producers(dump: Dump, path: str, data: Buffer) -> None:
     for row in rows:
         dump.entry(_producer_line(row), _producer_object(row))
     if completed:
-        dump.fact("completed_transactions", [list(found) for found in completed], f"{len(completed)} markers above the high watermark")
+        text = f"{counted(len(completed), 'marker')} above the high watermark"
+        dump.fact("completed_transactions", [list(found) for found in completed], text)
     if dump.options.is_hex:
         reader = SpanReader(data)
         try:
@@ -105,7 +107,7 @@ def _dump_checkpoint(names: tuple[str, ...]) -> Callable[[Dump, str, Buffer], No
             raise Refused(f"{path} is damaged: it does not open with a version and a count", "CORRUPT_FILE")
         entries = [line.split() for line in lines[2:] if line.strip()]
         if len(entries) != int(lines[1]):
-            raise Refused(f"{path} is damaged: it has {len(entries)} entries and says {lines[1].strip()}", "CORRUPT_FILE")
+            raise Refused(f"{path} is damaged: it has {len(entries)} of {lines[1].strip()} entries", "CORRUPT_FILE")
         for fields in entries:
             if len(fields) != len(names) or not all(field.lstrip("-").isdigit() for field in fields[-2:]):
                 raise Refused(f"{path} is damaged: {' '.join(fields)[:80]!r} is not {' '.join(names)}", "CORRUPT_FILE")

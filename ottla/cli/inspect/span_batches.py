@@ -6,6 +6,7 @@ spans before them.
 
 from __future__ import annotations
 
+from ottla.base.counted import counted
 from ottla.base.errors import WireError
 from ottla.cli.inspect.spans import SpanReader, as_moment
 from ottla.wire.batch_header import (
@@ -107,7 +108,7 @@ def _walk_header(reader: SpanReader, is_valid: bool) -> BatchHeader:
 
 def _walk_records(reader: SpanReader, header: BatchHeader) -> None:
     if header.record_count > reader.left:
-        raise WireError(f"a batch of {header.record_count} records in {reader.left} bytes")
+        raise WireError(f"a batch of {counted(header.record_count, 'record')} in {reader.left} bytes")
     for _ in range(header.record_count):
         with reader.inside("record"):
             _walk_record(reader, header)

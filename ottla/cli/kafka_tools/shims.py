@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ottla.base.counted import counted
 from ottla.cli.command import Command, Refused
 from ottla.cli.kafka_tools.tools import NOT_OFFERED, RUN_CLASS, TOOLS
 from ottla.cli.options import output_of
@@ -34,7 +35,7 @@ def _install(args: argparse.Namespace) -> int:
             path.chmod(0o755)
     except OSError as error:
         raise Refused(f"cannot write to {directory}: {(error.strerror or str(error)).lower()}") from None
-    output_of(args).done(f"Wrote {len(names)} scripts to {directory}.", {"directory": str(directory), "scripts": names})
+    output_of(args).done(f"Wrote {counted(len(names), 'script')} to {directory}.", {"directory": str(directory), "scripts": names})
     return 0
 
 

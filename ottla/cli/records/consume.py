@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
@@ -144,7 +145,7 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
         there = cluster.partitions(name)
         for number in args.partition or []:
             if number not in there:
-                message = f"topic {name!r} has {len(there)} partitions, so no partition {number}"
+                message = f"topic {name!r} has {counted(len(there), 'partition')}, so no partition {number}"
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     return names
 

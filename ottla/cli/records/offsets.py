@@ -6,6 +6,7 @@ import argparse
 import re
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
@@ -129,7 +130,7 @@ def _run(args: argparse.Namespace) -> int:
             output.error(f"{row['topic']}-{row['partition']}: {row['error']}", str(row["error"]))
     failures = [str(row["error"]) for row in rows if row["error"]]
     if failures and output.is_structured:
-        raise Refused(f"{len(failures)} of {len(rows)} partitions have no offset", failures[0])
+        raise Refused(f"no offset of {len(failures)} of {counted(len(rows), 'partition')}", failures[0])
     return 1 if failures else 0
 
 

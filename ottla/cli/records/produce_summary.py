@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.counted import counted
 from ottla.cli.output import Output
 
 if TYPE_CHECKING:
@@ -40,19 +41,18 @@ class Summary:
             output.show_object({"topic": self._topic, "records": count, "is_new_topic": is_new, "offsets": offsets})
             return
         if is_new and count:
-            partitions = len(cluster.partitions(self._topic))
-            many = "1 partition" if partitions == 1 else f"{partitions} partitions"
+            many = counted(len(cluster.partitions(self._topic)), "partition")
             output.note(f"topic {self._topic} did not exist and was created, with {many}")
         output.note(self.sentence(count))
 
     def sentence(self, count: int) -> str:
         """`5 records to orders, offsets 0-4`."""
-        start = f"{count} record{'' if count == 1 else 's'} to {self._topic}"
+        start = f"{counted(count, 'record')} to {self._topic}"
         if not self._offsets or self._is_without_offsets:
             return start
         ranges = {number: str(first) if first == last else f"{first}-{last}" for number, (first, last) in sorted(self._offsets.items())}
         if len(ranges) > SHOWN_PARTITIONS_MAX:
-            return f"{start} in {len(ranges)} partitions"
+            return f"{start} in {counted(len(ranges), 'partition')}"
         if list(ranges) == [0]:
             return f"{start}, offset{'' if '-' not in ranges[0] else 's'} {ranges[0]}"
         return f"{start}, " + "; ".join(f"partition {number} offset{'s' if '-' in text else ''} {text}" for number, text in ranges.items())

@@ -20,8 +20,9 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
+from ottla.base.counted import counted
 from ottla.cli.command import Refused, UsageError
-from ottla.cli.records.json_numbers import WrittenFloat, finite
+from ottla.cli.records.json_numbers import WrittenFloat, finite, json_text
 from ottla.cli.records.record_forms import BASE64, COLUMNS
 
 INPUTS = ("lines", "csv", "json", "records")
@@ -87,7 +88,7 @@ def _checked_names(row: list[str], key_field: str | None) -> list[str]:
 
 def _row_record(names: list[str], row: list[str], number: int, key_field: str | None) -> FileRecord:
     if len(row) != len(names):
-        raise Refused(f"row {number} has {len(row)} cells, the header row {len(names)}", INVALID)
+        raise Refused(f"row {number} has {counted(len(row), 'cell')}, the header row {len(names)}", INVALID)
     members = (f"{_quoted(name)}:{_cell(text)}" for name, text in zip(names, row, strict=True))
     try:
         key = None if key_field is None else row[names.index(key_field)].encode()
@@ -234,4 +235,4 @@ def _plain(value: Any) -> bytes | None:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
+    return json_text(value, is_compact=True).encode("utf-8", "surrogateescape")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.input_files import read_json
@@ -62,7 +63,7 @@ def _delete(args: argparse.Namespace) -> int:
     output.show("partitions", rows, columns)
     failures = [str(row["error"]) for row in rows if row["error"]]
     if failures and output.is_structured:
-        raise Refused(f"the records of {len(failures)} of {len(rows)} partitions were not deleted", failures[0])
+        raise Refused(f"records not deleted in {len(failures)} of {counted(len(rows), 'partition')}", failures[0])
     return 1 if failures else 0
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
@@ -71,7 +72,7 @@ def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter
     with processed_count(output, lambda: reading.count):
         reading.run(topics)
     for error, count in reading.refused.items():
-        output.error(f"{count} acknowledgements came too late or were refused, so others get these records, too ({error})", error)
+        output.error(f"{counted(count, 'acknowledgement')} too late or refused, so others get the records, too ({error})", error)
     return 1 if reading.refused else 0
 
 

@@ -10,6 +10,7 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command
@@ -116,7 +117,7 @@ def _run(args: argparse.Namespace) -> int:
 def _missing(topic: str, number: int, count: int) -> ApiError:
     from ottla.base.errors import ErrorCode
 
-    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has {count} partitions, so no partition {number}")
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has {counted(count, 'partition')}, so no partition {number}")
 
 
 def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, _Tally]:

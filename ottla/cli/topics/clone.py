@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Command, UsageError
@@ -47,7 +48,7 @@ def _run(args: argparse.Namespace) -> int:
             count = copy_records(cluster, args.source, args.target, partitions, args.compression_codec, is_quiet=args.quiet)
     what = {"source": args.source, "topic": args.target, "partitions": len(partitions), "configs": configs, "records": count}
     done = f"Topic {args.source} could be cloned to" if args.dry_run else f"Cloned topic {args.source} to"
-    records = f" with {count} records" if args.records and not args.dry_run else ""
+    records = f" with {counted(count, 'record')}" if args.records and not args.dry_run else ""
     output.done(f"{done} {args.target}{records}.", {**what, "dry_run": args.dry_run})
     return 0
 

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
@@ -244,7 +245,7 @@ def _create(args: argparse.Namespace) -> int:
         for name, failure in failures.items():
             output.error(f"{name}: {failure.message} ({failure.code.name})", failure.code.name)
     if failures:
-        raise Refused(f"{len(failures)} of {len(names)} topics were not created", next(iter(failures.values())).code.name)
+        raise Refused(f"not created: {len(failures)} of {counted(len(names), 'topic')}", next(iter(failures.values())).code.name)
     return 0
 
 
@@ -308,7 +309,7 @@ def _delete(args: argparse.Namespace) -> int:
         message = "" if getattr(args, "is_shim", False) else "Deleted " + ", ".join(deleted) + "."
         output.done(message, {"deleted": deleted, "errors": errors}) if message or output.is_structured else None
     if failures:
-        raise Refused(f"{len(failures)} of {len(results)} topics were not deleted", next(iter(errors.values())))
+        raise Refused(f"not deleted: {len(failures)} of {counted(len(results), 'topic')}", next(iter(errors.values())))
     return 0
 
 

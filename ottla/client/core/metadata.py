@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
@@ -70,7 +71,7 @@ class ClientMetadata:
         if self.leader_of(partition) == NO_LEADER:
             return refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
         count = len(self.topics[partition.topic].partitions)
-        message = f"topic {partition.topic!r} has {count} partitions, so no partition {partition.partition}"
+        message = f"topic {partition.topic!r} has {counted(count, 'partition')}, so no partition {partition.partition}"
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
     def no_broker(self, broker_id: int) -> KafkaError:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import ZERO_UUID, Uuid
@@ -146,7 +147,7 @@ def _find_empty(shard: GroupShard, group_id: str, *, may_create: bool) -> ShareG
         what = "not found" if group is None else "is not a share group"
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
     if group.facts:
-        raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"the group has {len(group.facts)} members")
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"the group has {counted(len(group.facts), 'member')}")
     return group
 
 

@@ -5,6 +5,7 @@ Imported only where `ottla.metrics.listen` is set; a broker without monitoring d
 
 from __future__ import annotations
 
+from ottla.base.counted import counted
 from ottla.machine.host import HostState
 from ottla.server.metrics import Metrics
 from ottla.server.monitoring.health import Health
@@ -42,6 +43,6 @@ def make_health(node: Node, metrics: Metrics) -> Health:
         if not any(directory.is_online for directory in node.directories):
             return "every log directory is offline"
         loading = sum(host.state is HostState.LOADING for host in metrics.hosts())
-        return f"{loading} coordinators are still loading" if loading else ""
+        return f"still loading: {counted(loading, 'coordinator')}" if loading else ""
 
     return Health({"listeners": listeners, "metadata": session, "logs": logs})

@@ -165,4 +165,4 @@ def test_delete_and_delete_offsets(cluster: Cluster, ottla: Ottla, topic: str, g
     assert gone.code == 0 and json.loads(gone.out) == {"deleted": [group], "errors": {}}
     again = ottla("group", "delete", group, "--yes", "-o", "json")
     assert again.code == 1 and json.loads(again.out)["errors"] == {group: "GROUP_ID_NOT_FOUND"}
-    assert json.loads(again.err)["error"] == {"name": "GROUP_ID_NOT_FOUND", "message": "1 of 1 groups were not deleted"}
+    assert json.loads(again.err)["error"] == {"name": "GROUP_ID_NOT_FOUND", "message": "not deleted: 1 of 1 group"}

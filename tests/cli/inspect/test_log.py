@@ -186,7 +186,7 @@ def test_a_wrong_crc_is_shown_and_nothing_inside_explained(offline: Ottla, parti
         (f"{0:020d}.log", b"\0" * 16 + b"\1" + b"\0" * 60, "before Kafka 0.11"),
         (f"{0:020d}.txnindex", b"123", "not a multiple"),
         (f"{0:020d}.snapshot", b"\0\1\0\0", "snapshot"),
-        ("leader-epoch-checkpoint", b"0\n2\n1 1\n", "has 1 entries and says 2"),
+        ("leader-epoch-checkpoint", b"0\n2\n1 1\n", "has 1 of 2 entries"),
         ("leader-epoch-checkpoint", b"\xff\xfe", "is not text"),
         ("meta.properties", b"nothing", "no '='"),
         ("notes.txt", b"hello", "is not a file of a log"),

@@ -117,7 +117,7 @@ def test_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "form", "key_field", "message"),
     [
-        ("a,b\n1\n", "csv", None, "row 1 has 1 cells, the header row 2"),
+        ("a,b\n1\n", "csv", None, "row 1 has 1 cell, the header row 2"),
         ("a,a\n1,2\n", "csv", None, "two of one name"),
         ("a,\n1,2\n", "csv", None, "without a name"),
         ("a,b\n1,2\n", "csv", "id", "no column 'id'; there are a, b"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.base.counted import counted
 from ottla.cli.check.eos.proxy import CutAnswers, Proxy
 from ottla.cli.check.eos.verdict import Broken, NotSupported
 from ottla.cli.check.eos.world import World
@@ -26,4 +27,4 @@ def retry_writes_once(world: World) -> str:
     if not cut.cuts:
         raise Broken("no Produce request came through the proxy")
     world.expect(topic, wanted)
-    return f"{len(wanted)} records, once each and in order, though {cut.cuts} answers were lost with their connections"
+    return f"{counted(len(wanted), 'record')}, once each and in order, though {cut.cuts} answers were lost with their connections"

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from ottla.base.counted import counted
 from ottla.cli.check.eos.verdict import Broken
 from ottla.cli.check.eos.world import WAIT_SECONDS, World, shown
 
@@ -111,12 +112,12 @@ def all_or_nothing(world: World) -> str:
 def _check_reads(watcher: _Watcher, wanted: set[str], committed: dict[int, float]) -> None:
     missing, extra = wanted - watcher.seen.keys(), watcher.seen.keys() - wanted
     if extra:
-        raise Broken(f"{len(extra)} records of aborted transactions were read")
+        raise Broken(f"{counted(len(extra), 'record')} of aborted transactions could be read")
     if missing:
         torn = {value.rsplit("/", 1)[1] for value in missing} & {value.rsplit("/", 1)[1] for value in watcher.seen}
-        raise Broken(f"{len(missing)} committed records were not read, {len(torn)} transactions showed in part")
+        raise Broken(f"{counted(len(missing), 'committed record')} could not be read, {counted(len(torn), 'transaction')} showed in part")
     if max(watcher.seen.values()) > 1:
         raise Broken("a committed record was read twice")
     early = [value for value, at in watcher.first_seen.items() if at < committed[int(value.rsplit("/", 1)[1])]]
     if early:
-        raise Broken(f"{len(early)} records were read before their commit was asked for")
+        raise Broken(f"{counted(len(early), 'record')} could be read before the commit was asked for")
