@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
@@ -11,7 +12,7 @@ from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client.blocking import admin
-from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.errors import KafkaError
 
 
@@ -47,12 +48,26 @@ def _alter(args: argparse.Namespace) -> int:
             _grow(cluster, args, name, args.partitions)
         if changes or deletions:
             cluster.topic(name)
+            _check_deletions(cluster, name, deletions)
             admin.alter_configs(
                 cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=deletions, validate_only=args.dry_run
             )
     what = {"topic": name, "partitions": args.partitions, "configs": changes, "deleted_configs": deletions, "dry_run": args.dry_run}
     output_of(args).done(f"Topic {name} could be altered." if args.dry_run else f"Altered topic {name}.", what)
     return 0
+
+
+def _check_deletions(cluster: Cluster, name: str, deletions: list[str]) -> None:
+    """Refuses names that no setting has: brokers reset them without an error."""
+    if not deletions:
+        return
+    found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [name])[name]
+    if isinstance(found, KafkaError):
+        raise found
+    known = {str(entry.name): entry for entry in found}
+    for key in deletions:
+        if key not in known:
+            raise Refused(f"topics have no setting {key!r}{nearest_hint(key, known)}", "INVALID_CONFIG")
 
 
 def _grow(cluster: Cluster, args: argparse.Namespace, name: str, total: int) -> None:
@@ -62,7 +77,7 @@ def _grow(cluster: Cluster, args: argparse.Namespace, name: str, total: int) -> 
         placed = parse_replica_assignment(args.replica_assignment)
         assignments = [placed[number] for number in sorted(placed)][before:]
     if total <= before:
-        raise UsageError(f"topic {name!r} has {before} partitions already; a topic can only grow")
+        raise UsageError(f"topic {name!r} has {counted(before, 'partition')} already; a topic can only grow")
     admin.create_partitions(cluster, name, total, assignments=assignments, validate_only=args.dry_run)
 
 
@@ -80,7 +95,8 @@ def _add_partitions(args: argparse.Namespace) -> int:
         total = len(cluster.partitions(name)) + args.count
         _grow(cluster, args, name, total)
     done = "could have" if args.dry_run else "has"
-    output_of(args).done(f"Topic {name} {done} {total} partitions.", {"topic": name, "partitions": total, "dry_run": args.dry_run})
+    sentence = f"Topic {name} {done} {counted(total, 'partition')}."
+    output_of(args).done(sentence, {"topic": name, "partitions": total, "dry_run": args.dry_run})
     return 0
 
 
@@ -89,8 +105,9 @@ def _add_partitions(args: argparse.Namespace) -> int:
 
 def _config_arguments(parser: argparse.ArgumentParser) -> None:
     _topic_arguments(parser)
-    parser.add_argument("-c", "--set", action="append", dest="config", metavar="KEY=VALUE", help="set a setting")
-    parser.add_argument("--delete", action="append", metavar="KEY", help="reset a setting to its default")
+    names = ("-c", "--set", "--add-config", "--config")
+    parser.add_argument(*names, action="append", dest="config", metavar="KEY=VALUE", help="set a setting")
+    parser.add_argument("--delete", "--delete-config", action="append", metavar="KEY", help="reset a setting to its default")
     parser.add_argument("--all", action="store_true", help="defaults too")
 
 
@@ -99,6 +116,7 @@ def _config(args: argparse.Namespace) -> int:
     changes, deletions = parse_pairs(args.config, "--set"), merged(args.delete)
     with connect(args) as cluster:
         cluster.topic(name)
+        _check_deletions(cluster, name, deletions)
         if changes or deletions:
             admin.alter_configs(cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=deletions)
         found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [name])[name]
@@ -135,7 +153,7 @@ def _trim(args: argparse.Namespace) -> int:
         there = cluster.partitions(name)
         missing = [number for number in args.partition or [] if number not in there]
         if missing:
-            raise UsageError(f"topic {name!r} has {len(there)} partitions, so no partition {missing[0]}")
+            raise UsageError(f"topic {name!r} has {counted(len(there), 'partition')}, so no partition {missing[0]}")
         partitions = [TopicPartition(name, number) for number in args.partition or there]
         before = _trim_points(cluster, args, partitions)
         results: dict[TopicPartition, int | KafkaError] = dict(before.items())
@@ -157,7 +175,7 @@ def _trim(args: argparse.Namespace) -> int:
     failed = [row["error"] for row in rows if row["error"]]
     if failed:
         if not output.is_structured:
-            raise Refused(f"{len(failed)} partitions were not trimmed", str(failed[0]))
+            raise Refused(f"not trimmed: {counted(len(failed), 'partition')}", str(failed[0]))
         return 1
     return 0
 

@@ -85,10 +85,15 @@ def test_settings_are_set_and_reset(ottla: Ottla, topic: str) -> None:
     assert ottla("topic", "alter", topic, "-c", "retention.ms=7000000").code == 0
     assert described(ottla, topic)["configs"] == {"retention.ms": "7000000"}
     assert ottla("topic", "alter", topic, "--delete-config", "retention.ms", "--dry-run").code == 0
-    shown = json.loads(ottla("topic", "config", topic, "--set", "segment.ms=600000", "-o", "json").out)["configs"]
+    shown = json.loads(ottla("topic", "config", topic, "--add-config", "segment.ms=600000", "-o", "json").out)["configs"]
     assert {row["key"]: row["value"] for row in shown} == {"retention.ms": "7000000", "segment.ms": "600000"}
-    everything = json.loads(ottla("topic", "config", topic, "--delete", "retention.ms,segment.ms", "--all", "-o", "json").out)["configs"]
+    resets = ("--delete-config", "retention.ms", "--delete", "segment.ms")
+    everything = json.loads(ottla("topic", "config", topic, *resets, "--all", "-o", "json").out)["configs"]
     assert all(row["default"] for row in everything) and len(everything) > 20
+    for command in ("alter", "config"):
+        wrong = ottla("topic", command, topic, "--delete-config", "retention.mss")
+        assert (wrong.code, wrong.out) == (1, "")
+        assert wrong.err == "error: topics have no setting 'retention.mss'; did you mean 'retention.ms'?\n"
 
 
 def test_partitions_grow_and_never_shrink(ottla: Ottla, topic: str) -> None:
@@ -169,7 +174,7 @@ def test_several_topics_are_created_at_once(ottla: Ottla, broker: Broker) -> Non
     assert (result.code, result.out) == (0, "Created topic several-a.\nCreated topic several-b.\n")
     again = ottla("topic", "create", "several-b", "several-c")
     assert (again.code, again.out) == (1, "Created topic several-c.\n")
-    assert again.err.splitlines()[-1] == "error: 1 of 2 topics were not created"
+    assert again.err.splitlines()[-1] == "error: not created: 1 of 2 topics"
     assert "several-b" in again.err.splitlines()[0] and "TOPIC_ALREADY_EXISTS" in again.err.splitlines()[0]
     found = ottla("topic", "create", "several-c", "several-d", "-o", "json")
     made = json.loads(found.out)
