@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from errno import EISDIR
 from typing import TYPE_CHECKING
 
+from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import add_broker_list, connect, output_of, properties_of, read_properties
@@ -120,8 +121,10 @@ def _run(args: argparse.Namespace) -> int:
             producer.flush()
         seconds = time.perf_counter() - started
         if not getattr(args, "is_shim", False):
+            if _has_prompt(args) and args.generate is None:
+                write_error("\n")  # the last prompt is still there
             summary.show(output, cluster, producer.delivered, is_new=is_new)
-    output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
+    output.detail(f"client: ottla's own; {counted(producer.delivered, 'record')}, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 0
 
 
@@ -169,7 +172,7 @@ def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
         cluster.topic(topic, auto_create=True)
         there = cluster.partitions(topic)
         if partition not in there:
-            message = f"topic {topic!r} has {len(there)} partitions, so no partition {partition}"
+            message = f"topic {topic!r} has {counted(len(there), 'partition')}, so no partition {partition}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
@@ -272,9 +275,13 @@ def _produce_records(
         raise
 
 
+def _has_prompt(args: argparse.Namespace) -> bool:
+    return sys.stdin.isatty() and not args.file and not args.quiet
+
+
 def _prompt(producer: Producer, args: argparse.Namespace) -> Callable[[], None]:
     """What is done when no input is there: send, and on a terminal ask for more, on stdout as Kafka's tool or else on stderr."""
-    has_prompt = sys.stdin.isatty() and not args.file and not args.quiet
+    has_prompt = _has_prompt(args)
     is_shim = getattr(args, "is_shim", False)
     if has_prompt and not is_shim:
         write_error("one record a line; Ctrl-D ends\n")

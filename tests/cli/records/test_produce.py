@@ -169,7 +169,7 @@ def test_a_prompt_on_a_terminal_is_on_stderr(broker: Broker, topic: str) -> None
         assert process.stderr.read(2) == b"> ", "one for each line"
         os.write(person, b"\x04")
         assert process.wait(60) == 0
-        assert process.stderr.read().decode() == f"1 record to {topic}, offset 0\n"
+        assert process.stderr.read().decode() == f"\n1 record to {topic}, offset 0\n", "behind the last prompt"
         assert process.stdout.read() == b""
     os.close(person)
     assert sent(broker, topic) == [(None, b"typed")]
