@@ -6,6 +6,8 @@ broker directly and are not affected by faults. `direct_server` is the broker's 
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +87,8 @@ class BrokerHandle:
         self.logins = logins
         """The broker's users, where clients have to log in."""
         self._proxy: FaultProxy | None = None
-        self._cluster: Cluster | None = None
+        self._clusters: dict[tuple[int, int], Cluster] = {}
+        """Connections, which are of one process and one thread: a client under test may well write from a thread of its own."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self.direct_server}>" if self.direct_server else f"<{type(self).__name__}, not running>"
@@ -273,9 +276,10 @@ class BrokerHandle:
 
     def close(self) -> None:
         """Closes the connections to the broker, which keeps running."""
-        if self._cluster is not None:
-            self._cluster.close()
-            self._cluster = None
+        while self._clusters:
+            (process, _), cluster = self._clusters.popitem()
+            if process == os.getpid():
+                cluster.close()
         if self._proxy is not None:
             self._proxy.stop()
             self._proxy = None
@@ -307,13 +311,16 @@ class BrokerHandle:
             self.logins.store(self._client())
 
     def _client(self) -> Cluster:
-        if self._cluster is None:
+        owner = os.getpid(), threading.get_ident()
+        cluster = self._clusters.get(owner)
+        if cluster is None:
             from ottla.client.blocking.cluster import Cluster
 
             assert self.direct_server, "the broker is not running; start() it, or use it in a with statement"
             security = None if self.logins is None else self.logins.security()
-            self._cluster = Cluster(self.direct_server, client_id="ottla-testing", timeout_s=WAIT_SECONDS, security=security)
-        return self._cluster
+            cluster = Cluster(self.direct_server, client_id="ottla-testing", timeout_s=WAIT_SECONDS, security=security)
+            self._clusters[owner] = cluster
+        return cluster
 
     def _ends(self, topic: str, which: str, is_committed_only: bool) -> dict[TopicPartition, int]:
         """The first or last offset of each partition."""

@@ -168,7 +168,7 @@ def reaches(near: Broker, far: Broker) -> bool:
 def test_a_certificate_that_ends_soon_is_in_the_log(make: Make, authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     before = datetime.now(UTC)
     near = make(settings(authority.issue("near"), authority.ca))
-    assert "listener SSL: the certificate of ssl.keystore.* ends in 1 days, on " in caplog.text
+    assert "listener SSL: the certificate of ssl.keystore.* ends in 1 day, on " in caplog.text
     (until,) = near.tls.ends().values()
     assert timedelta(days=1) < datetime.fromtimestamp(until, UTC) - before < timedelta(days=3)
 

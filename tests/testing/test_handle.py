@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -206,3 +208,25 @@ def test_a_handle_uses_a_broker_that_others_started(broker: Broker, topic: str) 
     assert handle.bootstrap_server not in (broker.bootstrap_server, broker.direct_server)
     handle.close()
     assert topic in broker.topics()
+
+
+def test_threads_may_use_a_broker_at_the_same_time(broker: Broker, topic: str) -> None:
+    def write(number: int) -> None:
+        for place in range(10):
+            broker.add_record(topic, f"{number}-{place}")
+            assert f"{number}-{place}".encode() in [record.value for record in broker.records(topic)]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert len(broker.records(topic)) == 40
+
+
+def test_a_forked_process_has_its_own_connections(broker: Broker, topic: str) -> None:
+    """As the workers of Django's parallel test runner. What the parent has open stays usable."""
+    broker.add_record(topic, "before")
+    child = multiprocessing.get_context("fork").Process(target=broker.add_record, args=(topic, "child"))
+    child.start()
+    broker.add_record(topic, "parent")
+    child.join(60)
+    assert child.exitcode == 0
+    assert sorted(record.value or b"" for record in broker.records(topic)) == [b"before", b"child", b"parent"]

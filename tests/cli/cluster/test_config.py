@@ -137,7 +137,7 @@ def test_the_certificates_of_a_file_are_looked_at(offline: Ottla, tmp_path: Path
     keystore, file = Authority(tmp_path, need_program).issue("broker"), tmp_path / "server.properties"
     file.write_text(f"listeners=SSL://:9093\nssl.keystore.location={keystore}\n")
     ends = offline("config", "check", file)
-    assert ends.code == 0 and "warning: listener SSL: the certificate of ssl.keystore.* ends in 1 days, on " in ends.err
+    assert ends.code == 0 and "warning: listener SSL: the certificate of ssl.keystore.* ends in 1 day, on " in ends.err
     assert ends.out == f"{file} is usable, 1 warning.\n"
     keystore.unlink()
     refused = offline("config", "check", file)
