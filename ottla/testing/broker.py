@@ -161,6 +161,12 @@ class Broker(BrokerHandle):
         """Does nothing: the broker needs neither ZooKeeper nor a quorum."""
         return self
 
+    def _as_it_is(self, *_: object, **__: object) -> Broker:
+        """Does nothing: there is no container to be named, put into a network, or to have its ports opened."""
+        return self
+
+    with_name = with_exposed_ports = with_network = with_network_aliases = with_kwargs = maybe_emulate_amd64 = _as_it_is
+
     def get_container_host_ip(self) -> str:
         return self.address[0]
 

@@ -4,6 +4,8 @@ The broker writes each batch with one call and its process is suspended while fi
 left at that moment: every topic, group and transaction at one point in time, which a broker recovers as after a crash. A copy made while
 the broker runs would be inconsistent: it could have a transaction's end but not the markers before it.
 
+Owners and permissions are those of the broker's files, which hold records and the keys of passwords; only root can give files to others.
+
 Sealed segments never change again, so they become hard links where the file system has them; the rest, each partition's last segment and
 small files, is copied. A snapshot can be used any number of times, because each start works on a copy of it.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from ottla.testing.process import resume, suspend
@@ -34,7 +37,8 @@ def take_snapshot(pid: int, data_dir: Path, target: Path) -> Path:
 
 def copy_data(source: Path, target: Path) -> Path:
     """Copies a data directory that no process writes to."""
-    target.mkdir(parents=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(source, target)
     for entry in os.scandir(source):
         if entry.is_dir(follow_symlinks=False):
             if not entry.name.endswith("-delete"):
@@ -45,7 +49,7 @@ def copy_data(source: Path, target: Path) -> Path:
 
 
 def _copy_partition(source: Path, target: Path) -> None:
-    target.mkdir()
+    make_directory(source, target)
     names = sorted(os.listdir(source))
     segments = [name for name in names if name.endswith(SEGMENT_SUFFIX)]
     sealed = frozenset(segments[:-1])
@@ -54,6 +58,15 @@ def _copy_partition(source: Path, target: Path) -> None:
             _link(source / name, target / name)
         elif not _is_left_out(name):
             _copy_file(source / name, target / name)
+
+
+def make_directory(source: Path, target: Path) -> None:
+    """Makes a directory with owner and permissions of another one."""
+    target.mkdir(0o700)
+    found = source.stat()
+    target.chmod(stat.S_IMODE(found.st_mode))
+    if os.geteuid() == 0:
+        os.chown(target, found.st_uid, found.st_gid)
 
 
 def _is_left_out(name: str) -> bool:
@@ -67,13 +80,20 @@ def _link(source: Path, target: Path) -> None:
         _copy_file(source, target)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _copy_file(source: str | Path, target: Path) -> None:
     """Copies a file by the kernel where possible; some file systems then share the blocks."""
-    if not hasattr(os, "copy_file_range"):
-        shutil.copyfile(source, target)
-        return
-    with open(source, "rb") as reading, open(target, "wb") as writing:
+    with open(source, "rb") as reading, open(target, "xb", opener=_private) as writing:
+        found = os.fstat(reading.fileno())
+        os.fchmod(writing.fileno(), stat.S_IMODE(found.st_mode))
+        if os.geteuid() == 0:
+            os.fchown(writing.fileno(), found.st_uid, found.st_gid)
         try:
+            if not hasattr(os, "copy_file_range"):
+                raise OSError
             while os.copy_file_range(reading.fileno(), writing.fileno(), COPY_BYTES):
                 pass
         except OSError:

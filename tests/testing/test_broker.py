@@ -135,6 +135,9 @@ def test_a_fork_is_fast(broker: Broker, topic: str, tmp_path: Path) -> None:
 def test_lines_written_for_testcontainers_work() -> None:
     """Changing the import is enough: `from ottla.testing import Broker as KafkaContainer`."""
     container = Broker("confluentinc/cp-kafka:7.6.0", port=9094).with_kraft().with_cluster_id("abcdefghijklmnopqrstuv")
+    container.with_name("kafka").with_exposed_ports(9093).with_network(object()).with_network_aliases("kafka")
+    container.with_kwargs(mem_limit="1g")
+    container.maybe_emulate_amd64()
     container.with_env("KAFKA_NUM_PARTITIONS", "3").with_envs(KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9094", KAFKA_HEAP_OPTS="-Xmx1g")
     with container.start(timeout=30) as kafka:
         host, port = kafka.get_container_host_ip(), kafka.get_exposed_port(9094)

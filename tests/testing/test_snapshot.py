@@ -50,6 +50,23 @@ def test_files_of_the_process_are_not_copied(source: Path, tmp_path: Path) -> No
     assert not any(name.endswith((".deleted", ".cleaned")) for name in names_in(copy))
 
 
+def test_a_copy_is_no_more_open_than_what_it_is_of(source: Path, tmp_path: Path) -> None:
+    """Records and the keys of passwords may be read by the broker's user only, whatever the umask is."""
+    source.chmod(0o700)
+    for path in source.rglob("*"):
+        path.chmod(0o750 if path.is_dir() else 0o640)
+    (source / "ottla-metadata.sqlite").chmod(0o600)
+    before = os.umask(0o002)
+    try:
+        copy = copy_data(source, tmp_path / "some" / "copy")
+    finally:
+        os.umask(before)
+    found = [copy, *copy.rglob("*")]
+    assert len(found) > 5
+    for path in found:
+        assert path.stat().st_mode == (source / path.relative_to(copy)).stat().st_mode, path
+
+
 def test_sealed_segments_are_links_and_the_last_one_is_not(source: Path, tmp_path: Path) -> None:
     copy = copy_data(source, tmp_path / "copy")
     names = [f"orders-0/{base:020}.log" for base in (0, 100, 200)]

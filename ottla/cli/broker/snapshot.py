@@ -103,7 +103,11 @@ def _copy_all(args: argparse.Namespace, directories: list[Path], partial: Path) 
 
 
 def _copy(copy_data: Any, directories: list[Path], partial: Path) -> None:
+    from ottla.testing.snapshot import make_directory
+
     try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(directories[0], partial)
         for number, path in enumerate(directories):
             copy_data(path, partial / str(number))
     except OSError as error:

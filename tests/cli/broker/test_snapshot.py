@@ -47,6 +47,8 @@ def test_a_snapshot_of_a_serving_broker_has_every_acknowledged_record(offline: O
             is_over.set()
             thread.join()
         assert json.loads(result.out)["paused_ms"] > 0
+        files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file() and path.name != "snapshot.json"]
+        assert len(files) > 5 and [path for path in files if path.stat().st_mode & 0o077] == [], "as the broker's own"
     restored = offline("restore", tmp_path / "copy", "--data-dir", tmp_path / "restored")
     assert (restored.code, restored.err) == (0, "")
     assert re.fullmatch(rf"Restored [\d,]+ bytes to {tmp_path}/restored\.\n", restored.out)
