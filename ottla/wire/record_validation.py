@@ -168,7 +168,7 @@ def _summarize(base: int, min_delta: int, max_delta: int, unpacked_bytes: int) -
 
 
 def _keyless(named: list[int], keyless_count: int, record_count: int) -> RecordsRefused:
-    message = f"{keyless_count} of {counted(record_count, 'record')} without a key, which a compacted topic needs"
+    message = f"no key in {keyless_count} of {counted(record_count, 'record')}; a compacted topic needs keys"
     return RecordsRefused(ErrorCode.INVALID_RECORD, message, dict.fromkeys(named, "A compacted topic needs a key in every record."))
 
 

@@ -105,8 +105,7 @@ def _add_partitions(args: argparse.Namespace) -> int:
 
 def _config_arguments(parser: argparse.ArgumentParser) -> None:
     _topic_arguments(parser)
-    names = ("-c", "--set", "--add-config", "--config")
-    parser.add_argument(*names, action="append", dest="config", metavar="KEY=VALUE", help="set a setting")
+    parser.add_argument("-c", "--set", action="append", dest="config", metavar="KEY=VALUE", help="set a setting")
     parser.add_argument("--delete", "--delete-config", action="append", metavar="KEY", help="reset a setting to its default")
     parser.add_argument("--all", action="store_true", help="defaults too")
 

@@ -85,7 +85,7 @@ def test_settings_are_set_and_reset(ottla: Ottla, topic: str) -> None:
     assert ottla("topic", "alter", topic, "-c", "retention.ms=7000000").code == 0
     assert described(ottla, topic)["configs"] == {"retention.ms": "7000000"}
     assert ottla("topic", "alter", topic, "--delete-config", "retention.ms", "--dry-run").code == 0
-    shown = json.loads(ottla("topic", "config", topic, "--add-config", "segment.ms=600000", "-o", "json").out)["configs"]
+    shown = json.loads(ottla("topic", "config", topic, "--set", "segment.ms=600000", "-o", "json").out)["configs"]
     assert {row["key"]: row["value"] for row in shown} == {"retention.ms": "7000000", "segment.ms": "600000"}
     resets = ("--delete-config", "retention.ms", "--delete", "segment.ms")
     everything = json.loads(ottla("topic", "config", topic, *resets, "--all", "-o", "json").out)["configs"]
