@@ -223,7 +223,7 @@ def _assignment(state: ClusterState, config: BrokerConfig, random: Random, reque
     if count <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     if count > config.ottla_create_topics_partitions_max:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} partitions are more than ottla.create.topics.partitions.max allows.")
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"More partitions ({count}) than ottla.create.topics.partitions.max allows.")
     return place(_racks(state), count, replicas, random)
 
 
