@@ -89,6 +89,15 @@ def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> Pro
     return produce.answer()
 
 
+class Asked:
+    """How often the coordinator of transactions was asked about a batch; also the batch's place in the line of its producer."""
+
+    __slots__ = ("times",)
+
+    def __init__(self) -> None:
+        self.times = 0
+
+
 class Produce:
     """One Produce request: appended at once, answered when its appends are acknowledged."""
 
@@ -276,27 +285,37 @@ class Produce:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")
         require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         header = read_batch_header(records, 0)
-        return not leader.has_open_transaction(header.producer_id, header.producer_epoch)
+        identity = header.producer_id, header.producer_epoch
+        return not leader.has_open_transaction(*identity) or leader.verifications.is_waited_for(*identity)
 
     def _ask_coordinator(
-        self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse, asks: int = 1
-    ) -> None:
-        """`asks`: how often this has been asked about the batch, with this time."""
+        self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse,
+        asked: Asked | None = None,
+    ) -> None:  # fmt: skip
+        """`asked`: of a batch about which this is asked once more."""
+        asked = asked or Asked()
+        asked.times += 1
         header = read_batch_header(records, 0)
         guard = leader.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
+        line = leader.verifications.line(header.producer_id, header.producer_epoch)
+        line.join(asked)
         entry = (None, -1, result)
         self.unacknowledged.append(entry)
 
         def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
+            line.answered(asked, lambda: finish(codes.get(key, ErrorCode.NONE)))
+            leader.verifications.forget_line_if_empty(header.producer_id, header.producer_epoch)
+
+        def finish(code: ErrorCode) -> bool:
             self.unacknowledged.remove(entry)
-            code = codes.get(key, ErrorCode.NONE)
-            if not code and asks < ASKS_MAX and leader.must_verify_again(header, guard):
-                self._ask_coordinator(leader, key, records, result, asks + 1)
-                return
+            if not code and asked.times < ASKS_MAX and leader.must_verify_again(header, guard):
+                self._ask_coordinator(leader, key, records, result, asked)
+                return False
             if code is ErrorCode.TRANSACTION_ABORTABLE and self._request.version < ABORTABLE_SINCE:
                 code = ErrorCode.INVALID_TXN_STATE
             self._append_admitted(leader, key, records, result, code, guard)
             self._settle()
+            return True
 
         self._broker.transactions.admit(
             self._transactional_id or "", header.producer_id, header.producer_epoch, [key],

@@ -180,7 +180,7 @@ class Leader:
         """Whether the coordinator has to be asked about a batch once more, though it has admitted it."""
         if guard is None or self.is_over or self.log.producers.has_open_transaction(header.producer_id, header.producer_epoch):
             return False
-        return self.verifications.is_overtaken(header, guard)
+        return not self.verifications.stands(header.producer_id, header.producer_epoch, guard)
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         return self.log.producers.has_open_transaction(producer_id, producer_epoch)

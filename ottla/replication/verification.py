@@ -7,7 +7,8 @@ is open in the partition's own state, and the coordinator is not asked again. Th
 so that of several batches in flight the first is appended first.
 
 In a cluster the marker of the transaction before may come while the coordinator is asked about the next one: EndTxn is answered before the
-markers have arrived. Then it is asked again (`Verifications.is_overtaken`), since whose transaction a marker has ended is not to be seen.
+markers have arrived. Then it is asked again, since whose transaction a marker has ended is not to be seen. Batches in flight are appended
+in the order in which they came, whatever the order of the answers (`Line`).
 
 Each epoch has a guard of its own: a made-up epoch must not void the guard of the current one. That is safe, since a "yes" is always about
 an epoch's own transaction, and the end of that transaction brings a marker to this partition.
@@ -15,6 +16,7 @@ an epoch's own transaction, and the end of that transaction brings a marker to t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -34,13 +36,56 @@ class VerificationGuard:
         self.lowest_sequence = lowest_sequence
 
 
-class Verifications:
-    """The guards of one partition, by producer id and epoch."""
+class Line:
+    """The batches of one producer and epoch about which the coordinator is asked, in the order in which they came: so they are appended."""
 
-    __slots__ = ("_guards",)
+    __slots__ = ("_finishers",)
+
+    def __init__(self) -> None:
+        self._finishers: dict[object, Callable[[], bool] | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._finishers)
+
+    def join(self, batch: object) -> None:
+        """A batch that is in the line already keeps its place, and waits for another answer."""
+        self._finishers[batch] = None
+
+    def answered(self, batch: object, finish: Callable[[], bool]) -> None:
+        """The coordinator has answered: `finish` is called when the batches before are done, and returns whether this one is."""
+        self._finishers[batch] = finish
+        while self._finishers:
+            first, finisher = next(iter(self._finishers.items()))
+            if finisher is None or not finisher():
+                return
+            del self._finishers[first]
+
+
+class Verifications:
+    """The guards of one partition, by producer id and epoch, and the batches that wait."""
+
+    __slots__ = ("_guards", "_lines")
 
     def __init__(self) -> None:
         self._guards: dict[int, dict[int, VerificationGuard]] = {}
+        self._lines: dict[tuple[int, int], Line] = {}
+
+    def is_waited_for(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether batches of this producer wait for the coordinator: later ones must not overtake them."""
+        return bool(self._lines and self._lines.get((producer_id, producer_epoch)))
+
+    def line(self, producer_id: int, producer_epoch: int) -> Line:
+        key = (producer_id, producer_epoch)
+        line = self._lines.get(key)
+        if line is None:
+            _make_room(self._lines, _PENDING_MAX)
+            line = self._lines[key] = Line()
+        return line
+
+    def forget_line_if_empty(self, producer_id: int, producer_epoch: int) -> None:
+        line = self._lines.get((producer_id, producer_epoch))
+        if line is not None and not line:
+            del self._lines[producer_id, producer_epoch]
 
     def __len__(self) -> int:
         return sum(map(len, self._guards.values()))
@@ -63,11 +108,6 @@ class Verifications:
         """Whether no marker was appended since this request to the coordinator began."""
         return self._guards.get(producer_id, {}).get(producer_epoch) is guard
 
-    def is_overtaken(self, header: BatchHeader, guard: VerificationGuard) -> bool:
-        """Whether the coordinator's "yes" is no use: a marker has been appended since it was asked, or an earlier batch of the producer
-        has to ask again and comes first."""
-        return not self.stands(header.producer_id, header.producer_epoch, guard) or header.base_sequence > guard.lowest_sequence
-
     def check(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
         """Refuses the first batch of a transaction whose guard does not stand any more."""
         if guard is None or not self.stands(header.producer_id, header.producer_epoch, guard):
@@ -83,9 +123,10 @@ class Verifications:
 
     def clear(self) -> None:
         self._guards.clear()
+        self._lines.clear()
 
 
-def _make_room(asking: dict[int, Any], most: int) -> None:
+def _make_room(asking: dict[Any, Any], most: int) -> None:
     """Drops the oldest asker, which has long given up, or asks again and is refused once."""
     if len(asking) >= most:
         del asking[next(iter(asking))]

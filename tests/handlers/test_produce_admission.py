@@ -81,6 +81,32 @@ def test_batches_in_flight_over_the_marker_keep_their_order() -> None:
     assert offsets == [3, 5], "behind two records and a marker"
 
 
+def test_a_later_batch_does_not_overtake_one_that_the_coordinator_is_still_asked_about() -> None:
+    """Found by Flink on three brokers: the first batch opened the transaction here, so the third one did not ask."""
+    world = Transactions()
+    world.mark(epoch=1)
+    answers = [world.produce(epoch=1, sequence=0), world.produce(epoch=1, sequence=2)]
+    world.coordinator.answer()
+    answers.append(world.produce(epoch=1, sequence=4))
+    while world.coordinator.waiting:
+        world.coordinator.answer()
+    assert [world.code_of(answer) for answer in answers] == [ErrorCode.NONE] * 3
+    leader = world.world.partitions[0].leader
+    assert leader is not None and not leader.verifications.is_waited_for(PRODUCER_ID, 1)
+    world.produce(epoch=1, sequence=6)
+    assert not world.coordinator.waiting, "nothing waits any more, so it need not ask"
+
+
+def test_answers_out_of_order_do_not_disorder_the_batches() -> None:
+    world = Transactions()
+    world.mark(epoch=1)
+    answers = [world.produce(epoch=1, sequence=sequence) for sequence in (0, 2, 4)]
+    world.coordinator.waiting.reverse()
+    while world.coordinator.waiting:
+        world.coordinator.answer()
+    assert [world.code_of(answer) for answer in answers] == [ErrorCode.NONE] * 3
+
+
 def test_a_batch_behind_one_that_is_refused_is_refused() -> None:
     world = Transactions()
     first = world.produce(epoch=1, sequence=0)
