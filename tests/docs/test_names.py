@@ -19,7 +19,8 @@ OF_CLIENTS = {
     "sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.password", "sasl.username",
     "security.protocol", "share.acknowledgement.mode", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
 }  # fmt: skip
-OF_SPARK_S_CONNECTOR = {"kafka.batch.size", "kafka.group.id", "kafka.isolation.level", "spark.read"}
+OF_SPARK_S_CONNECTOR = {"kafka.batch.size", "kafka.enable.idempotence", "kafka.group.id", "kafka.isolation.level", "spark.read"}
+OF_SPARK = {"java.io.tmpdir", "spark.python.unix.domain.socket.enabled"}
 FEATURES = {"group.version", "metadata.version", "share.version", "transaction.version"}
 OTHERS = {
     "broker.example.org", "client.users", "directory.id", "enforce.auth.enabled", "gc.freeze", "ottla.audit", "ottla.console.listen",
@@ -30,7 +31,7 @@ FOREIGN = {
     "ConsumerProtocolMigrationTest", "DATA_SOURCE_NOT_FOUND", "ExampleConnectIntegrationTest", "KGO_TEST_CHAOS", "KafkaShareConsumer",
     "SubscriptionPattern", "TestConn", "TestTransactionalProducer", "TransactionManager", "VerifiableConsumer", "VerifiableProducer",
     "bytesinpersec_total", "commitSync", "config.the_name", "endOffset", "group_by", "keepPreparedTxn", "place_order",
-    "test_base_producer_timeout",
+    "test_base_producer_timeout", "with_bind_ports", "with_command", "with_volume_mapping",
 }  # fmt: skip
 """What others define, and what an example does."""
 
@@ -39,7 +40,7 @@ def unknown_settings(codes: list[str]) -> list[str]:
     """What has the form of a setting, `log.retention.ms` or `log.retention.ms=5`, and is none."""
     names = {re.sub(r"=.*", "", code) for code in codes}
     formed = {name for name in names if re.fullmatch(r"[a-z][a-z0-9]*(\.[a-z0-9-]+)+", name) and not name.endswith(FILES)}
-    served = {str(setting.name) for setting in SETTINGS} | OF_CLIENTS | OF_SPARK_S_CONNECTOR | FEATURES | OTHERS
+    served = {str(setting.name) for setting in SETTINGS} | OF_CLIENTS | OF_SPARK | OF_SPARK_S_CONNECTOR | FEATURES | OTHERS
     return sorted(name for name in formed - served if not is_known_to_kafka(name) and not is_module(name))
 
 
