@@ -29,8 +29,9 @@ OTHERS = {
 """A host, a setting of an image's scripts, a field of a file, ZooKeeper's, a function, a logger, a part that is missing, two attributes."""
 FOREIGN = {
     "ConsumerProtocolMigrationTest", "DATA_SOURCE_NOT_FOUND", "ExampleConnectIntegrationTest", "KGO_TEST_CHAOS", "KafkaShareConsumer",
-    "SubscriptionPattern", "TestConn", "TestTransactionalProducer", "TransactionManager", "VerifiableConsumer", "VerifiableProducer",
-    "bytesinpersec_total", "commitSync", "config.the_name", "endOffset", "group_by", "keepPreparedTxn", "place_order",
+    "SubscriptionPattern", "Test848RegexBrokerResolves", "TestConn", "TestTransactionalProducer",
+    "TransactionManager", "VerifiableConsumer", "VerifiableProducer",
+    "bytesinpersec_total", "commitSync", "config.the_name", "endOffset", "exactly_once_v2", "group_by", "keepPreparedTxn", "place_order",
     "test_base_producer_timeout", "with_bind_ports", "with_command", "with_volume_mapping",
 }  # fmt: skip
 """What others define, and what an example does."""
