@@ -98,11 +98,14 @@ def output_of(args: argparse.Namespace) -> Output:
     )
 
 
-def properties_of(args: argparse.Namespace, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """All client properties, joined by precedence. UsageError when a file or a pair cannot be read."""
+def properties_of(
+    args: argparse.Namespace, environment: Mapping[str, str] | None = None, *, with_current_profile: bool = True
+) -> dict[str, str]:
+    """All client properties, joined by precedence; the current profile can be left out. UsageError when a file or a pair cannot be read."""
     environment = os.environ if environment is None else environment
     found: dict[str, str] = {}
-    found.update(_profile(args, environment))
+    if with_current_profile or getattr(args, "profile", None) is not None:
+        found.update(_profile(args, environment))
     if environment.get("KAFKA_BOOTSTRAP_SERVERS"):
         found["bootstrap.servers"] = environment["KAFKA_BOOTSTRAP_SERVERS"]
     if getattr(args, "command_config", None):

@@ -27,6 +27,7 @@ APPEND = "append"
 UPDATE = "update"
 OUTPUT_MODES = (APPEND, UPDATE, "complete")
 FORMAT = "ottla"
+DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Pipeline:
     source: str | Sequence[str] | Mapping[str, str | Sequence[str]]
     sink: str | Sequence[str]
     transform: Callable[..., Any]
-    bootstrap: str = "localhost:9092"
+    bootstrap: str = DEFAULT_BOOTSTRAP
     checkpoint: str = ""
     trigger: str = AS_SOON_AS_POSSIBLE
     output_mode: str = APPEND

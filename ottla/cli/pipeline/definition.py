@@ -83,7 +83,10 @@ def _failure(path: Path, error: Exception) -> str:
 
 
 def _connected(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
-    properties = options.properties_of(args)
+    """The pipeline with the connection that the options name; brokers that its file names go before the current profile."""
+    from ottla.spark.pipeline import DEFAULT_BOOTSTRAP
+
+    properties = options.properties_of(args, with_current_profile=pipeline.bootstrap == DEFAULT_BOOTSTRAP)
     bootstrap = properties.pop("bootstrap.servers", pipeline.bootstrap)
     return replace(pipeline, bootstrap=bootstrap, connection={**pipeline.connection, **properties})
 

@@ -54,6 +54,16 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "pyspark.sql", raising=False)
 
 
+def test_brokers_that_a_file_names_go_before_the_current_profile(offline: Ottla, definition: Path, broker: Broker, installed: None) -> None:
+    assert offline("profile", "create", "elsewhere", "bootstrap.servers=127.0.0.1:1").code == 0
+    assert offline("profile", "use", "elsewhere").code == 0
+    unnamed = offline("pipeline", "status", definition)
+    assert "127.0.0.1:1" in unnamed.err, "a file that names no brokers has those of the profile"
+    definition.write_text(definition.read_text().replace("transform=", f"bootstrap={broker.bootstrap_server!r}, transform="))
+    named = offline("pipeline", "status", definition)
+    assert named.code == 0, named.err
+
+
 def test_verify_of_a_group(ottla: Ottla, pipeline: HandMadePipeline) -> None:
     result = ottla("pipeline", "verify", pipeline.group, "--sink", pipeline.sink)
     assert result.code == 0, result.err
