@@ -112,7 +112,7 @@ def test_a_small_bound_refuses_at_once() -> None:
 def test_records_without_a_key_are_named_up_to_a_bound() -> None:
     refused = by_the_worker(batch_of(3_000, key=None)).refusal()
     assert isinstance(refused, RecordsRefused)
-    assert refused.message == "3000 of 3000 records have no key, which a compacted topic needs"
+    assert refused.message == "no key in 3000 of 3000 records; a compacted topic needs keys"
     assert list(refused.faults) == list(range(1_000))
 
 
