@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from ottla.base.acls import AclOperation, Pattern, PatternType, Permission, ResourceType, Rule, java_name
 from ottla.base.ports import Create
-from ottla.controller.znodes import NodeError, unquoted
+from ottla.controller.node_json import NodeError, read_json
+from ottla.controller.znodes import unquoted
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -64,7 +65,7 @@ def read_rules(data: bytes) -> list[Rule]:
     """Raises `NodeError`: a node of which a part cannot be read is not understood, because that part may be what denies."""
     if not data:
         return []
-    entries = _object(data).get("acls")
+    entries = read_json(data).get("acls")
     if not isinstance(entries, list):
         raise NodeError("a node of access rules holds no list of them")
     return [_rule(entry) for entry in entries]
@@ -87,7 +88,7 @@ def read_change(path: str, data: bytes) -> Pattern:
         if not colon:
             raise NodeError("a change of access rules names no resource")
         return Pattern(_named(ResourceType, kind), name)
-    value = _object(data)
+    value = read_json(data)
     return Pattern(_named(ResourceType, value.get("resourceType")), str(value.get("name")), _named(PatternType, value.get("patternType")))
 
 
@@ -105,16 +106,6 @@ def _named(kinds: type[E], text: object) -> E:
         if kind.name.replace("_", "") == wanted:
             return kind
     raise NodeError(f"{text!r} is no {kinds.__name__}")
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise NodeError(f"not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise NodeError("not a JSON object")
-    return value
 
 
 def _text(data: bytes) -> str:

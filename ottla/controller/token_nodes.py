@@ -6,13 +6,13 @@ brokers learn of it.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.ports import Create
 from ottla.base.uuids import uuid_from_text
-from ottla.controller.znodes import NodeError, quoted, unquoted
+from ottla.controller.node_json import NodeError, read_json, write_json
+from ottla.controller.znodes import quoted, unquoted
 
 ROOT = "/delegation_token"
 TOKENS = f"{ROOT}/tokens"
@@ -52,17 +52,12 @@ def token_bytes(token: DelegationToken) -> bytes:
         "expiryTimestamp": token.expiry_ms,
         "tokenId": token.token_id,
     }
-    return json.dumps(value, separators=(",", ":")).encode()
+    return write_json(value)
 
 
 def read_token(data: bytes) -> DelegationToken:
     """Raises `NodeError`."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise NodeError(f"not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise NodeError("not a JSON object")
+    value = read_json(data)
     owner, renewers = _principal(value.get("owner")), value.get("renewers", [])
     if not isinstance(renewers, list) or not isinstance(value.get("tokenId"), str):
         raise NodeError("a delegation token without an id, or with renewers that are no list")

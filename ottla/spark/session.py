@@ -27,10 +27,14 @@ class Requirement(NamedTuple):
     least: tuple[int, ...]
     below: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        least, below = (".".join(map(str, bound)) for bound in (self.least, self.below))
+        return f"{self.name}>={least}" + (f",<{below}" if below else "")
+
 
 REQUIREMENTS = (Requirement("pyspark", (4, 3)), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
 
-INSTALL = "pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3'"
+INSTALL = "pip install " + " ".join(f"'{requirement}'" for requirement in REQUIREMENTS)
 """Not `ottla[spark]`: Ottla is in no package index, and need not have come from one."""
 
 WORKER_IMPORTS = "import ottla.spark, pyspark_ottla, pyspark, pyarrow, pandas"

@@ -12,6 +12,7 @@ import pytest
 from ottla.spark import session
 from ottla.spark.errors import MissingRequirementError
 from ottla.spark.session import (
+    INSTALL,
     REQUIREMENTS,
     SAID_BY_THE_FAILURE,
     UNIX_SOCKETS,
@@ -71,9 +72,9 @@ def test_the_requirements_are_those_of_the_extra() -> None:
     from tests.tidy.sources import ROOT
 
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
-    for name, least, below in REQUIREMENTS:
-        text = name + ">=" + ".".join(map(str, least)) + (",<" + ".".join(map(str, below)) if below else "")
-        assert text in extra
+    assert INSTALL == "pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3'"
+    for requirement in REQUIREMENTS:
+        assert str(requirement) in extra
 
 
 def test_workers_get_this_interpreter_unless_the_user_chose_one(monkeypatch: pytest.MonkeyPatch) -> None:

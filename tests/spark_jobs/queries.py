@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +120,12 @@ def lag(broker: Broker, group: str, topic: str) -> int:
 def numbers_of_batches(query: Any) -> list[int]:
     """How many rows each batch that a query ran has read."""
     return [progress["numInputRows"] for progress in query.recentProgress]
+
+
+def forget_last_commit(checkpoint: str) -> int:
+    """Takes the last batch out of Spark's commit log, as if the driver had died before writing it."""
+    commits = Path(checkpoint) / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
+    return last

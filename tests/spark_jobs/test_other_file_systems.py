@@ -15,7 +15,7 @@ import pytest
 from ottla.client import connect
 from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster_program import WINDOW_S, windows
-from tests.spark_jobs.queries import failure, run, stock_records, stream, stream_writer, write_numbers
+from tests.spark_jobs.queries import failure, forget_last_commit, run, stock_records, stream, stream_writer, write_numbers
 
 LINK = "fs.viewfs.mounttable.ottla-tests.link./checkpoints"
 
@@ -42,10 +42,7 @@ def test_batches_with_and_without_input_are_committed_once(spark: Any, broker: B
     run(query())
     write_numbers(broker, source, [1_000_000])
     run(query())
-    commits = tmp_path / "query" / "commits"
-    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-    for left in (f"{last}", f".{last}.crc"):
-        (commits / left).unlink(missing_ok=True)
+    forget_last_commit(str(tmp_path / "query"))
     run(query())
     found = sorted(message.value() for message in stock_records(broker, sink))
     assert found == sorted(b"%d/%d" % (start, WINDOW_S) for start in range(0, 300, WINDOW_S))

@@ -16,6 +16,7 @@ from ottla.spark.spool import spool_root
 from ottla.testing.broker import Broker
 from tests.spark_jobs.queries import (
     failure,
+    forget_last_commit,
     lag,
     numbers_of_batches,
     reader,
@@ -184,15 +185,6 @@ def test_a_batch_that_is_replayed_is_not_written_again(spark: Any, broker: Broke
     run(copy(spark, broker, topics, checkpoint))
     assert stock_values(broker, topics[1]) == list(range(300))
     assert transactions_of(broker, topics[1]) == written + 1
-
-
-def forget_last_commit(checkpoint: str) -> int:
-    """Takes the last batch out of Spark's commit log, as if the driver had died before writing it."""
-    commits = Path(checkpoint) / "commits"
-    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-    for name in (f"{last}", f".{last}.crc"):
-        (commits / name).unlink(missing_ok=True)
-    return last
 
 
 def test_without_its_checkpoint_a_query_loses_and_repeats_nothing(

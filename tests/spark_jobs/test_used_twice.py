@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from ottla.testing.broker import Broker
-from tests.spark_jobs.queries import failure, lag, run, stock_records, stock_values, stream, stream_writer, write_numbers
+from tests.spark_jobs.queries import (
+    failure,
+    forget_last_commit,
+    lag,
+    run,
+    stock_records,
+    stock_values,
+    stream,
+    stream_writer,
+    write_numbers,
+)
 
 
 @pytest.fixture
@@ -59,13 +69,6 @@ def lines_of(checkpoint: str) -> list[list[dict[str, Any]]]:
     """The offsets of the query's sources in each entry of its offset log."""
     logs = [path for path in (Path(checkpoint) / "offsets").iterdir() if path.name.isdigit()]
     return [[json.loads(line) for line in path.read_text().splitlines()[2:]] for path in sorted(logs, key=lambda path: int(path.name))]
-
-
-def forget_last_commit(checkpoint: str) -> None:
-    commits = Path(checkpoint) / "commits"
-    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-    for name in (f"{last}", f".{last}.crc"):
-        (commits / name).unlink(missing_ok=True)
 
 
 def test_a_union_of_two_parts_is_written_once_over_replays_and_a_lost_checkpoint(

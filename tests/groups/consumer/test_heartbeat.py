@@ -83,22 +83,26 @@ STEPS = st.lists(
 )
 
 
+def take(world: World, client: Client, step: str) -> None:
+    """One step of a random run, see `STEPS`."""
+    if step in ("t", "tu", "u"):
+        client.topics = list(step)
+    elif step == "grow":
+        world.run(f"topic u {world.topics.counts['u'] + 1}")
+    elif step == "restart":
+        world.run("restart")
+    elif step == "leave" and client.is_in:
+        client.leave()
+    else:
+        client.beat(is_answer_lost=step == "lost")
+
+
 @given(STEPS)
 def test_no_partition_has_two_owners_and_all_members_settle(steps: list[tuple[int, str]]) -> None:
     world = World()
     clients = [Client(world, f"m{number}", is_terse=number % 2 == 1) for number in range(5)]
     for number, step in steps:
-        client = clients[number]
-        if step in ("t", "tu", "u"):
-            client.topics = list(step)
-        elif step == "grow":
-            world.run(f"topic u {world.topics.counts['u'] + 1}")
-        elif step == "restart":
-            world.run("restart")
-        elif step == "leave" and client.is_in:
-            client.leave()
-        else:
-            client.beat(is_answer_lost=step == "lost")
+        take(world, clients[number], step)
         check_no_overlap(clients)
     for _ in range(ROUNDS_MAX):
         for client in clients:

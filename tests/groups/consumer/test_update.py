@@ -17,7 +17,7 @@ from ottla.groups.machine import GroupMachine
 from ottla.groups.states import ASSIGNING, STABLE
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.memory import CoordinatorMemory
-from tests.groups.consumer.test_heartbeat import ROUNDS_MAX, STEPS, Client, check_at_rest, check_no_overlap
+from tests.groups.consumer.test_heartbeat import ROUNDS_MAX, STEPS, Client, check_at_rest, check_no_overlap, take
 from tests.groups.hard_state import hard_state
 from tests.instructions import instructions
 from tests.scenarios.groups_text import FixedTopics
@@ -230,16 +230,3 @@ def test_no_partition_has_two_owners_whatever_comes_between_the_steps(steps: lis
         replica = GroupMachine(world.settings, world.topics, world.random)
         world.log.replay(replica)
         assert hard_state(replica) == hard_state(world.machine)
-
-
-def take(world: TurnsWorld, client: Client, step: str) -> None:
-    if step in ("t", "tu", "u"):
-        client.topics = list(step)
-    elif step == "grow":
-        world.run(f"topic u {world.topics.counts['u'] + 1}")
-    elif step == "restart":
-        world.run("restart")
-    elif step == "leave" and client.is_in:
-        client.leave()
-    else:
-        client.beat(is_answer_lost=step == "lost")
