@@ -26,7 +26,7 @@ from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerPro
 from ottla.replication.stages import PartitionStages
 from ottla.replication.state import PartitionState
 from ottla.replication.verification import VerificationGuard, Verifications
-from ottla.storage.inspection import InspectHere, Inspector, is_inspected
+from ottla.storage.inspection import InspectHere, Inspector, is_inspected, repack_own
 from ottla.storage.producer_snapshot import CachedBatch
 from ottla.storage.validate import check_batch, is_stamped, stamp_batch
 from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader, read_batch_header
@@ -219,8 +219,7 @@ class Leader:
         if transactional is not None:
             self.log.producers.check(header, is_client=False)
         if self._is_stamping:
-            repacked = HERE.inspect(batch, header, config)
-            batch, header = stamp_batch(batch, header, config, now_ms=now_ms, repacked=repacked)
+            batch, header = stamp_batch(batch, header, config, now_ms=now_ms, repacked=repack_own(batch, header, config))
         return self._write(batch, header, now_ms) + header.last_offset_delta + 1
 
     def _begin_internal_append(self) -> LogConfig:

@@ -133,6 +133,14 @@ def demands_of(header: BatchHeader, config: LogConfig) -> Demands | None:
     return Demands(is_validated, config.is_compacted, codec, config.decompressed_bytes_max, level)
 
 
+def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> bytearray | None:
+    """A batch of the broker's own under the topic's codec; None if it has that. Its records were just encoded, so none is looked at."""
+    demands = demands_of(header, config)
+    if demands is None or demands.codec is None:
+        return None
+    return recompress_section(header, record_section(batch, header, demands.decompressed_bytes_max), demands.codec, demands.level)
+
+
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> bytearray | None:
     """The batch under another codec, if one is demanded. Raises `ApiError` for a bad one, and `WorkerNeeded` beyond the budget."""
     is_packed = header.attributes & CODEC_MASK != 0 or demands.codec is not None

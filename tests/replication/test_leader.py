@@ -343,6 +343,14 @@ def test_a_machine_writes_one_batch_and_is_called_when_it_is_committed(open_log:
     assert refusal(lambda: leader.append_records([LogRecord(b"k", b"v")], None, NOW)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_records_of_a_coordinator_have_the_codec_of_their_topic(alone: Partition) -> None:
+    alone.log.configure(log_settings(compression_type="gzip", is_compacted=True))
+    assert alone.require_leading().append_records([LogRecord(b"k", b"v" * 100)], None, NOW) == 1
+    read = alone.read(0, 1 << 20)
+    assert read.slice is not None and next(iter_batches(read.slice.read()))[1].codec == CODEC_GZIP
+    assert values(alone) == ["v" * 100]
+
+
 def test_records_of_a_machine_may_stand_in_a_clients_transaction(alone: Partition) -> None:
     for _ in range(2):
         alone.require_leading().append_records([LogRecord(b"k", b"v")], Transactional(7, 3), NOW)
