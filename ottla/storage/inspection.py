@@ -135,10 +135,10 @@ def demands_of(header: BatchHeader, config: LogConfig) -> Demands | None:
 
 def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> bytearray | None:
     """A batch of the broker's own under the topic's codec; None if it has that. Its records were just encoded, so none is looked at."""
-    demands = demands_of(header, config)
-    if demands is None or demands.codec is None:
+    codec = _CODECS.get(config.compression_type)
+    if codec is None or codec == header.attributes & CODEC_MASK:
         return None
-    return recompress_section(header, record_section(batch, header, demands.decompressed_bytes_max), demands.codec, demands.level)
+    return recompress_section(header, record_section(batch, header, config.decompressed_bytes_max), codec, config.compression_level)
 
 
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> bytearray | None:
