@@ -164,8 +164,9 @@ class Attaching:
             base_sequence=(manifest.base_sequence + self._position) & SEQUENCE_MASK,
         )  # fmt: skip
         result = leader.append(
-            batch, acks=ALL_IN_SYNC, now_ms=self._wall_ms(), is_transaction_v2=manifest.is_transaction_v2, guard=guard, inspector=inspector
-        )
+            batch, acks=ALL_IN_SYNC, now_ms=self._wall_ms(), is_transaction_v2=manifest.is_transaction_v2, guard=guard,
+            inspector=inspector, is_intact=True,
+        )  # fmt: skip
         if self._position == 0:
             self._base_offset = result.base_offset
 

@@ -130,8 +130,11 @@ class Leader:
         is_transaction_v2: bool = False,
         guard: VerificationGuard | None = None,
         inspector: Inspector = HERE,
+        is_intact: bool = False,
     ) -> AppendResult:
-        """Appends a client's batch, which is stamped in place; or finds that it is there already. `now_ms` is wall time."""
+        """Appends a client's batch, which is stamped in place; or finds that it is there already. `now_ms` is wall time.
+
+        `is_intact`: the caller has checked these bytes and written the CRC over them (`storage.validate.check_batch`)."""
         if self.is_over:
             raise self._state.refusal()
         log = self.log
@@ -142,7 +145,7 @@ class Leader:
             self._require_in_sync()
         if type(batch) is not memoryview:
             batch = memoryview(batch)
-        header = check_batch(batch, config, now_ms=now_ms)
+        header = check_batch(batch, config, now_ms=now_ms, is_intact=is_intact)
         repacked = inspector.inspect(batch, header, config) if self._is_inspecting else None
         if header[9] >= 0:
             duplicate = self._check_producer(header, is_transaction_v2, guard)

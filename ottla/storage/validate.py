@@ -47,10 +47,11 @@ _BROKER_ONLY_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 _new_tuple = tuple.__new__
 
 
-def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged: bool = False) -> BatchHeader:
+def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged: bool = False, is_intact: bool = False) -> BatchHeader:
     """The header of the one good batch that `batch` is; anything else is refused and nothing has changed.
 
-    A batch that is staged (`staged_chunk.py`) may be of a transaction before it has a producer id.
+    A batch that is staged (`staged_chunk.py`) may be of a transaction before it has a producer id. One that `is_intact` has a CRC that the
+    caller has just written over bytes that it had checked.
     """
     size = len(batch)
     try:
@@ -63,7 +64,7 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged:
     if size > config.max_message_bytes:
         message = f"a record batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
-    if crc32c(batch[21:]) != crc:
+    if not is_intact and crc32c(batch[21:]) != crc:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC of a record batch is wrong")
     header: BatchHeader = _new_tuple(BatchHeader, fields)
     if count != delta + 1 or count < 1 or fields[0] or attributes & _BROKER_ONLY_BITS:
