@@ -37,6 +37,8 @@ JARS = Path("build/kafka")
 SMALL_BATCH_ROWS = 10_000
 SMALL_BATCHES = 10
 LARGE_BYTES = 256 << 20
+PAGES_MIB = 1024
+"""More than a load writes: what tasks put aside, what is staged, and the log."""
 
 
 class Shape(NamedTuple):
@@ -83,6 +85,11 @@ class Side:
                 return dict(json.loads(line.removeprefix("RESULT ")))
         self.errors.seek(0)
         raise RuntimeError(f"{job} failed in the session of {self.name}:\n{self.errors.read()[-4000:]}")
+
+    def time(self, job: str, **details: Any) -> float:
+        """The seconds that a job took, which finds memory for the files that it writes."""
+        take_pages()
+        return float(self.run(job, **details)["seconds"])
 
     def source(self, topic: str, **more: str) -> dict[str, str]:
         return {
@@ -135,7 +142,7 @@ class Bench:
         return name
 
     def run(self, load: str, side: Side, shape: Shape) -> float:
-        """Runs a load, and deletes what it wrote: memory for files that the machine has to find anew would be measured otherwise."""
+        """Runs a load, and deletes what it wrote."""
         took = LOADS[load](self, side, shape)
         while self.targets:
             self.client.delete_topic(self.targets.pop())
@@ -144,6 +151,14 @@ class Bench:
 
 def new_name(kind: str) -> str:
     return f"{kind}-{time.time_ns():x}"
+
+
+def take_pages() -> None:
+    """Writes a file and deletes it. A virtual machine gives memory that is free back to its host, and the host takes five times as long as
+    the kernel to find a page again: without this, loads that write would measure that, by chance one side more than the other."""
+    with tempfile.TemporaryFile() as file:
+        for _ in range(PAGES_MIB):
+            file.write(bytes(1 << 20))
 
 
 def fill(client: Client, shape: Shape) -> None:
@@ -159,32 +174,32 @@ def fill(client: Client, shape: Shape) -> None:
 
 
 def read(bench: Bench, side: Side, shape: Shape) -> float:
-    return seconds(side.run("read", source=side.source(shape.topic)))
+    return side.time("read", source=side.source(shape.topic))
 
 
 def write(bench: Bench, side: Side, shape: Shape) -> float:
     """Rows that are in memory, in two partitions of Spark's."""
     side.run("keep", name="rows", source=side.source(shape.topic))
     side.run("drop", name="rows")
-    took = seconds(side.run("write", name="rows", sink=side.sink(bench.new_topic(shape.partitions))))
+    took = side.time("write", name="rows", sink=side.sink(bench.new_topic(shape.partitions)))
     side.run("forget", name="rows")
     return took
 
 
 def copy(bench: Bench, side: Side, shape: Shape) -> float:
-    return seconds(side.run("copy", source=side.source(shape.topic), sink=side.sink(bench.new_topic(shape.partitions))))
+    return side.time("copy", source=side.source(shape.topic), sink=side.sink(bench.new_topic(shape.partitions)))
 
 
 def stream(bench: Bench, side: Side, shape: Shape) -> float:
     group = side.group()
-    return seconds(side.run("stream", source=side.source(shape.topic, **group), sink=side.sink(bench.new_topic(shape.partitions), **group)))
+    return side.time("stream", source=side.source(shape.topic, **group), sink=side.sink(bench.new_topic(shape.partitions), **group))
 
 
 def stream_at_once(bench: Bench, side: Side, shape: Shape) -> float:
     """All rows in one batch, as Spark's connector has it by default."""
     group = side.group()
     source = side.source(shape.topic, maxOffsetsPerTrigger=str(shape.rows), **group)
-    return seconds(side.run("stream", source=source, sink=side.sink(bench.new_topic(shape.partitions), **group)))
+    return side.time("stream", source=source, sink=side.sink(bench.new_topic(shape.partitions), **group))
 
 
 LOADS: dict[str, Callable[[Bench, Side, Shape], float]] = {
@@ -194,10 +209,6 @@ LOADS: dict[str, Callable[[Bench, Side, Shape], float]] = {
     "streaming copy": stream,
     "streaming copy, one batch": stream_at_once,
 }
-
-
-def seconds(outcome: dict[str, Any]) -> float:
-    return float(outcome["seconds"])
 
 
 def compare(bench: Bench, shapes: Sequence[Shape], loads: Sequence[str], rounds: int) -> None:
@@ -233,10 +244,10 @@ def compare_with_nothing(bench: Bench, shapes: Sequence[Shape], rounds: int) -> 
     for shape in shapes:
         side.run("keep", name="rows", source=side.source(shape.topic))
         options = {"rows": shape.rows, "valueBytes": shape.value_bytes, "partitions": 2}
-        taken = [(side.run("read_nothing", **options), side.run("write_nothing", name="rows")) for _ in range(rounds + 1)][1:]
+        taken = [(side.time("read_nothing", **options), side.time("write_nothing", name="rows")) for _ in range(rounds + 1)][1:]
         side.run("forget", name="rows")
         for kind, times in zip(("source", "sink"), zip(*taken, strict=True), strict=True):
-            rate = shape.rows / statistics.median(map(seconds, times))
+            rate = shape.rows / statistics.median(times)
             size = shape.label.split(",")[0]
             print(f"| {kind} | {size} | {number(rate)} | {number(rate * (shape.value_bytes + 10) / 1e6)} |", flush=True)
 
@@ -273,7 +284,7 @@ def large_batch(bench: Bench, shape: Shape) -> None:
     source = side.source(shape.topic, maxOffsetsPerTrigger=str(shape.rows), **group)
     sink = {**side.sink(bench.new_topic(shape.partitions), **group), "kafka.compression.type": "none"}
     with PeakMemory(side.process.pid) as memory:
-        took = seconds(side.run("stream", source=source, sink=sink))
+        took = side.time("stream", source=source, sink=sink)
     megabytes = shape.rows * (shape.value_bytes + 10) / 1e6
     print(f"| {megabytes:,.0f} MB as one batch of a stream | MB/s | {number(megabytes / took)} |")
     transaction_ms = open_ms(bench.client, f"eos/{group['group']}")[-1]

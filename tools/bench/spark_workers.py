@@ -21,7 +21,7 @@ from typing import NamedTuple
 import ottla.client
 from tools.bench.brokers import start_ottla
 from tools.bench.report import machine, number
-from tools.bench.spark import LARGE_BYTES, ROOT, Shape, Side, fill, new_name, seconds
+from tools.bench.spark import LARGE_BYTES, ROOT, Shape, Side, fill, new_name
 from tools.spark_connector import SPARK_VERSION, environment, python_program
 from tools.spark_standalone import Standalone
 
@@ -46,7 +46,7 @@ def write(way: Way, shape: Shape, target: str) -> float:
     """Rows that are in the executors' memory, in two partitions of Spark's."""
     way.side.run("keep", name="rows", source=way.side.source(shape.topic))
     way.side.run("drop", name="rows")
-    took = seconds(way.side.run("write", name="rows", sink=way.side.sink(target, **way.options)))
+    took = way.side.time("write", name="rows", sink=way.side.sink(target, **way.options))
     way.side.run("forget", name="rows")
     return took
 
@@ -54,7 +54,7 @@ def write(way: Way, shape: Shape, target: str) -> float:
 def stream(way: Way, shape: Shape, target: str) -> float:
     group = way.side.group()
     source = way.side.source(shape.topic, **group)
-    return seconds(way.side.run("stream", source=source, sink=way.side.sink(target, **group, **way.options)))
+    return way.side.time("stream", source=source, sink=way.side.sink(target, **group, **way.options))
 
 
 LOADS: dict[str, Callable[[Way, Shape, str], float]] = {"write": write, "streaming copy": stream}
