@@ -199,8 +199,9 @@ def _reassigned(state: ClusterState, request: Reassignment, rules: TopicRules) -
     if target is None:
         if not is_moving(partition):
             raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-        target = origin_of(partition)
-    check_target(target, state.brokers)
+        target = origin_of(partition)  # also with brokers that are gone: what was before the move needs no copies
+    else:
+        check_target(target, state.brokers)
     if not is_moving(partition) and tuple(target) == partition.replicas:
         return None
     moved = begun(partition, target, state.standing(), rules.in_sync_min(topic))

@@ -11,9 +11,9 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller import api
-from ottla.controller.reassignment import origin_of
+from ottla.controller.reassignment import check_target, origin_of
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
@@ -52,8 +52,15 @@ def handle(
 
 
 def _changes_factor(broker: Broker, topic: str, index: int, replicas: list[int] | None) -> bool:
+    """Only for replicas that are possible: the controller refuses the others for what is wrong with them."""
     partition = broker.metadata.partition(topic, index)
-    return partition is not None and replicas is not None and len(replicas) != len(origin_of(partition))
+    if partition is None or replicas is None or len(replicas) == len(origin_of(partition)):
+        return False
+    try:
+        check_target(replicas, broker.metadata.brokers)
+    except ApiError:
+        return False
+    return True
 
 
 def _response(body: AlterPartitionReassignmentsRequest, results: list[api.PartitionResult]) -> AlterPartitionReassignmentsResponse:

@@ -42,10 +42,11 @@ def handle_in_steps(
     is_allowed = is_allowed_on_cluster(broker, request, AclOperation.ALTER)
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in body.dirs:
+        refusal = broker.directory_moves.refusal(directory.path) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         for topic in directory.topics:
             result = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
             for index in topic.partitions:
-                code = _move(broker, directory.path, topic.name, index) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                code = refusal or _move(broker, directory.path, topic.name, index)
                 result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
                 count += 1
                 if not count % PARTITIONS_PER_STEP:

@@ -2,7 +2,8 @@
 
 Behaviour: offset -1 stands for the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are
 removed by retention. The answer waits until every replica on a live broker has that start, and is the smallest of their starts, the new low
-watermark; REQUEST_TIMED_OUT when one has not followed within the request's time. Internal topics are refused with
+watermark; REQUEST_TIMED_OUT when one has not followed within the request's time. The leader's own checkpoint is waited for in any case: a
+time of 0 succeeds where there are no followers. Internal topics are refused with
 INVALID_TOPIC_EXCEPTION, topics that are only compacted with POLICY_VIOLATION.
 
 Version notes: 1 and 2 change only the encoding.
@@ -25,6 +26,9 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+NOTE_MS_MAX = 5_000
+"""How long an answer waits for the leader's checkpoint beyond the request's time, which says how long it waits for followers."""
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteRecordsRequest) -> DeleteRecordsResponse | Pending:
@@ -51,6 +55,7 @@ class Deletions:
         self._request = request
         self._unfinished: list[Deletion] = []
         self._pending = Pending()
+        self._is_late = False
         self._watch: Watch | None = None
         topics = [
             DeleteRecordsTopicResult(
@@ -64,10 +69,13 @@ class Deletions:
         self._look()
         if not self._unfinished:
             return self._response
+        self._wait(timeout_ms)
+        return self._pending
+
+    def _wait(self, timeout_ms: int) -> None:
         watched = [deletion.partition.notifier for deletion in self._unfinished]
         watch = self._watch = self._broker.waiters.watch(watched, timeout_ms, self._woken, self._give_up)
         self._pending.abandon = watch.cancel
-        return self._pending
 
     def _delete(self, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
@@ -110,9 +118,20 @@ class Deletions:
 
     def _give_up(self) -> None:
         self._look()
-        for deletion in self._unfinished:
-            deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._finish()
+        live, unfinished = self._broker.metadata.brokers, self._unfinished
+        self._unfinished = []
+        for deletion in unfinished:
+            if not self._is_late and deletion.leader.followed_log_start(live) >= deletion.start:
+                self._unfinished.append(deletion)
+            else:
+                deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        if self._unfinished:
+            self._is_late = True
+            assert self._watch is not None, "it waits"
+            self._watch.cancel()
+            self._wait(NOTE_MS_MAX)
+        else:
+            self._finish()
 
     def _finish(self) -> None:
         assert self._watch is not None, "it waits"

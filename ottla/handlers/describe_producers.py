@@ -1,6 +1,6 @@
 """DescribeProducers: the producers of a partition and their open transactions.
 
-Behaviour: answered by the leader of each partition from its producer state (KIP-664).
+Behaviour: every replica answers, from the producer state of its own log (KIP-664): tools compare the followers with the leader.
 
 Version notes: none.
 
@@ -39,8 +39,8 @@ def describe(broker: Broker, request: RequestContext, topic: str, index: int) ->
         if partition is None:
             known = broker.metadata.partition(topic, index) is not None
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not partition.is_leading:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not partition.is_online:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
     except ApiError as error:
         response.error_code = error.code
         response.error_message = error.message or None

@@ -27,13 +27,15 @@ from ottla.wire.messages.describe_topic_partitions import (
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    left = max(1, min(body.response_partition_limit, broker.config.max_request_partition_size_limit))
+    limit = broker.config.max_request_partition_size_limit
+    left = max(1, min(body.response_partition_limit, limit))
     response = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
-    names = _names(broker, body)
     if _is_bad(body):
-        response.topics = [DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name) for name in names[:left]]
+        response.topics = [
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in body.topics[:limit]
+        ]
         return response
-    for name in names:
+    for name in _names(broker, body):
         first = body.cursor.partition_index if body.cursor is not None and body.cursor.topic_name == name else 0
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)

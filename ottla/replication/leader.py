@@ -341,6 +341,10 @@ class Leader:
     def low_watermark(self, live: Container[int] | None = None) -> int:
         """The smallest log start, as checkpoints have it, of the replicas on these brokers (None: on all) and of those that may lead next:
         in sync, or, while too few are, any; -1 while one has not named it in this term."""
+        return min(self._state.noted_log_start, self.followed_log_start(live))
+
+    def followed_log_start(self, live: Container[int] | None) -> int:
+        """The same without the checkpoint of this broker."""
         state = self._state
         counts_all = live is None or state.is_below_min_insync
         may_lead = state.isr_state.maximal
@@ -349,7 +353,7 @@ class Leader:
             for replica_id, follower in self.followers.items()
             if counts_all or replica_id in may_lead or (live is not None and replica_id in live)
         ]
-        return min([state.noted_log_start, *starts])
+        return min([self.log.log_start_offset, *starts])
 
     # Followers and the ISR
 

@@ -207,6 +207,9 @@ class DirectoryMoves(Protocol):
     def move(self, partition: Partition, path: str) -> ErrorCode:
         """Begins to move a replica, ends its move, or directs it elsewhere."""
 
+    def refusal(self, path: str) -> ErrorCode:
+        """Why nothing can move into this directory: LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR, else NONE."""
+
     def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
         """A replica that is not here yet will be made in this directory; returns REPLICA_NOT_AVAILABLE then."""
 

@@ -24,7 +24,7 @@ from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.memory import CoordinatorMemory
-from ottla.transactions.init_producer_id import InitProducerId
+from ottla.transactions.init_producer_id import InitProducerId, validate
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch, TransactionMetadata
@@ -157,6 +157,11 @@ class TransactionCoordinators:
     # Commands
 
     def init_producer_id(self, command: InitProducerId, done: DoneEnd) -> None:
+        """What is wrong wherever the id is coordinated is refused at once, as in Kafka, also while the shard loads."""
+        code = validate(command, self.settings)
+        if code:
+            done(EndResult(code))
+            return
         self._run_or_wait(command.transactional_id, lambda machine: _bind(machine.init_producer_id, command), done, EndResult)
 
     def add_partitions(

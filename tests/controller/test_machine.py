@@ -188,6 +188,14 @@ def test_a_cancelled_move_goes_back() -> None:
     assert (error, sorted(partition.replicas), partition.adding_replicas) == (ErrorCode.NONE, [1, 2], ())
 
 
+def test_a_move_is_cancelled_also_while_a_broker_that_it_came_from_is_gone() -> None:
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2), (1, 2)))
+    reassign(state, [3, 1])
+    state.apply(decide_brokers_changed(state, [], [2], RULES).changes)
+    error, partition = reassign(state, None)
+    assert (error, sorted(partition.replicas), partition.adding_replicas) == (ErrorCode.NONE, [1, 2], ())
+
+
 def test_a_cancelled_move_takes_the_added_ones_out_again() -> None:
     state = with_topic(state_of(1, 2, 3), (1, (1, 2), (1, 2)))
     reassign(state, [3, 4])

@@ -46,5 +46,7 @@ def test_other_refusals() -> None:
     world = AdminWorld()
     world.cluster.create("a")
     assert code(world.ask(asked([0], topic="no"))) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert code(world.ask(asked([0, 1], may_change_factor=False))) == ErrorCode.INVALID_REPLICATION_FACTOR
+    for impossible in ([0, 1], [], [0, 0]):
+        refused = code(world.ask(asked(impossible, may_change_factor=False)))
+        assert refused == ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Kafka checks the replicas before their number"
     assert AdminWorld(authorizer=DenyAll()).ask(asked([0])).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

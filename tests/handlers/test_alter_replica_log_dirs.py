@@ -31,6 +31,12 @@ def test_a_replica_that_the_metadata_names_may_come_later() -> None:
     assert world.broker.directory_moves.asked[-1] == ("u", 0, "/other")
 
 
+def test_a_directory_that_there_is_not_refuses_whatever_the_replica() -> None:
+    world, none = admin(Directory("/data")), ErrorCode.LOG_DIR_NOT_FOUND
+    assert move(world, "/none") == {"t": [(0, none), (7, none)], "u": [(0, none)]}
+    assert world.broker.directory_moves.asked == []
+
+
 def test_without_the_right_to_alter_the_cluster() -> None:
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert move(admin(Directory("/data"), authorizer=DenyAll()), "/data") == {"t": [(0, denied), (7, denied)], "u": [(0, denied)]}

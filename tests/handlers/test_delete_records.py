@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.errors import ErrorCode
-from ottla.handlers.delete_records import handle
+from ottla.handlers.delete_records import NOTE_MS_MAX, handle
 from ottla.replication.progress import FollowerFetch
 from ottla.requests.context import Pending
 from ottla.wire.messages.delete_records import (
@@ -38,9 +38,9 @@ def fetch(world: World, log_start_offset: int) -> None:
     world.timers.run_due()
 
 
-def delete(world: World, *indexes: int, offset: int = 2) -> DeleteRecordsResponse | Pending:
+def delete(world: World, *indexes: int, offset: int = 2, timeout_ms: int = TIMEOUT_MS) -> DeleteRecordsResponse | Pending:
     asked = [DeleteRecordsPartition(partition_index=index, offset=offset) for index in indexes]
-    body = DeleteRecordsRequest(timeout_ms=TIMEOUT_MS, topics=[DeleteRecordsTopic(name="t", partitions=asked)])
+    body = DeleteRecordsRequest(timeout_ms=timeout_ms, topics=[DeleteRecordsTopic(name="t", partitions=asked)])
     return handle(world.broker, request(2), body)
 
 
@@ -71,6 +71,28 @@ def test_a_follower_that_does_not_follow_in_time(world: World) -> None:
     pending = delete(world, 0, 1)
     world.timers.advance(TIMEOUT_MS)
     assert results(pending) == [(-1, ErrorCode.REQUEST_TIMED_OUT), (2, 0)]
+
+
+def test_without_time_the_checkpoint_of_the_leader_is_awaited_and_no_follower(world: World) -> None:
+    """librdkafka, test 0081: an operation timeout of 0 succeeds where there are no followers; in a cluster the start is noted first."""
+    for partition in world.partitions:
+        partition.state.request_checkpoint = lambda: None
+    pending = delete(world, 0, 1, timeout_ms=0)
+    world.timers.advance(1)
+    assert isinstance(pending, Pending) and not pending.is_done
+    for partition in world.partitions:
+        partition.state.note_log_start(2)
+        partition.state.notify()
+    world.timers.run_due()
+    assert results(pending) == [(-1, ErrorCode.REQUEST_TIMED_OUT), (2, 0)]
+
+
+def test_a_checkpoint_that_is_not_written(world: World) -> None:
+    world.partitions[1].state.request_checkpoint = lambda: None
+    pending = delete(world, 1, timeout_ms=0)
+    world.timers.advance(NOTE_MS_MAX)
+    assert results(pending) == [(-1, ErrorCode.REQUEST_TIMED_OUT)]
+    assert not world.waiters.watches
 
 
 def test_a_leadership_that_ends_meanwhile(world: World) -> None:

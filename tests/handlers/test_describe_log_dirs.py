@@ -64,6 +64,9 @@ class Moves:
         self.asked.append((*key, path))
         return ErrorCode.REPLICA_NOT_AVAILABLE
 
+    def refusal(self, path: str) -> ErrorCode:
+        return ErrorCode.LOG_DIR_NOT_FOUND if path == "/none" else ErrorCode.NONE
+
     def under_way(self) -> list[Any]:
         return []
 

@@ -51,14 +51,22 @@ def test_missing_topics_and_bad_names(world: AdminWorld) -> None:
     }
 
 
-def test_a_cursor_before_the_first_partition(world: AdminWorld) -> None:
-    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=Cursor(topic_name="a", partition_index=-1))
-    assert world.ask(request).topics[0].error_code == ErrorCode.INVALID_REQUEST
+@pytest.mark.parametrize("limit", [1, 2000])
+@pytest.mark.parametrize("cursor", [("b", -1), ("aa", 0), ("z", 0), ("", 0)])
+def test_an_impossible_cursor_refuses_every_topic(world: AdminWorld, cursor: tuple[str, int], limit: int) -> None:
+    """One before the first partition, or in a topic that is not asked for, wherever that one stands among those that are."""
+    topics = [TopicRequest(name=name) for name in ("b", "missing", "a")]
+    page = Cursor(topic_name=cursor[0], partition_index=cursor[1])
+    answer = world.ask(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=page))
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [(one.name, ErrorCode.INVALID_REQUEST) for one in topics]
+    assert answer.next_cursor is None
 
 
-def test_a_cursor_in_a_topic_that_is_not_asked_for(world: AdminWorld) -> None:
-    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="b")], cursor=Cursor(topic_name="a", partition_index=0))
-    assert world.ask(request).topics[0].error_code == ErrorCode.INVALID_REQUEST
+def test_the_refusal_of_a_cursor_has_the_brokers_limit() -> None:
+    config, _ = load(assignments=["max.request.partition.size.limit=2"])
+    topics = [TopicRequest(name=f"t{number}") for number in range(5)]
+    request = DescribeTopicPartitionsRequest(topics=topics, cursor=Cursor(topic_name="t0", partition_index=-1))
+    assert [topic.name for topic in AdminWorld(config).ask(request).topics] == ["t0", "t1"]
 
 
 def test_a_cursor_whose_topic_is_gone(world: AdminWorld) -> None:

@@ -57,6 +57,7 @@ class BrokerWorld:
         self.topics = {GROUP_METADATA_TOPIC}
         self.producers: list[Any] = []
         self.is_leading = True
+        self.is_online = True
         self.has_rules = True
         self.markers = FakeLocalMarkers()
         self.scenario.coordinators.local_markers = self.markers  # type: ignore[assignment]
@@ -86,7 +87,8 @@ class BrokerWorld:
 
     def _partition(self, topic: str, index: int) -> Any:
         log = SimpleNamespace(producers=SimpleNamespace(active=lambda: self.producers))
-        return SimpleNamespace(is_leading=self.is_leading, log=log) if topic in ("t", "secret") and index == 0 else None
+        found = SimpleNamespace(is_leading=self.is_leading, is_online=self.is_online, log=log)
+        return found if topic in ("t", "secret") and index == 0 else None
 
     def ask(self, handler: Any, body: Any, version: int | None = None, *, software: str = "", host: str = "10.0.0.1") -> Any:
         connection = ConnectionInfo(identity="c", host=host, listener="PLAINTEXT")
@@ -343,9 +345,20 @@ def test_describe_producers() -> None:
     assert [[partition.error_code for partition in topic.partitions] for topic in answer.topics] == [[0, 6, 3], [29, 29, 29]]
     [producer] = answer.topics[0].partitions[0].active_producers
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence, producer.current_txn_start_offset) == (7, 3, 9, 40)
+
+
+def test_a_follower_describes_the_producers_of_its_replica() -> None:
+    """Kafka's kafka-transactions --broker-id compares replicas by that."""
+    world = BrokerWorld()
+    world.producers = [
+        SimpleNamespace(producer_id=7, epoch=3, last_sequence=9, last_timestamp=100, coordinator_epoch=5, transaction_first_offset=40)
+    ]
     world.is_leading = False
-    answer = world.ask(describe_producers, DescribeProducersRequest(topics=asked))
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+    [partition] = world.ask(describe_producers, request).topics[0].partitions
+    assert (partition.error_code, [producer.producer_id for producer in partition.active_producers]) == (0, [7])
+    world.is_online = False
+    assert world.ask(describe_producers, request).topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_describe_transactions() -> None:

@@ -83,11 +83,11 @@ class DirectoryMoves:
     # Requests
 
     def move(self, partition: Partition, path: str) -> ErrorCode:
-        """Begins to move a replica, ends its move, or directs it elsewhere; `path` is one of `log.dirs`."""
+        """Begins to move a replica, ends its move, or directs it elsewhere."""
         directory, key = self._partitions.directory_at(path), partition.topic_partition
-        if directory is None:
-            return ErrorCode.LOG_DIR_NOT_FOUND
-        if not directory.is_online or not partition.is_online:
+        if directory is None or not directory.is_online:
+            return self.refusal(path)
+        if not partition.is_online:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._partitions.copies.get(str(key), "").rpartition("/")[0] == path:
             self.resume(partition)
@@ -104,13 +104,18 @@ class DirectoryMoves:
         log.info("%s moves from %s to %s", key, self._partitions.directory_of(partition).path, path)
         return self._begin(partition, f"{path}/{name}")
 
-    def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
-        """A replica that is not here yet will be made in this directory."""
+    def refusal(self, path: str) -> ErrorCode:
+        """Why nothing can move into this directory, which must be one of `log.dirs` and online; else NONE."""
         directory = self._partitions.directory_at(path)
         if directory is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
-        if not directory.is_online:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE if directory.is_online else ErrorCode.KAFKA_STORAGE_ERROR
+
+    def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
+        """A replica that is not here yet will be made in this directory."""
+        refusal = self.refusal(path)
+        if refusal:
+            return refusal
         preferred = self._partitions.preferred
         if len(preferred) >= PREFERRED_MAX:
             preferred.clear()
