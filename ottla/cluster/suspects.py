@@ -7,11 +7,13 @@ other side, and whose address refuses a new one, waits with such an answer until
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from ottla.base.ports import Channel, Locate, Network, Timers
 
 SUSPECTED_MS = 500
+LOOKS_MS = (10, 20, 40)
+"""After these times an address that accepts is tried again: a process that is being killed may close its connections before its port."""
 
 
 class Suspects:
@@ -34,18 +36,26 @@ class Suspects:
         if address is None:
             return
         mark = self._since[broker_id] = object()
+        self._timers.call_later(SUSPECTED_MS, lambda: self._clear(broker_id, mark))
+        self._look(broker_id, mark, address, LOOKS_MS)
 
-        def clear() -> None:
-            if self._since.get(broker_id) is mark:
-                del self._since[broker_id]
-                self.review()
+    def _look(self, broker_id: int, mark: object, address: tuple[str, int], pauses: Sequence[int]) -> None:
+        """Connects. A broker that accepts, after each of the pauses too, lives; one that refuses stays suspected."""
 
         def connected(channel: Channel) -> None:
             channel.close()
-            clear()
+            if not pauses:
+                self._clear(broker_id, mark)
+            elif self._since.get(broker_id) is mark:
+                self._timers.call_later(pauses[0], lambda: self._look(broker_id, mark, address, pauses[1:]))
 
-        self._timers.call_later(SUSPECTED_MS, clear)
         self._network.connect(*address, connected, lambda _reason: None)
+
+    def _clear(self, broker_id: int, mark: object) -> None:
+        """Ends one suspicion, if no later one has taken its place."""
+        if self._since.get(broker_id) is mark:
+            del self._since[broker_id]
+            self.review()
 
     def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
         """Calls `function` once `is_over(suspected brokers)`, which is asked when metadata or the suspects have changed."""

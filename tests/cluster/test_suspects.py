@@ -1,4 +1,4 @@
-"""A broker that may have just died is suspected until its address accepts a connection, or for half a second."""
+"""A broker that may have just died is suspected until its address has accepted some connections, or for half a second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.ports import REFUSED
-from ottla.cluster.suspects import SUSPECTED_MS, Suspects
+from ottla.cluster.suspects import LOOKS_MS, SUSPECTED_MS, Suspects
 from tests.fakes import ManualClock, ManualTimers
 
 
@@ -44,12 +44,31 @@ def test_what_waits_goes_on_when_others_lead() -> None:
     assert world.called == ["a"]
 
 
-def test_a_broker_that_accepts_a_connection_is_not_suspected_any_more() -> None:
+def test_a_broker_that_accepts_each_time_is_not_suspected_any_more() -> None:
     world = World()
     world.suspects.on_hang_up(2)
     world.wait("a")
-    world.attempts[0][0](world)
+    for pause in LOOKS_MS:
+        world.attempts.pop()[0](world)
+        assert world.called == []
+        world.timers.advance(pause)
+    world.attempts.pop()[0](world)
     assert list(world.suspects.brokers) == [] and world.called == ["a"]
+    world.timers.advance(SUSPECTED_MS)
+    assert world.attempts == []
+
+
+def test_a_broker_whose_port_closes_after_its_connections_stays_suspected() -> None:
+    world = World()
+    world.suspects.on_hang_up(2)
+    world.wait("a")
+    world.attempts.pop()[0](world)
+    world.timers.advance(LOOKS_MS[0])
+    world.attempts.pop()[1](REFUSED)
+    assert list(world.suspects.brokers) == [2] and world.called == []
+    world.leader = 3
+    world.suspects.review()
+    assert world.called == ["a"]
 
 
 def test_no_suspicion_lasts_and_a_new_one_has_its_own_time() -> None:
