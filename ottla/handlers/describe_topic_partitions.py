@@ -1,7 +1,8 @@
 """DescribeTopicPartitions: metadata of topics, page by page.
 
 Behaviour: metadata of topics in the order of their names, a page at a time: at most `response_partition_limit` partitions (and
-`max.request.partition.size.limit`), then a cursor that names the first partition of the next page. Without topics, all of them.
+`max.request.partition.size.limit`), then a cursor that names the first partition of the next page. Without topics, all of them. A partition
+without a leader has leader -1 and no error, unlike in Metadata, as in Kafka.
 
 Version notes: KIP-966.
 
@@ -82,7 +83,7 @@ def _described(
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = [
         DescribeTopicPartitionsResponsePartition(
-            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            error_code=ErrorCode.NONE,
             partition_index=partition.index,
             leader_id=partition.leader,
             leader_epoch=partition.leader_epoch,

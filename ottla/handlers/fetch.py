@@ -29,6 +29,7 @@ from ottla.replication.reads import ABORTED_MAX
 from ottla.replication.replica_selection import LEADER, RACK_AWARE, nearest_replica
 from ottla.requests import follower_fetches
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.leader_hints import MOVED, addresses_of, present_leader
 from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.fetch import (
@@ -37,12 +38,15 @@ from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.wire.schema import maker
 
 FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
+LEADER_HINTS_SINCE = 16
 PARTITIONS_PER_STEP = 200
 PARTITIONS_MAX = 20_000
 """A fetch of more different partitions is refused."""
@@ -101,7 +105,8 @@ class Fetch:
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_request", "_watch",
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_leaders", "_partitions", "_pending", "_plan", "_reads", "_request",
+        "_watch",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +122,7 @@ class Fetch:
             partitions = [find_partition(broker, wanted, has_topic_ids) for wanted in plan.wanted]
         self._partitions = partitions
         self._reads: list[PartitionRead | ErrorCode] = []
+        self._leaders: dict[int, None] = {}
         self._has_records = False
         self._pending: Pending | None = None
         self._watch: Watch | None = None
@@ -217,7 +223,8 @@ class Fetch:
             self._count_bytes()
         session = self._plan.session
         if session is None:
-            return make_response(responses=self._by_topic(list(zip(self._plan.wanted, self._reads, strict=True))))
+            responses = self._by_topic(list(zip(self._plan.wanted, self._reads, strict=True)))
+            return make_response(responses=responses, node_endpoints=self._addresses())
         is_incremental = self._plan.is_incremental
         answered: list[tuple[Wanted, PartitionRead | ErrorCode]] = []
         for wanted, read in zip(self._plan.wanted, self._reads, strict=True):
@@ -230,7 +237,8 @@ class Fetch:
             wanted.high_watermark, wanted.log_start_offset = read.high_watermark, read.log_start_offset
             if read.slice is not None:
                 session.move_to_end(wanted.key())
-        return make_response(session_id=session.session_id, responses=self._by_topic(answered))
+        responses = self._by_topic(answered)
+        return make_response(session_id=session.session_id, responses=responses, node_endpoints=self._addresses())
 
     def answer_in_steps(self) -> Generator[None, None, FetchResponse]:
         """The same for thousands of partitions, for which there is no session."""
@@ -246,7 +254,7 @@ class Fetch:
                 topics[-1].partitions += found.pop(0).partitions
             topics += found
             yield
-        return make_response(responses=topics)
+        return make_response(responses=topics, node_endpoints=self._addresses())
 
     def _throttle_ms(self) -> int:
         quotas, request = self._broker.quotas, self._request
@@ -317,7 +325,10 @@ class Fetch:
             assert isinstance(read, ErrorCode)
             may_read = read is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
             is_here = may_read and find_partition(self._broker, wanted, self._has_topic_ids) is not None
-            return refusal(index, read, is_here=is_here)
+            refused = refusal(index, read, is_here=is_here)
+            if read in MOVED and self._request.version >= LEADER_HINTS_SINCE:
+                self._hint_leader(wanted, refused)
+            return refused
         found, high_watermark, stable, log_start_offset, aborted, diverging = read
         result = make_result(
             partition_index=index,
@@ -332,6 +343,22 @@ class Fetch:
         if diverging is not None:
             result.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         return result
+
+    def _hint_leader(self, wanted: Wanted, result: PartitionData) -> None:
+        """Names the present leader to a client that asked another broker, or for another epoch."""
+        leader_id, leader_epoch = present_leader(self._broker, self._topic_name(wanted) or "", wanted.index)
+        if leader_id >= 0:
+            result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            self._leaders[leader_id] = None
+
+    def _addresses(self) -> list[NodeEndpoint]:
+        """Of the leaders that the answer names."""
+        if not self._leaders:
+            return []
+        return [
+            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in addresses_of(self._broker, self._request, self._leaders)
+        ]
 
     def _unknown(self, wanted: Wanted) -> ErrorCode:
         name = self._topic_name(wanted)

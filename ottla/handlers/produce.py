@@ -24,6 +24,7 @@ from ottla.replication.leader import Leader
 from ottla.replication.traffic import Traffic
 from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.leader_hints import addresses_of, present_leader
 from ottla.requests.rights import permits, refusal_to_write, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.storage.inspection import (
@@ -410,18 +411,17 @@ class Produce:
 
     def _hint_leaders(self, response: ProduceResponse) -> None:
         """Names the present leaders to a producer that sent to another broker (KIP-951)."""
+        leaders: dict[int, None] = {}
         for topic in response.responses:
             for result in topic.partition_responses:
                 if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     name = topic.name or self._broker.partitions.topic_name(topic.topic_id) or ""
-                    partition = self._broker.partitions.get(name, result.index)
-                    if partition is not None and partition.leader_id >= 0:
-                        result.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
-                        self._hint_endpoint(response, partition.leader_id)
-
-    def _hint_endpoint(self, response: ProduceResponse, broker_id: int) -> None:
-        broker = self._broker.metadata.brokers.get(broker_id)
-        address = broker.endpoints.get(self._request.connection.listener) if broker is not None else None
-        if broker is None or address is None or any(known.node_id == broker_id for known in response.node_endpoints):
-            return
-        response.node_endpoints.append(NodeEndpoint(node_id=broker_id, host=address[0], port=address[1], rack=broker.rack))
+                    leader_id, leader_epoch = present_leader(self._broker, name, result.index)
+                    if leader_id >= 0:
+                        result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+                        leaders[leader_id] = None
+        if leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+                for node_id, host, port, rack in addresses_of(self._broker, self._request, leaders)
+            ]

@@ -119,7 +119,7 @@ class Node:
         self._broker_epoch_of = self.metadata.broker_epoch
         self.partitions = PartitionTable(
             ports.disk, ports.clock, self.directories, self._make_partition,
-            files_max=files_max, producers_max=lambda: config.ottla_producers_max,
+            metadata=self.metadata, files_max=files_max, producers_max=lambda: config.ottla_producers_max,
         )  # fmt: skip
         self.links = None if config.is_single_broker else self._make_links()
         self.peers = self.links.peers if self.links is not None else self._make_peers()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, DiskError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Disk
@@ -52,8 +53,9 @@ class PartitionTable:
 
     def __init__(
         self, disk: Disk, clock: Clock, directories: Sequence[LogDirectoryState], make_partition: Callable[[Log, int], Partition],
-        *, producers_max: Callable[[], int], files_max: int = SEALED_FILES_MAX,
+        *, metadata: ClusterMetadata, producers_max: Callable[[], int], files_max: int = SEALED_FILES_MAX,
     ) -> None:  # fmt: skip
+        self._metadata = metadata
         self._disk = disk
         self._clock = clock
         self._directories = list(directories)
@@ -89,10 +91,14 @@ class PartitionTable:
         return of_topic.get(partition) if of_topic is not None else None
 
     def absence(self, topic: str, partition: int) -> ErrorCode:
+        """Why a partition is not in this table: it is on other brokers, is opened in a moment, could not be opened, or does not exist."""
         key = TopicPartition(topic, partition)
         if key in self._awaited:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.KAFKA_STORAGE_ERROR if key in self._unopened else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if key in self._unopened:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        is_known = self._metadata.partition(topic, partition) is not None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def await_opening(self, key: TopicPartition, topic_id: bytes) -> None:
         """The metadata names this replica already; until it is open, requests for it get NOT_LEADER_OR_FOLLOWER and are retried."""
@@ -101,7 +107,12 @@ class PartitionTable:
             self._names[topic_id] = key.topic
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        return self._names.get(topic_id)
+        """The name of a topic, of which this broker may have no replica."""
+        name = self._names.get(topic_id)
+        if name is not None:
+            return name
+        topic = self._metadata.topic_by_id(topic_id)
+        return None if topic is None else topic.name
 
     def all(self) -> Iterator[Partition]:
         for of_topic in list(self._by_topic.values()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
@@ -33,6 +34,8 @@ class PartitionsOfOneTopic:
 
     def __init__(self, partitions: list[Partition]) -> None:
         self._partitions = partitions
+        self.elsewhere: set[int] = set()
+        """Partitions of the topic that are on other brokers."""
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._partitions[index] if topic == "t" and 0 <= index < len(self._partitions) else None
@@ -41,7 +44,8 @@ class PartitionsOfOneTopic:
         return self.get("t" if topic_id == TOPIC_ID else "", index)
 
     def absence(self, topic: str, index: int) -> ErrorCode:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_elsewhere = topic == "t" and index in self.elsewhere
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return "t" if topic_id == TOPIC_ID else None
@@ -63,7 +67,7 @@ class World:
             config=BrokerConfig(),
             clock=self.clock,
             timers=self.timers,
-            metadata=SimpleNamespace(topic_by_id=lambda topic_id: None, brokers={}),
+            metadata=ClusterMetadata(),
             partitions=PartitionsOfOneTopic(self.partitions),
             waiters=self.waiters,
             inspections=Inspections(self.threads, self.timers),

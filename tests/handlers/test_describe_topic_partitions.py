@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.config import load
@@ -67,6 +69,18 @@ def test_the_refusal_of_a_cursor_has_the_brokers_limit() -> None:
     topics = [TopicRequest(name=f"t{number}") for number in range(5)]
     request = DescribeTopicPartitionsRequest(topics=topics, cursor=Cursor(topic_name="t0", partition_index=-1))
     assert [topic.name for topic in AdminWorld(config).ask(request).topics] == ["t0", "t1"]
+
+
+def test_a_partition_without_a_leader_is_described_without_an_error() -> None:
+    """Its replicas are what an operator wants to see; Metadata says LEADER_NOT_AVAILABLE to clients that would use it."""
+    world = AdminWorld()
+    world.cluster.create(NewTopic(name="a", num_partitions=1))
+    topic = world.cluster.cache.topic("a")
+    assert topic is not None
+    leaderless = replace(topic, partitions=(replace(topic.partitions[0], leader=-1, isr=(), eligible=(0,)),))
+    world.cluster.cache._topics["a"] = leaderless
+    (part,) = world.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")])).topics[0].partitions
+    assert (part.error_code, part.leader_id, part.isr_nodes, part.eligible_leader_replicas) == (0, -1, [], [0])
 
 
 def test_a_cursor_whose_topic_is_gone(world: AdminWorld) -> None:

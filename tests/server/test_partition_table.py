@@ -8,6 +8,7 @@ import pytest
 
 from ottla.adapters.disk import OsDisk, OsFile
 from ottla.adapters.randomness import SystemRandom
+from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, DiskError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
@@ -15,6 +16,7 @@ from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
+from tests.controller.cluster import TOPIC_ID, state_of, with_topic
 from tests.fakes import ManualClock, MemDisk, SeededRandom
 from tests.fakes.log_settings import log_settings
 
@@ -34,7 +36,7 @@ def make_partition(log: Log, high: int) -> Partition:
 
 
 def table_of(directories: list[LogDirectoryState]) -> PartitionTable:
-    return PartitionTable(OsDisk(), ManualClock(), directories, make_partition, producers_max=lambda: 1000)
+    return PartitionTable(OsDisk(), ManualClock(), directories, make_partition, metadata=ClusterMetadata(), producers_max=lambda: 1000)
 
 
 def append(partition: Partition, count: int) -> None:
@@ -86,6 +88,17 @@ def test_i41_a_log_of_an_earlier_topic_of_that_name_is_not_opened(tmp_path: Path
         table.open(TopicPartition("t", 0), SECOND, log_settings())
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert table.absence("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR and table.absence("t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_that_only_other_brokers_have_is_led_elsewhere(tmp_path: Path) -> None:
+    """Clients then ask for the metadata anew. Unknown topics are an error to them, which librdkafka reports to the program."""
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
+    table = PartitionTable(
+        OsDisk(), ManualClock(), directories_of(tmp_path, "a"), make_partition, metadata=state, producers_max=lambda: 1000
+    )
+    assert table.absence("t", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert table.absence("t", 1) is table.absence("u", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (table.topic_name(TOPIC_ID), table.topic_name(b"?" * 16)) == ("t", None)
 
 
 def test_no_directory_is_left(tmp_path: Path) -> None:
@@ -200,7 +213,7 @@ class FullDisk(OsDisk):
 
 
 def table_on(disk: FullDisk, directories: list[LogDirectoryState]) -> PartitionTable:
-    return PartitionTable(disk, ManualClock(), directories, make_partition, producers_max=lambda: 1000)
+    return PartitionTable(disk, ManualClock(), directories, make_partition, metadata=ClusterMetadata(), producers_max=lambda: 1000)
 
 
 def test_a_log_that_could_not_be_made_for_lack_of_room_is_made_later(tmp_path: Path) -> None:
@@ -285,7 +298,7 @@ def test_i44_after_a_failed_sync_and_a_kill_the_tail_of_a_log_is_written_again()
     def started() -> tuple[LogDirectoryState, Partition]:
         directory = LogDirectoryState(disk, "/data", boot_id="boot")
         directory.claim(0, "cluster", SeededRandom(1))
-        table = PartitionTable(disk, ManualClock(), [directory], make_partition, producers_max=lambda: 1000)
+        table = PartitionTable(disk, ManualClock(), [directory], make_partition, metadata=ClusterMetadata(), producers_max=lambda: 1000)
         partition = table.open(TopicPartition("t", 0), FIRST, log_settings(), is_new=not table.count())
         directory.note_boot()
         return directory, partition
