@@ -42,12 +42,17 @@ class Output:
     def is_structured(self) -> bool:
         return self.form in ("json", "jsonl", "yaml")
 
-    def show(self, name: str, rows: Sequence[Row], columns: Columns, *, extra: Row | None = None) -> None:
-        """Rows under a name; `extra` are further members of the one JSON object."""
+    def show(
+        self, name: str, rows: Sequence[Row], columns: Columns, *, extra: Row | None = None, widths_max: Mapping[str, int] | None = None
+    ) -> None:
+        """Rows under a name; `extra` are further members of the one JSON object.
+
+        `widths_max`: columns of a table that hold sentences, and their width; longer cells go on in further lines.
+        """
         if self.form == "table" and self.is_tabbed:
             write(tabbed(rows, columns))
         elif self.form == "table":
-            write(table(rows, columns, heading=_BOLD if self.has_colour else ""))
+            write(table(rows, columns, heading=_BOLD if self.has_colour else "", widths_max=widths_max))
         elif self.form in ("csv", "plain"):
             write(separated(rows, columns, self.form))
         elif self.form == "jsonl":
@@ -129,9 +134,9 @@ def cell(value: object) -> str:
     return one_line(str(value))
 
 
-def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:
+def table(rows: Sequence[Row], columns: Columns, *, heading: str = "", widths_max: Mapping[str, int] | None = None) -> str:
     """A table whose columns are as wide as their widest cell; numbers are aligned right, and no line ends in spaces."""
-    cells = [[cell(row.get(key)) for _, key in columns] for row in rows]
+    cells = [line for row in rows for line in _lines(row, columns, widths_max or {})]
     widths = [max([len(title), *(len(line[n]) for line in cells)]) for n, (title, _) in enumerate(columns)]
     is_number = [bool(rows) and all(isinstance(row.get(key), int | float) or row.get(key) is None for row in rows) for _, key in columns]
 
@@ -144,6 +149,21 @@ def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:
     title = line([title for title, _ in columns])
     lines = [f"{heading}{title}{_RESET}" if heading else title, *map(line, cells)]
     return "\n".join(lines) + "\n"
+
+
+def _lines(row: Row, columns: Columns, widths_max: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """The lines that a row takes in a table: one, unless a cell is longer than its column may be wide."""
+    texts = [cell(row.get(key)) for _, key in columns]
+    if not any(key in widths_max and len(text) > widths_max[key] for text, (_, key) in zip(texts, columns, strict=True)):
+        return [tuple(texts)]
+    from itertools import zip_longest
+    from textwrap import wrap
+
+    parts = [
+        wrap(text, widths_max[key], break_long_words=False, break_on_hyphens=False) if key in widths_max else [text]
+        for text, (_, key) in zip(texts, columns, strict=True)
+    ]
+    return list(zip_longest(*parts, fillvalue=""))
 
 
 def tabbed(rows: Sequence[Row], columns: Columns) -> str:

@@ -24,6 +24,17 @@ def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert table([], COLUMNS) == "NAME  SIZE  LIST  NONE\n"
 
 
+def test_sentences_in_a_table_go_on_in_further_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    whys = {"a": "no rule names it, ever", "b": "User:alice-in-wonderland may", "c": "no"}
+    rows = [{"name": name, "why": why} for name, why in whys.items()]
+    columns = (("NAME", "name"), ("WHY", "why"))
+    Output().show("rules", rows, columns, widths_max={"why": 14})
+    lines = ["NAME  WHY", "a     no rule names", "      it, ever", "b     User:alice-in-wonderland", "      may", "c     no"]
+    assert capsys.readouterr().out.splitlines() == lines
+    Output("plain").show("rules", rows, columns, widths_max={"why": 14})
+    assert capsys.readouterr().out.splitlines()[0] == "a\tno rule names it, ever"
+
+
 def test_json_and_lines_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(_shown(capsys, "json")) == {"things": ROWS, "more": True}
     assert [json.loads(line) for line in _shown(capsys, "jsonl").splitlines()] == ROWS

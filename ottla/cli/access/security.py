@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.client.tls import TlsDetails
 
 _COLUMNS = (("WHAT", "what"), ("MAY", "may"), ("MAY NOT", "may_not"), ("WHY", "why"))
+_WIDTHS_MAX = {"may": 22, "may_not": 22, "why": 28}
 TOPICS_MAX = 20
 """So many of the topics that the client may see are shown where none is named."""
 
@@ -57,7 +58,7 @@ def _check(args: argparse.Namespace) -> int:
         try:
             topics = args.topic or cluster.topic_names()[:TOPICS_MAX]
         except ClientError as error:
-            output_of(args).show("access", [_row("connect", "no", "", str(error))], _COLUMNS)
+            output_of(args).show("access", [_row("connect", "no", "", str(error))], _COLUMNS, widths_max=_WIDTHS_MAX)
             return 1
         rules, why = _rules(cluster)
         rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}")]
@@ -66,7 +67,7 @@ def _check(args: argparse.Namespace) -> int:
         for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
             judged = _by_rules(rules, other, args.client_host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
             rows.append(_row(f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}"), *judged))
-    output_of(args).show("access", rows, _COLUMNS)
+    output_of(args).show("access", rows, _COLUMNS, widths_max=_WIDTHS_MAX)
     return 0
 
 

@@ -47,6 +47,14 @@ def test_a_super_user_may_do_everything_and_another_what_rules_say(acl: Ottla, g
     assert elsewhere[f"Topic {name}"]["may"] == "" and alice["Cluster"]["may"] == ""
 
 
+def test_the_table_fits_a_narrow_window(acl: Ottla, guarded: Broker) -> None:
+    name = guarded.create_topic("narrow")
+    acl("acl", "add", "--topic", name, "--allow-principal", "User:alice", "--operation", "Read", "--allow-host", "10.0.0.1")
+    shown = acl("security", "check", "--topic", name, "--group", "billing", "--principal", "User:alice").out
+    assert max(map(len, shown.splitlines())) <= 92
+    assert " ".join(shown.split()).count("Read") == 3
+
+
 def test_how_long_the_broker_s_certificate_holds(offline: Ottla, tmp_path: Path) -> None:
     with Broker(users={"alice": "secret"}, tls=True) as broker:
         file = broker.write_java_config(tmp_path / "alice.properties", user="alice")
