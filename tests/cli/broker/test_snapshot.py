@@ -59,6 +59,38 @@ def test_a_snapshot_of_a_serving_broker_has_every_acknowledged_record(offline: O
         broker.add_record("orders", "goes on")
 
 
+def test_a_snapshot_of_a_serving_broker_with_two_directories(offline: Ottla, tmp_path: Path) -> None:
+    """What it has of both directories is of one moment: record n+1 is acknowledged after record n, and lies in the other one."""
+    with Broker(settings={"log.dirs": named_in(tmp_path / "config", tmp_path / "one", tmp_path / "two")}) as broker:
+        broker.create_topic("orders", 2)
+        assert [len(list(tmp_path.glob(f"{name}/orders-?"))) for name in ("one", "two")] == [1, 1]
+        is_over = threading.Event()
+        written = [0]
+        thread = threading.Thread(target=write, args=(broker.direct_server, is_over, written))
+        thread.start()
+        try:
+            assert happens(lambda: written[0] > 100)
+            before = written[0]
+            assert offline("snapshot", tmp_path / "copy", "--config", tmp_path / "config").code == 0
+            assert happens(lambda: written[0] > before + 10), "the broker goes on"
+        finally:
+            is_over.set()
+            thread.join()
+    directories = named_in(tmp_path / "other", tmp_path / "three", tmp_path / "four")
+    assert offline("restore", tmp_path / "copy", "--config", tmp_path / "other").code == 0
+    with Broker(settings={"log.dirs": directories}) as broker:
+        numbers = sorted(int(record.value or b"") for record in broker.records("orders"))
+        assert numbers == list(range(len(numbers))) and len(numbers) >= before
+        broker.add_record("orders", "goes on")
+
+
+def named_in(config: Path, *directories: Path) -> str:
+    """The value of log.dirs, which is written to a configuration file, too."""
+    value = ",".join(map(str, directories))
+    config.write_text(f"log.dirs={value}\n")
+    return value
+
+
 def write(address: str, is_over: threading.Event, written: list[int]) -> None:
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.producer import Producer
@@ -73,8 +105,7 @@ def write(address: str, is_over: threading.Event, written: list[int]) -> None:
 def test_a_stopped_broker_with_several_directories(offline: Ottla, tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     directories = [tmp_path / "one", tmp_path / "two"]
-    config.write_text(f"log.dirs={','.join(map(str, directories))}\n")
-    settings = {"log.dirs": ",".join(map(str, directories))}
+    settings = {"log.dirs": named_in(config, *directories)}
     with Broker(settings=settings) as broker:
         broker.create_topic("orders", 4)
         for number in range(4):
