@@ -13,9 +13,18 @@ once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -28,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.spark.connections import ask, reported
-from ottla.spark.errors import MissingRequirementError, OptionError
+from ottla.spark.errors import MissingRequirementError, OptionError, PipelineError
 from ottla.spark.options import is_source, parse_sink, parse_source
 from ottla.spark.planning import Bounds
 from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter
@@ -81,9 +90,11 @@ class OttlaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return OttlaBatchReader(self._checked(schema), self._bounds, _columns(schema))
 
-    @reported()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return OttlaStreamReader(self._checked(schema), _columns(schema))
+        try:
+            return OttlaStreamReader(self._checked(schema), _columns(schema))
+        except PipelineError as error:
+            return RefusedStreamReader(error)
 
     def _checked(self, schema: StructType) -> Any:
         _require_options(self.options)
@@ -104,6 +115,32 @@ class OttlaDataSource(DataSource):
     @reported()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return OttlaStreamWriter(parse_sink(self.options), schema)
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a stream that makes no sense, and says why once Spark asks it for offsets: what `streamReader` raises, Spark 4.3 hides."""
+
+    def __init__(self, error: PipelineError) -> None:
+        self.error = error
+
+    @reported()
+    def initialOffset(self) -> dict[str, Any]:
+        raise self.error
+
+    @reported()
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        raise self.error
+
+    @reported()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise self.error
+
+    @reported()
+    def prepareForTriggerAvailableNow(self) -> None:
+        raise self.error
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        raise self.error
 
 
 def _columns(schema: StructType) -> list[tuple[str, bool]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 import sys
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark.sql.datasource")
 
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ottla.client import connect
@@ -36,7 +38,7 @@ def test_columns_are_those_of_the_kafka_connector(broker: Broker) -> None:
     text, unknown = StructType([StructField("value", StringType())]), StructType([StructField("values", BinaryType())])
     for schema in COLUMNS_WITH_HEADERS, StructType(), text, unknown:
         with pytest.raises(OptionError, match="schema: the columns are struct<key:binary,"):
-            OttlaDataSource({**given, "includeHeaders": "false"}).streamReader(schema)
+            OttlaDataSource({**given, "includeHeaders": "false"}).streamReader(schema).initialOffset()
 
 
 def test_a_schema_chooses_columns(broker: Broker) -> None:
@@ -66,6 +68,19 @@ def test_options_are_checked_when_a_dataframe_is_made() -> None:
         OttlaDataSource({**AWAY, "subscribe": "t", "maxOffsetPerTrigger": "5"})
     with pytest.raises(OptionError, match="exactly one of them says what to read"):
         OttlaDataSource(AWAY).schema()
+
+
+def test_a_stream_that_makes_no_sense_says_so_whatever_it_is_asked_first(broker: Broker) -> None:
+    given = {"kafka.bootstrap.servers": broker.direct_server, "subscribe": broker.create_topic("endless"), "endingOffsets": "latest"}
+    refused: Any = OttlaDataSource(given).streamReader(COLUMNS)
+    for ask in (
+        refused.initialOffset,
+        refused.prepareForTriggerAvailableNow,
+        lambda: refused.latestOffset({}, ReadMaxRows(1)),
+        lambda: refused.partitions({}, {}),
+    ):
+        with pytest.raises(OptionError, match=r"^endingOffsets: only a batch read ends"):
+            ask()
 
 
 def test_a_broker_that_is_not_there() -> None:

@@ -204,3 +204,20 @@ def test_bad_options_give_one_line(spark: Any, broker: Broker, given: dict[str, 
     found = failure(reader(spark, broker, **given).load)
     assert message in found
     assert "Traceback" not in found
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "message"),
+    [
+        ({"endingOffsets": "latest"}, "value BINARY", "OptionError: endingOffsets: only a batch read ends"),
+        ({}, "value STRING", "OptionError: schema: the columns are struct<key:binary,"),
+    ],
+)
+def test_a_stream_that_makes_no_sense_stops_with_one_line(
+    spark: Any, broker: Broker, topic: str, checkpoint: str, given: dict[str, str], schema: str, message: str
+) -> None:
+    rows = stream(spark, broker, subscribe=topic, **given).schema(schema).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    found = failure(lambda: run(query))
+    assert message in found
+    assert "Traceback" not in found.split("JVM stacktrace")[0]
