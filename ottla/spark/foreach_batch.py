@@ -20,7 +20,7 @@ from ottla.spark.relay import commit_batch
 from ottla.spark.sink import check_columns, encode_task, hinted, target_of
 from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard
-from ottla.spark.topics import NONE_KNOWN, KnownTopics, known_topics
+from ottla.spark.topics import NONE_KNOWN, KnownTopics, check_one_cluster, end_left_open, known_topics
 
 BatchFunction = Callable[[Any, int], Any]
 
@@ -36,6 +36,7 @@ def exactly_once(function: BatchFunction, options: Mapping[str, str], *, checkpo
         raise OptionError("group: missing; set source and sink to one consumer group, whose offsets are committed with the output")
 
     def commit(rows: Any, batch_id: int) -> None:
+        end_left_open(parsed)
         made = function(rows, batch_id)
         if made is None:
             rows.write.format("noop").mode("overwrite").save()
@@ -54,6 +55,7 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
         batch_range = find_batch_range(
             options.checkpoint, batch_id, group=options.group or "", sink_topic=options.topic, seen_groups=seen
         )
+        check_one_cluster(options, batch_range)
         query_id = find_query_id(options.checkpoint) or ""
         with hinted():
             commit_batch(target_of(options, options.group), outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)

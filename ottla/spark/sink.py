@@ -5,7 +5,7 @@ which call `write`; `commit` and `abort` run in another process on the driver's 
 commit messages goes from the tasks to the driver, so the retries and stragglers of tasks cannot matter: no task writes to a broker.
 
 The directory for the tasks' output (`spool.py`) is made, and the topic asked for (`topics.py`), when the writer is pickled, since only
-the writer of the planning process is.
+the writer of the planning process is. So is what a killed driver has left open ended then (`topics.py`).
 Left out: choosing partitions (`partitioning.py`), encoding (`encode.py`), the protocol.
 """
 
@@ -27,7 +27,7 @@ from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
 from ottla.spark.staging import Task, open_output
-from ottla.spark.topics import NONE_KNOWN, KnownTopics, TopicLimits, ask_topic, known_topics
+from ottla.spark.topics import NONE_KNOWN, KnownTopics, TopicLimits, check_one_cluster, end_left_open, known_topics, remembered_topic
 from ottla.spark.worker_process import freeze_imports
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -147,6 +147,11 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     the option `group` the checkpoint alone has the position of the query, and its batches are counted.
     """
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._spool is None:
+            end_left_open(self.options)
+        return super().__getstate__()
+
     @reported()
     def commit(self, messages: list[TaskMessage | None], batchId: int) -> None:
         options, outputs = self.options, _outputs(messages)
@@ -155,6 +160,7 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         batch_range = find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic, seen_groups=seen)
         if options.group is None and not query_id:
             raise OptionError("group: missing, and the id of the query is not known here; set source and sink to one consumer group")
+        check_one_cluster(options, batch_range)
         target = target_of(options, options.group or group_of_query(query_id))
         with hinted():
             commit_batch(target, outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
@@ -249,7 +255,7 @@ def _learn_topics(rows: Any, options: SinkOptions, limits: dict[str, TopicLimits
         topics = [topic for topic in rows.column("topic").unique().to_pylist() if topic is not None]
     for topic in topics:
         if topic not in limits:
-            limits[topic] = ask_topic(options, topic)
+            limits[topic] = remembered_topic(options, topic)
 
 
 @contextmanager

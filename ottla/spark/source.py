@@ -356,7 +356,7 @@ def replaced(options: SourceOptions, topic: str, before: str, now: str) -> DataL
         )
     return DataLossError(
         f"{options.subscription.option}: topic {topic!r} was deleted and created anew since the query read it (id {before}, now {now}), "
-        f"so its offsets no longer mean the same records; {advice}"
+        f"or this is another cluster, so its offsets no longer mean the same records; {advice}"
     )
 
 

@@ -4,24 +4,42 @@ One request for metadata and one or two a leader for offsets, however many parti
 offset under read_committed, so that a range that ends there never changes.
 
 The sink has to know how many partitions a topic has, and the largest batch that it takes. The topic of the option `topic` is asked for once
-a batch, on the driver, and the tasks get the answer with the writer; topics that rows name are asked for by each task that meets them.
+a batch, on the driver, and the tasks get the answer with the writer; topics that rows name are asked for by the first task in a process
+that meets them, and again after `REMEMBERED_S`. Before the tasks of a batch run, the driver looks whether an earlier one has left a
+transaction open; before its first commit, whether the topics of the source are on the sink's cluster.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Committed, ErrorCode, KafkaError, TopicPartition, uuid_to_text
+from ottla.spark.batch_range import find_query_id, group_of_query
 from ottla.spark.connections import ask
-from ottla.spark.errors import OptionError, PipelineError
-from ottla.spark.options import SinkOptions, Subscription
+from ottla.spark.decision import BatchRange
+from ottla.spark.errors import OptionError, OutputError, PipelineError
+from ottla.spark.options import Connection, SinkOptions, Subscription
 from ottla.spark.planning import Bounds, Offsets
 from ottla.spark.relay import STREAM_ID_PREFIX
 
 STABLE_S = 1.0
 """How long a transaction may be about to commit a group's offsets before it is looked at: a living driver's is open for milliseconds."""
+
+LEFT_OPEN_S = 1.0
+LEFT_OPEN_POLL_S = 0.05
+
+ABSENT_TRIES = 5
+ABSENT_PAUSE_S = 0.5
+"""A broker that has just started may not know of a topic for a moment; so often it is asked again."""
+
+REMEMBERED_S = 10.0
+REMEMBERED_MAX = 10_000
+"""A topic that rows name is asked for again after that: its partitions may have become more, its largest message another."""
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLED_PARTITIONS = 8
@@ -181,6 +199,22 @@ def known_topics(options: SinkOptions) -> KnownTopics:
         return KnownTopics({}, error)
 
 
+_known: dict[tuple[int, Connection, int, str], tuple[float, TopicLimits]] = {}
+"""What was asked for topics that rows name, and when, by process: Spark's workers run the tasks of many batches."""
+
+
+def remembered_topic(options: SinkOptions, topic: str) -> TopicLimits:
+    """A topic's limits as they were at most `REMEMBERED_S` ago. `PipelineError` as for `ask_topic`, each time."""
+    key, now = (os.getpid(), options.connection, options.batch_bytes, topic), time.monotonic()
+    asked_at, limits = _known.get(key, (now - REMEMBERED_S, None))
+    if limits is None or now - asked_at >= REMEMBERED_S:
+        limits = ask_topic(options, topic)
+        if len(_known) >= REMEMBERED_MAX:
+            _known.clear()
+        _known[key] = now, limits
+    return limits
+
+
 def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
     """Asks the cluster for a topic's limits; `PipelineError` if there is no such topic, or none that may be written."""
 
@@ -191,9 +225,86 @@ def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
     return ask(options.connection, "topic", question)
 
 
+_present: set[tuple[int, Connection, str]] = set()
+"""Source topics that were on the sink's cluster, by process: this is looked at once, before the first batch is sent."""
+
+
+def check_one_cluster(options: SinkOptions, batch_range: BatchRange) -> None:
+    """`OutputError` if the sink's cluster has not the topics whose offsets the batch commits. Leaves other errors to the commit."""
+    if batch_range.is_counted:
+        return
+    wanted = {(os.getpid(), options.connection, partition.topic) for partition in batch_range.end} - _present
+    absent = sorted(topic for *_, topic in wanted)
+    for tries_left in reversed(range(ABSENT_TRIES if absent else 0)):
+        try:
+            absent = ask(options.connection, "topic", partial(_absent, names=absent))
+        except PipelineError:
+            return
+        if not absent:
+            break
+        if not tries_left:
+            raise OutputError(
+                f"kafka.bootstrap.servers: the sink's cluster has no topic {absent[0]!r}, whose offsets are to be committed with the "
+                "output; the topics of source and sink have to exist, all of them on one cluster"
+            )
+        time.sleep(ABSENT_PAUSE_S)
+    _present.update(wanted)
+
+
+def _absent(client: Client, names: Sequence[str]) -> list[str]:
+    described = client.cluster.refresh(names).topics
+    return sorted(topic.name or "" for topic in described if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
 def _message_bytes_max(client: Client, topic: str) -> int:
     """The topic's `max.message.bytes`; 0 where the principal may not read it."""
     try:
         return int(client.topic_configs(topic).get("max.message.bytes") or 0)
     except AuthorizationError:
         return 0
+
+
+# What a killed driver has left open
+
+
+def end_left_open(options: SinkOptions) -> None:
+    """Ends the transaction that a killed driver of this stream has left open, before the tasks of the next one's first batch run.
+
+    The commit of that batch would end it (InitProducerId, step 1), but comes after the tasks: until then, or until the transaction's
+    timeout, consumers with read_committed wait at its first record. A living driver's transaction is open for milliseconds, so one that
+    stays open for `LEFT_OPEN_S` is taken for a dead one's. If that is wrong, the other driver is fenced now instead of by the commit, and
+    stops. Errors are left to the commit, which meets them too.
+    """
+    group = options.group or _own_group(options)
+    if group is None:
+        return
+    transactional_id = f"{STREAM_ID_PREFIX}{group}"
+    try:
+        ask(options.connection, "group", lambda client: _end(client, transactional_id, options.transaction_timeout_ms))
+    except PipelineError:
+        pass
+
+
+def _own_group(options: SinkOptions) -> str | None:
+    query_id = find_query_id(options.checkpoint)
+    return None if query_id is None else group_of_query(query_id)
+
+
+def _end(client: Client, transactional_id: str, timeout_ms: int) -> None:
+    began = _open_since(client, transactional_id)
+    deadline = time.monotonic() + LEFT_OPEN_S
+    while began is not None and time.monotonic() < deadline:
+        time.sleep(LEFT_OPEN_POLL_S)
+        if _open_since(client, transactional_id) != began:
+            return
+    if began is not None:
+        client.transaction(transactional_id, timeout_ms=timeout_ms).initialize()
+
+
+def _open_since(client: Client, transactional_id: str) -> int | None:
+    """When the open transaction began; None if there is none, or it may not be looked at."""
+    try:
+        found = client.describe_transaction(transactional_id)
+    except KafkaError:
+        return None
+    return found.start_ms if found.state == "Ongoing" else None

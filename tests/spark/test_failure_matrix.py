@@ -7,6 +7,7 @@ tests/spark_jobs. The rows are those of docs/spark.md.
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from pathlib import Path
 import pytest
 
 import ottla.client
-from ottla.client import Client, KafkaError, TopicPartition
+from ottla.client import LATEST, Client, KafkaError, TopicPartition
 from ottla.spark import sending, topics
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import FencedDriverError, OffsetConflictError
+from ottla.spark.options import parse_sink
 from ottla.spark.spool import Spool, SpooledBatch, TaskOutput, discard
 from ottla.testing.broker import Broker
 from ottla.testing.handle import BrokerHandle
@@ -153,6 +155,43 @@ def test_crash_in_steps_4_to_5_leaves_an_open_transaction_that_the_next_driver_a
     pipeline.check(client, [(0, "again")])
     assert driver.commit(1).is_committed_now
     pipeline.check(client, [(0, "again"), 1])
+
+
+@pytest.mark.usefixtures("own_temporary_directory")
+def test_what_a_killed_driver_left_open_is_ended_before_the_tasks_of_the_next_run(
+    pipeline: Pipeline, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark.sql.datasource")
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from ottla.spark.sink import OttlaStreamWriter
+
+    monkeypatch.setattr(topics, "LEFT_OPEN_S", 0.2)
+    options = parse_sink({"kafka.bootstrap.servers": pipeline.bootstrap, "topic": pipeline.sink, "group": pipeline.group})
+    planned = OttlaStreamWriter(options, StructType([StructField("value", BinaryType())]))
+    kill_driver(pipeline, 0, f"answered:{PRODUCE}")
+    assert state(client, pipeline) == "Ongoing"
+    first = TopicPartition(pipeline.sink, 0)
+    assert client.list_offsets({first: LATEST}, isolation="read_committed")[first].offset == 0, "readers wait at its first record"
+    pickle.dumps(planned)
+    pipeline.wait_for_markers(client)
+    assert state(client, pipeline) == "Empty" and values(client, pipeline.sink) == []
+    assert pipeline.driver().commit(0, "again").is_committed_now
+    pipeline.check(client, [(0, "again")])
+
+
+def test_a_transaction_that_ends_by_itself_is_left_alone(pipeline: Pipeline, client: Client) -> None:
+    options = parse_sink({"kafka.bootstrap.servers": pipeline.bootstrap, "topic": pipeline.sink, "group": pipeline.group})
+    topics.end_left_open(options)
+    assert state(client, pipeline) == "", "nothing is asked of a coordinator that does not know the pipeline"
+    driver, slow = pipeline.driver(), SlowOutput.of(many_batches(pipeline))
+    with sending_in_the_background(driver, slow, 0) as failures:
+        eventually(lambda: state(client, pipeline) == "Ongoing")
+        looking = threading.Thread(target=topics.end_left_open, args=(options,))
+        looking.start()
+        slow.may_go_on.set()
+        looking.join()
+    assert failures == [] and driver.commit(1).is_committed_now, "no other has taken over"
 
 
 @pytest.mark.parametrize("point", [f"sent:{TXN_OFFSET_COMMIT}", f"answered:{TXN_OFFSET_COMMIT}"])

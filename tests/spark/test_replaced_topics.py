@@ -30,7 +30,10 @@ from tests.spark.encoded import values
 from tests.spark.pipeline import Pipeline, transaction_state, wait_for_markers, wait_for_topic
 
 WAIT_S = 60.0
-MESSAGE = r"subscribe: topic '{topic}' was deleted and created anew since the query read it \(id \S+, now \S+\).*failOnDataLoss=false"
+MESSAGE = (
+    r"subscribe: topic '{topic}' was deleted and created anew since the query read it \(id \S+, now \S+\), or this is another cluster"
+    r".*failOnDataLoss=false"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -18,13 +18,14 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from ottla.client import AuthorizationError, Client, ErrorCode, TopicPartition, partition_for_key
-from ottla.spark import connections
+from ottla.spark import connections, topics
 from ottla.spark import sink as sink_module
 from ottla.spark.errors import OptionError, OutputError, PipelineError
 from ottla.spark.offset_json import write_offsets
 from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter, TaskMessage, encode_task
 from ottla.spark.spool import SpoolWriter, TaskOutput, spool_root
+from ottla.spark.topics import ask_topic
 from ottla.testing.broker import Broker
 from ottla.wire.records import iter_records
 from tests.spark.pipeline import wait_for_topic
@@ -45,6 +46,8 @@ def task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 17, getLocalProperty=lambda _: "query")
     monkeypatch.setattr(sink_module.TaskContext, "get", lambda: context)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(topics, "_known", {})  # as in a process that has run no task yet
+    monkeypatch.setattr(topics, "_present", set())
 
 
 def options_of(broker: Broker, **given: str) -> SinkOptions:
@@ -190,6 +193,33 @@ def test_the_driver_asks_for_the_topic_once_and_no_task_does(
     assert len(broker.records(topic)) == 200
 
 
+def test_topics_that_rows_name_are_asked_for_once_in_a_while(
+    broker: Broker, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by each task: a process runs many. More partitions are seen after that while."""
+    options = options_of(broker)
+    monkeypatch.setattr(topics, "REMEMBERED_S", 3600.0)
+    rows = {"value": [str(number) for number in range(50)], "topic": [topic] * 50, "partition": [3] * 50}
+    asked: list[str] = []
+
+    def count(options: SinkOptions, name: str) -> topics.TopicLimits:
+        asked.append(name)
+        return ask_topic(options, name)
+
+    monkeypatch.setattr(topics, "ask_topic", count)
+    for _ in range(3):
+        with pytest.raises(OutputError, match="there is no partition 3"):
+            encoded(options, rows)
+    client.add_partitions(topic, 4)
+    assert asked == [topic]
+    monkeypatch.setattr(topics, "REMEMBERED_S", 0.0)
+    wait_for_topic(client, topic)
+    assert list(records(encoded(options, rows))) == [TopicPartition(topic, 3)]
+    assert asked == [topic] * 2
+    with pytest.raises(PipelineError, match="nowhere"):
+        encoded(options, {"value": ["x"], "topic": ["nowhere"]})
+
+
 def test_the_driver_s_refusal_is_that_of_the_tasks_that_have_rows(broker: Broker) -> None:
     stored = pickle.dumps(OttlaBatchWriter(options_of(broker, topic="nowhere"), VALUE, False))
     with pytest.raises(PipelineError, match=r"^topic: UNKNOWN_TOPIC_OR_PARTITION: topic 'nowhere' not found"):
@@ -275,14 +305,21 @@ def test_a_stream_without_a_right_stops_and_goes_on_when_it_has_it(
     assert client.committed(group)[TopicPartition(topic, 0)].offset == 5
 
 
-def test_a_source_of_another_cluster_stops_with_a_hint(broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_source_of_another_cluster_stops_at_its_first_batch(
+    broker: Broker, client: Client, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the time for tries of a commit is over: to the coordinator the topic is one that it may get to know."""
+    monkeypatch.setattr(topics, "ABSENT_PAUSE_S", 0.01)
     group = f"{topic}-g"
-    given = {"checkpointLocation": checkpoint_of(tmp_path, group, "of-another-cluster"), "kafka.delivery.timeout.ms": "200"}
-    options = options_of(broker, topic=topic, group=group, **given)
+    options = options_of(broker, topic=topic, group=group, checkpointLocation=checkpoint_of(tmp_path, group, f"{topic}-elsewhere"))
     message = pickle.loads(pickle.dumps(OttlaStreamWriter(options, VALUE))).write(rows_of("x"))
-    with pytest.raises(OutputError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*; the topics of source and sink .* all of them on one cluster$"):
+    wanted = rf"has no topic '{topic}-elsewhere', .*; the topics of source and sink have to exist, all of them on one cluster$"
+    with pytest.raises(OutputError, match=wanted):
         OttlaStreamWriter(options, VALUE).commit([message], 0)
     assert broker.records(topic) == []
+    client.create_topic(f"{topic}-elsewhere")
+    OttlaStreamWriter(options, VALUE).commit([message], 0)
+    assert [record.value for record in broker.records(topic)] == [b"x"]
 
 
 def test_a_value_over_the_topic_s_limit(broker: Broker, client: Client, topic: str) -> None:
@@ -310,6 +347,7 @@ def test_batches_are_no_larger_than_the_topic_takes(broker: Broker, topic: str, 
         raise AuthorizationError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, small)
 
     monkeypatch.setattr(Client, "topic_configs", refuse)
+    topics._known.clear()
     output = encoded(options_of(broker, topic=small, compression="none"), {"value": rows["value"]})
     assert max(len(batch.data) for batch in output.batches()) > 1000
 
