@@ -213,7 +213,7 @@ def client_page() -> str:
 def spark_page() -> str | None:
     if not _there("ottla.spark.options"):
         return None
-    from ottla.spark.options import AS_OWNED, OWNED, SINK_TABLE, SOURCE_TABLE
+    from ottla.spark.options import AS_OWNED, OWNED, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT
 
     lines = ["Names and meanings are those of Spark's own Kafka connector, compared without case.", ""]
     for title, table in (("Reading", SOURCE_TABLE), ("Writing", SINK_TABLE)):
@@ -222,6 +222,9 @@ def spark_page() -> str | None:
     lines += ["## Refused", "", "The pipeline itself decides these.", ""]
     names = {name: f"`{name}`" + (f" (but `{AS_OWNED[name]}`)" if name in AS_OWNED else "") for name in OWNED}
     lines += _table(("Key", "Instead"), ((names[name], instead) for name, instead in sorted(OWNED.items())))
+    lines += ["", "## Without effect", "", "Accepted, so that a query moves over as it is. So are options of the other table: a sink, say,"]
+    lines += ["always writes the column `headers` if there is one. Any other key `kafka.*` gives a warning.", ""]
+    lines += _table(("Key", "Why"), ((f"`{name}`", reason) for name, reason in WITHOUT_EFFECT.items()))
     return _page("Options of the Spark source and sink", "`ottla/spark/options.py`", lines)
 
 

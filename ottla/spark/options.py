@@ -132,16 +132,34 @@ OWNED = {
 AS_OWNED = {"kafka.enable.idempotence": "true", "kafka.enable.auto.commit": "false"}
 """Values of such keys that ask for what the pipeline does anyway."""
 
-WITHOUT_EFFECT = frozenset(
-    {
-        "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
-        "kafka.acks", "kafka.linger.ms", "kafka.buffer.memory", "kafka.retries", "kafka.max.block.ms",
-        "kafka.fetch.min.bytes", "kafka.fetch.max.wait.ms", "kafka.fetch.max.bytes", "kafka.max.poll.records",
-        "kafka.max.poll.interval.ms", "kafka.session.timeout.ms", "kafka.heartbeat.interval.ms",
-        "kafka.max.in.flight.requests.per.connection", "kafka.default.api.timeout.ms", "kafka.metadata.max.age.ms",
-    }
-)  # fmt: skip
-"""Options of Spark's connector and of Kafka's clients that nothing here depends on."""
+_BY_TIME = "`kafka.request.timeout.ms` bounds each series of tries"
+_BY_BYTES = "`kafka.max.partition.fetch.bytes` is the size of a fetch, which does not wait"
+_NO_MEMBER = "a query is no member of its group"
+_SINK = "batches are `kafka.batch.size` large, and sent as they are"
+WITHOUT_EFFECT = {
+    "kafkaConsumer.pollTimeoutMs": _BY_TIME,
+    "fetchOffset.numRetries": _BY_TIME,
+    "fetchOffset.retryIntervalMs": _BY_TIME,
+    "groupIdPrefix": "no group is made up for reading",
+    "kafka.acks": "all replicas in sync acknowledge, always",
+    "kafka.linger.ms": _SINK,
+    "kafka.buffer.memory": _SINK,
+    "kafka.max.in.flight.requests.per.connection": _SINK,
+    "kafka.retries": "`kafka.delivery.timeout.ms` bounds them",
+    "kafka.max.block.ms": "`kafka.delivery.timeout.ms` bounds it",
+    "kafka.fetch.min.bytes": _BY_BYTES,
+    "kafka.fetch.max.wait.ms": _BY_BYTES,
+    "kafka.fetch.max.bytes": _BY_BYTES,
+    "kafka.max.poll.records": "`maxOffsetsPerTrigger` bounds a batch",
+    "kafka.max.poll.interval.ms": _NO_MEMBER,
+    "kafka.session.timeout.ms": _NO_MEMBER,
+    "kafka.heartbeat.interval.ms": _NO_MEMBER,
+    "kafka.default.api.timeout.ms": _BY_TIME,
+    "kafka.metadata.max.age.ms": "the driver asks for each batch",
+}
+"""Options of Spark's connector and of Kafka's clients that are accepted and change nothing, with the reason."""
+
+_WITHOUT_EFFECT = frozenset(name.lower() for name in WITHOUT_EFFECT)
 
 _OF_SPARK = frozenset(
     {
@@ -331,7 +349,7 @@ class _Options:
         for name in self._values:
             if name in OWNED and self.text(name).lower() != AS_OWNED.get(name):
                 raise OptionError(f"{name}: cannot be set; {OWNED[name]}")
-            if name in known or name in OWNED or name in WITHOUT_EFFECT or name in _OF_SPARK or _is_security(name):
+            if name in known or name in OWNED or name in _WITHOUT_EFFECT or name in _OF_SPARK or _is_security(name):
                 continue
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
             if near and not name.startswith("kafka."):

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client import TopicPartition
 from ottla.spark.errors import OptionError
-from ottla.spark.options import MAX_BYTES_PER_TRIGGER, SINK_TABLE, SOURCE_TABLE, is_source, parse_sink, parse_source
+from ottla.spark.options import MAX_BYTES_PER_TRIGGER, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT, is_source, parse_sink, parse_source
 
 HERE = {"kafka.bootstrap.servers": "localhost:9092"}
 READ = {**HERE, "subscribe": "orders"}
@@ -148,6 +148,28 @@ def test_unknown_keys_warn_once_and_those_without_effect_do_not(caplog: pytest.L
         parse_source(given)
         parse_source(given)
     assert [record.getMessage() for record in caplog.records] == ["option kafka.no.such.setting.at.all is unknown and has no effect"]
+
+
+OF_THE_CONNECTOR = {
+    "assign": '{"t":[0]}', "subscribe": "t", "subscribePattern": "t.*", "kafka.bootstrap.servers": "b:1", "startingTimestamp": "5",
+    "startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsets": "earliest", "endingTimestamp": "5", "failOnDataLoss": "false",
+    "endingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsets": "latest", "kafkaConsumer.pollTimeoutMs": "5", "minPartitions": "5",
+    "fetchOffset.numRetries": "5", "fetchOffset.retryIntervalMs": "5", "maxRecordsPerPartition": "5", "maxOffsetsPerTrigger": "5",
+    "minOffsetsPerTrigger": "5", "maxTriggerDelay": "5m", "groupIdPrefix": "p", "includeHeaders": "true", "topic": "t",
+    "startingOffsetsByTimestampStrategy": "latest",
+}  # fmt: skip
+"""The options of Spark's Kafka connector, for sources and sinks, each with a value; `kafka.group.id` alone is refused."""
+
+
+@pytest.mark.parametrize("name", OF_THE_CONNECTOR)
+def test_every_option_of_spark_s_kafka_connector_is_taken_and_documented(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    ways = {} if name in ("assign", "subscribePattern") else READ
+    with caplog.at_level(logging.WARNING, logger="ottla.spark"):
+        parse_source({**HERE, **ways, name: OF_THE_CONNECTOR[name]})
+        parse_sink({**HERE, "topic": "t", name: OF_THE_CONNECTOR[name]})
+    assert caplog.records == []
+    named = {option.name for option in (*SOURCE_TABLE, *SINK_TABLE)} | set(WITHOUT_EFFECT)
+    assert name in named
 
 
 def test_options_of_a_table_in_sql_come_twice() -> None:
