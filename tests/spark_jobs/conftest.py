@@ -14,6 +14,7 @@ import pytest
 
 from ottla.spark.session import UNIX_SOCKETS
 from ottla.testing.broker import Broker
+from tests.spark.kept_connections import close_clients, close_relays
 from tests.spark_jobs.cluster import Cluster
 from tests.spark_jobs.quick_java import SPARK_JAVA, make_archive
 
@@ -78,6 +79,8 @@ def broker() -> Iterator[Broker]:
     """A broker process of this folder's own."""
     with Broker() as started:
         yield started
+        close_clients()  # of what runs in the driver itself, as `foreachBatch` does
+        close_relays()
 
 
 @pytest.fixture(scope="session")
