@@ -18,6 +18,7 @@ DEFAULT_DATA_DIR = "/var/lib/ottla"
 STATE = "/var/lib/"
 _PLAIN = re.compile(r"[^\s\\\"';]+")
 HOMES = ("/home/", "/root/", "/run/user/")
+TEMPORARY = ("/tmp/", "/var/tmp/")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +66,9 @@ def unit_text(
     words = [command, "start", *(["--data-dir", data_dir] if data_dir else []), *(["--config", config] if config else [])]
     places = list(data_dirs) or [data_dir]
     mounted, writable = _places(places)
-    protects_home = "true" if not any(place.startswith(HOMES) for place in [*places, config]) else "false"
+    needed = [*places, config, *_program_places(command)]
+    hides_home = not any(place.startswith(HOMES) for place in needed)
+    hides_tmp = not any(place.startswith(TEMPORARY) for place in needed)
     return f"""\
 [Unit]
 Description=Ottla broker
@@ -88,13 +91,24 @@ RestartSec=2
 LimitNOFILE=1048576
 OOMScoreAdjust=-500
 NoNewPrivileges=true
-PrivateTmp=true
-ProtectHome={protects_home}
+PrivateTmp={_boolean(hides_tmp)}
+ProtectHome={_boolean(hides_home)}
 ProtectSystem=strict
 {writable}
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def _program_places(command: str) -> list[str]:
+    """Where the files of the program are; those of its interpreter are known of this program alone."""
+    found = [command, os.path.realpath(command)]
+    is_this_one = os.path.dirname(os.path.abspath(command)) == os.path.dirname(os.path.abspath(sys.executable))
+    return [*found, sys.base_prefix + "/"] if is_this_one else found
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _places(places: Sequence[str]) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,28 @@ def test_a_given_directory_wins(offline: Ottla, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("place", "wanted"), [(service.HOMES[0] + "kafka", "false"), ("/srv/home", "true")])
-def test_a_home_is_hidden_unless_the_data_are_there(place: str, wanted: str) -> None:
-    assert f"ProtectHome={wanted}" in service.unit_text("ottla", data_dirs=[place]).splitlines()
+def test_a_home_is_hidden_unless_something_that_the_broker_needs_is_there(place: str, wanted: str) -> None:
+    for text in (
+        service.unit_text("/opt/ottla", data_dirs=[place]),
+        service.unit_text("/opt/ottla", config=f"{place}/server.properties"),
+        service.unit_text(f"{place}/bin/ottla"),
+    ):
+        assert f"ProtectHome={wanted}" in text.splitlines()
+
+
+@pytest.mark.parametrize("place", service.TEMPORARY)
+def test_temporary_directories_are_the_broker_s_own_unless_it_needs_others(place: str) -> None:
+    for text in (service.unit_text("/opt/ottla", data_dirs=[f"{place}data"]), service.unit_text(f"{place}bin/ottla")):
+        assert "PrivateTmp=false" in text.splitlines()
+    assert "PrivateTmp=true" in service.unit_text("/opt/ottla").splitlines()
+
+
+def test_the_interpreter_of_this_program_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    for prefix, wanted in ((service.HOMES[0] + "me/python", "false"), ("/usr", "true")):
+        monkeypatch.setattr(sys, "base_prefix", prefix)
+        monkeypatch.setattr(sys, "executable", "/opt/ottla/bin/python")
+        assert f"ProtectHome={wanted}" in service.unit_text("/opt/ottla/bin/ottla").splitlines()
+        assert "ProtectHome=true" in service.unit_text("/opt/other/bin/ottla").splitlines()
 
 
 @pytest.mark.parametrize(("text", "message"), [("log.dirs=data\n", "'data' is relative"), ("num.partitions=x\n", "num.partitions")])
