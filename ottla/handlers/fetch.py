@@ -324,8 +324,10 @@ class Fetch:
         if type(read) is not PartitionRead:
             assert isinstance(read, ErrorCode)
             may_read = read is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            is_here = may_read and find_partition(self._broker, wanted, self._has_topic_ids) is not None
-            refused = refusal(index, read, is_here=is_here)
+            is_known = read is ErrorCode.NOT_LEADER_OR_FOLLOWER or (
+                may_read and find_partition(self._broker, wanted, self._has_topic_ids) is not None
+            )
+            refused = refusal(index, read, is_known=is_known)
             if read in MOVED and self._request.version >= LEADER_HINTS_SINCE:
                 self._hint_leader(wanted, refused)
             return refused
@@ -429,15 +431,15 @@ def find_partition(broker: Broker, wanted: Wanted, has_topic_ids: bool) -> Parti
     return broker.partitions.get(wanted.topic, wanted.index)
 
 
-def refusal(index: int, code: ErrorCode, *, is_here: bool) -> PartitionData:
-    """Builds a refusal. Aborted transactions are null when a replica refuses, and empty when there is none, as in Kafka."""
+def refusal(index: int, code: ErrorCode, *, is_known: bool) -> PartitionData:
+    """Builds a refusal. Aborted transactions are null where the partition is known, here or elsewhere, else empty, as in Kafka."""
     return PartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=None if is_here else [],
+        aborted_transactions=None if is_known else [],
         records=b"",
     )
 

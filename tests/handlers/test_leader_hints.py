@@ -52,6 +52,8 @@ def test_fetch(world: World, session: int) -> None:
                for part in answer.responses[0].partitions}  # fmt: skip
     assert leaders == {LEADER: (MOVED, 2, 7), NO_LEADER: (MOVED, -1, -1), 9: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)}
     assert addresses(answer) == [(2, "two.example", 9092, "r2")]
+    nulls = {part.partition_index: part.aborted_transactions is None for part in answer.responses[0].partitions}
+    assert nulls == {LEADER: True, NO_LEADER: True, 9: False}, "as in Kafka, where only an unknown partition has an empty list"
 
 
 def test_a_fetch_for_an_older_epoch(world: World) -> None:
