@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.server.garbage import OVERDUE_FACTOR, QUIET_SECONDS, Garbage
+from ottla.server.garbage import OVERDUE_FACTOR, OVERDUE_LOOKS, QUIET_SECONDS, Garbage
 
 GROWTH_MIN = 1000
 
@@ -108,6 +108,10 @@ def test_everything_is_walked_over_when_the_broker_has_little_to_do(garbage: Gar
 def test_a_walk_that_is_overdue_does_not_wait_for_that(garbage: Garbage, work: Work) -> None:
     seen = frozen_garbage()
     has_grown(garbage, OVERDUE_FACTOR)
+    for _ in range(OVERDUE_LOOKS - 1):
+        work.seconds += QUIET_SECONDS + 1
+        garbage.look()
+    assert seen() is not None, "a client that has much created under load would have everybody wait for a walk over it"
     work.seconds += QUIET_SECONDS + 1
     garbage.look()
     assert seen() is None
