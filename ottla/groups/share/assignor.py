@@ -37,7 +37,7 @@ def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequ
     chosen: list[set[Spot]] = [set() for _ in members]
     for pool in sorted(pools, key=lambda pool: (len(pool), pool)):
         # Pools with few readers first: members that read more will take less of the next.
-        spots = [(topic, partition) for topic in pools[pool] for partition in sorted(partitions[topic])]
+        spots = {topic: sorted(partitions[topic]) for topic in pools[pool]}
         for index, mine in zip(pool, _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run(), strict=True):
             chosen[index] |= mine
     return {member.member_id: _by_topic(mine) for member, mine in zip(members, chosen, strict=True)}
@@ -73,15 +73,19 @@ SHARE_ASSIGNORS = {"simple": assign_simple}
 class _Pool:
     """Topics with the same readers; the readers are numbered here from 0."""
 
-    def __init__(self, members: Sequence[ShareMember], pool: Sequence[int], spots: list[Spot], burden: list[int]) -> None:
+    def __init__(
+        self, members: Sequence[ShareMember], pool: Sequence[int], partitions: Mapping[Uuid, Sequence[int]], burden: list[int]
+    ) -> None:
+        """`partitions` of the pool's topics, all in order."""
         self._targets = [members[index].target for index in pool]
         self._burden = burden  # what each has from other pools, which decides between equals
-        self._spots = spots
-        size = len(pool)
-        self._wanted = -(-size // len(spots))  # readers of each partition, rounded up
-        self._quota, self._extra = divmod(self._wanted * len(spots), size)
+        self._topics = list(partitions)
+        self._spots = [(topic, partition) for topic in partitions for partition in partitions[topic]]
+        size, count = len(pool), len(self._spots)
+        self._wanted = -(-size // count)  # readers of each partition, rounded up
+        self._quota, self._extra = divmod(self._wanted * count, size)
         self._mine: list[set[Spot]] = [set() for _ in pool]
-        self._missing = dict.fromkeys(spots, self._wanted)
+        self._missing = dict.fromkeys(self._spots, self._wanted)
 
     def run(self) -> list[set[Spot]]:
         self._keep()
@@ -94,8 +98,8 @@ class _Pool:
         missing, extra = self._missing, self._extra
         for mine, target in zip(self._mine, self._targets, strict=True):
             limit = self._quota + (extra > 0)
-            for topic in sorted(target):
-                for partition in target[topic]:
+            for topic in self._topics:
+                for partition in target.get(topic, ()):
                     spot = (topic, partition)
                     if len(mine) < limit and missing.get(spot) and spot not in mine:
                         missing[spot] -= 1
