@@ -116,7 +116,7 @@ class GroupShard:
         self.persister = persister  # the share coordinators; its answers come back through `run`
         self.run: Run = run_nothing
         self.later: Callable[[Iterator[object]], None] = run_at_once  # runs long work in turns of the loop
-        self.updates: dict[str, object] = {}  # soft: what is under way in turns for a consumer group, one at a time
+        self.updates: dict[str, object] = {}  # soft: what is under way in turns for a consumer or share group, one at a time
         self.own_settings = own_settings
         self.topics = topics
         self.random = random

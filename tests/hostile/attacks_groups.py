@@ -76,6 +76,18 @@ def large_share_group(target: Target) -> None:
     send_many(target, ((beat(group_id="share", member_id=f"m{number}", subscribed_topic_names=names), 1) for number in range(200)))
 
 
+@attack("200 members of a share group that subscribe to other halves of 2,000 topics", "group.share.assignment.interval.ms=0")
+def unequal_share_group(target: Target) -> None:
+    make_topics(target, 2000, 1)
+    wait_for_coordinators(target, 0, "x")
+    target.begin()
+    beat, requests = load(76)[0], []
+    for number in range(200):
+        names = [f"topic-{(number * 7 + place) % 2000}" for place in range(1000)]
+        requests.append((beat(group_id="share", member_id=f"m{number}", subscribed_topic_names=names), 1))
+    send_many(target, requests)
+
+
 @attack("1,000 members of a consumer group that subscribe to other halves of 1,000 topics of 10 partitions", ASSIGNS_AT_ONCE)
 def many_unequal_subscriptions(target: Target) -> None:
     make_topics(target, 1000, 10)

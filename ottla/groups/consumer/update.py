@@ -1,49 +1,31 @@
-"""Brings a consumer group's regular expressions, epoch and target assignment up to date, in turns of the loop where that is much work.
+"""Brings a consumer group's regular expressions, epoch and target assignment up to date (`epoch_update.py`).
 
-An update is a row of steps: expressions are matched with all topics, the topics that members read are looked up, an assignor deals their
-partitions, and what differs from the last target is logged. The first `STEPS_AT_ONCE` run within the heartbeat that asks for it, so a group
-of a usual size has its new target with the very answer. The rest goes on in fair turns with other work (`GroupShard.later`). Until it is
-done heartbeats are answered from the last target, and members get the new one with a later heartbeat, as in Kafka (KIP-1263).
-
-The new target is for the members and the epoch that the group had when the update began to look topics up. A change that comes meanwhile
-raises the group's epoch further, so another target follows. What a step has to log (an `Edit`) is decided on the group as it is by then.
-
-Invariants: one update of a group is under way at a time; the target's epoch is logged last, so that after a refusal or a new coordinator,
-which leaves some members with a new target and others with the last one, a target is due still, and what members hold decides who may have
-a partition (I34).
+Before its target can be made, expressions are matched with all topics, and the topics that members read are looked up: both may raise the
+group's epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 
-from ottla.base.errors import ApiError
 from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.uuids import Uuid
 from ottla.groups.consumer.assignors import ASSIGNORS, MemberSpec
 from ottla.groups.consumer.group import REFERENCE_BYTES, ConsumerGroup, MemberFacts, ResolvedRegex
 from ottla.groups.consumer.records import ConsumerChange
-from ottla.groups.epoch_group import Assignment
-from ottla.groups.epoch_topics import FoundTopics, find_topics, refresh_of
+from ottla.groups.epoch_topics import FoundTopics, find_topics
+from ottla.groups.epoch_update import EpochUpdate, Known
+from ottla.groups.epoch_update import Steps as StepsOf
 from ottla.groups.shard import GroupShard
-from ottla.machine.contract import NOTHING, Decision
-from ottla.machine.draft import Draft
 
-STEPS_AT_ONCE = 30
-"""A step takes a fraction of a millisecond, those that log up to two."""
 MATCH_WORK_PER_STEP = 30_000
 """Letters of names times instructions of an expression: the dearest take half a millisecond for it, most much less."""
-TARGETS_PER_STEP = 25
-COMPARED_PER_STEP = 500
+LOOKED_AT_PER_STEP = 2_500
 
 MayDescribe = Callable[[str], bool] | None
 """Which topics the member that asks may see; None if all."""
-Edit = Callable[[ConsumerChange, int], None]
-"""(change of the group, now) -> what a step has to log is in the change."""
-Steps = Generator[Edit | None, None, None]
-Known = Mapping[str, MemberFacts]
-Targets = Sequence[tuple[str, Assignment]]
+Steps = StepsOf[ConsumerChange]
 
 
 def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
@@ -58,79 +40,22 @@ def _has_rested(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
     return not group.target or group.has_rested(shard.assignment_interval_ms(group.group_id), now_ms)
 
 
-class GroupUpdate:
+class GroupUpdate(EpochUpdate[ConsumerChange]):
     """One update. `patterns` are to be matched anew; `must_look_up`: topics may have changed; `wants_other`: what a member reads has."""
 
     def __init__(
         self, shard: GroupShard, patterns: list[str], may_describe: MayDescribe, *, must_look_up: bool, wants_other: bool
     ) -> None:
-        self._shard = shard
+        super().__init__(shard, ConsumerGroup, ConsumerChange)
         self._patterns = patterns
         self._may_describe = may_describe
         self._must_look_up = must_look_up or wants_other or bool(patterns)
         self._must_raise_epoch = wants_other
-        self._group_id = ""
-        self._live: ConsumerGroup | None = None
-        """The group itself, once what began the update is logged."""
-        self._epoch: int | None = None
         self._is_due = False
-        self._steps = self._all_steps()
 
-    def begin(self, change: ConsumerChange, draft: Draft, now_ms: int) -> None:
-        """Runs the first steps, or all of them, into `change`; the rest follows when that is logged."""
-        self._group_id = change.group_id
-        for _ in range(STEPS_AT_ONCE):
-            try:
-                edit = next(self._steps)
-            except StopIteration:
-                return
-            if edit is not None:
-                edit(change, now_ms)
+    def _before_rest(self, change: ConsumerChange) -> None:
         if self._must_raise_epoch:
             self._raise_epoch(change, change.group.metadata_hash)
-        shard = self._shard
-        shard.updates[self._group_id] = self
-        draft.call(lambda: shard.later(self._rest()))
-        draft.on_refusal(lambda _repair, _code: self._give_up())
-
-    def _rest(self) -> Iterator[None]:
-        """What `begin` has not done; ends when the group is another one or the coordinator is gone."""
-        live = self._shard.groups.get(self._group_id)
-        self._live = live if type(live) is ConsumerGroup else None
-        for edit in self._steps:
-            if not self._is_wanted():
-                break
-            if edit is not None:
-                self._shard.run(partial(self._carry_out, edit))
-            yield
-        if self._shard.updates.get(self._group_id) is self:
-            del self._shard.updates[self._group_id]
-
-    def _is_wanted(self) -> bool:
-        shard, group_id = self._shard, self._group_id
-        return self._live is not None and shard.updates.get(group_id) is self and shard.groups.get(group_id) is self._live
-
-    def _carry_out(self, edit: Edit, now_ms: int) -> Decision:
-        if not self._is_wanted():
-            return NOTHING
-        assert self._live is not None
-        draft, change = Draft(), ConsumerChange(self._live)
-        try:
-            edit(change, now_ms)
-        except ApiError:  # there is no room for what an expression matches
-            self._give_up()
-            return NOTHING
-        draft.records = change.records
-        draft.on_refusal(lambda _repair, _code: self._give_up())
-        return draft.decision()
-
-    def _give_up(self) -> None:
-        """The log has refused something: the next heartbeat begins again."""
-        if self._shard.updates.get(self._group_id) is self:
-            del self._shard.updates[self._group_id]
-            refresh_of(self._shard, self._group_id).topics_version = -1
-
-    # The steps
 
     def _all_steps(self) -> Steps:
         for pattern in self._patterns:
@@ -200,28 +125,14 @@ class GroupUpdate:
         members = yield from _specs(group, found)
         assign = ASSIGNORS[group.preferred_assignor(self._shard.settings.consumer_assignors)]
         target = yield from assign(members, found.counts)
-        changed: list[tuple[str, Assignment]] = []
-        for number, (member_id, mine) in enumerate(target.items(), 1):
-            if group.target.get(member_id) != mine:
-                changed.append((member_id, mine))
-            if not number % COMPARED_PER_STEP:
-                yield None
-        for at in range(0, len(changed), TARGETS_PER_STEP):
-            yield partial(self._put_targets, group.facts, changed[at : at + TARGETS_PER_STEP])
-        yield self._put_target_epoch
+        yield from self._log_target(group, target)
 
-    def _put_targets(self, known: Known, targets: Targets, change: ConsumerChange, _now_ms: int) -> None:
-        for member_id, target in targets:
-            holder = member_id
-            if member_id not in change.group.facts:
-                # It has left, or another process has taken its place, which changes no epoch.
-                holder = change.group.static_members.get(known[member_id].instance_id or "", "")
-            if holder and change.group.target.get(holder) != target:
-                change.put_target(holder, target)
-
-    def _put_target_epoch(self, change: ConsumerChange, now_ms: int) -> None:
-        assert self._epoch is not None and self._epoch > change.group.target_epoch, "a target of a past epoch"
-        change.put_target_epoch(self._epoch, now_ms)
+    def _holder(self, change: ConsumerChange, known: Known, member_id: str) -> str:
+        if member_id in change.group.facts:
+            return member_id
+        # It has left, or another process has taken its place, which changes no epoch.
+        facts: MemberFacts = known[member_id]
+        return change.group.static_members.get(facts.instance_id or "", "")
 
 
 def _specs(group: ConsumerGroup, found: FoundTopics) -> Generator[None, None, list[MemberSpec]]:
@@ -237,7 +148,7 @@ def _specs(group: ConsumerGroup, found: FoundTopics) -> Generator[None, None, li
             work += len(names)
         members.append(MemberSpec(member_id, facts.instance_id, known[id(names)][1], group.target.get(member_id, {})))
         work += 1
-        if work >= COMPARED_PER_STEP * 5:
+        if work >= LOOKED_AT_PER_STEP:
             work = 0
             yield
     return members

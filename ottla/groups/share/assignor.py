@@ -6,13 +6,13 @@ every member to read something. What a member was meant to have it keeps as far 
 
 Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to it; every member of a pool reads something of
 it; two members of a pool differ by one partition at most; the result depends only on the arguments. Cost: linear in what is assigned,
-times a logarithm.
+times a logarithm. It is a generator, whose steps are short (`groups/epoch_update.py`).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
@@ -20,6 +20,11 @@ from ottla.groups.epoch_group import Assignment
 
 ShareAssignments = dict[str, Assignment]
 Spot = tuple[Uuid, int]
+
+DEALT_PER_STEP = 300
+"""Partitions that members keep or get: about a millisecond."""
+SEEN_PER_STEP = 5_000
+"""Names that are only looked at."""
 
 
 class ShareMember(NamedTuple):
@@ -30,34 +35,66 @@ class ShareMember(NamedTuple):
     target: Mapping[Uuid, Sequence[int]]  # what it was meant to have so far
 
 
-def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> ShareAssignments:
+def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> Generator[None, None, ShareAssignments]:
     """(members, the partitions of each topic that may be assigned) -> each member's assignment."""
     members = sorted(members, key=lambda member: member.member_id)
-    pools = _pools(members, partitions)
+    pools = yield from _pools(members, partitions)
     chosen: list[set[Spot]] = [set() for _ in members]
+    work = 0
     for pool in sorted(pools, key=lambda pool: (len(pool), pool)):
         # Pools with few readers first: members that read more will take less of the next.
         spots = {topic: sorted(partitions[topic]) for topic in pools[pool]}
-        for index, mine in zip(pool, _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run(), strict=True):
+        dealt = yield from _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run()
+        for index, mine in zip(pool, dealt, strict=True):
             chosen[index] |= mine
-    return {member.member_id: _by_topic(mine) for member, mine in zip(members, chosen, strict=True)}
+        work += len(pool)
+        if work >= DEALT_PER_STEP:
+            work = 0
+            yield
+    assignments: ShareAssignments = {}
+    for member, mine in zip(members, chosen, strict=True):
+        assignments[member.member_id] = _by_topic(mine)
+        work += len(mine)
+        if work >= DEALT_PER_STEP:
+            work = 0
+            yield
+    return assignments
 
 
-def _pools(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> dict[tuple[int, ...], list[Uuid]]:
+def _pools(
+    members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]
+) -> Generator[None, None, dict[tuple[int, ...], list[Uuid]]]:
     """Topics, in order, by the members that read them. Members that subscribe to the same are looked at together."""
     alike: dict[frozenset[Uuid], list[int]] = {}
     for index, member in enumerate(members):
         alike.setdefault(member.topics, []).append(index)
     readers: dict[Uuid, list[int]] = {}
+    work = 0
     for kind, subscribed in enumerate(alike):
         for topic in subscribed:
             readers.setdefault(topic, []).append(kind)
-    topics: dict[tuple[int, ...], list[Uuid]] = {}
+        work += len(subscribed)
+        if work >= SEEN_PER_STEP:
+            work = 0
+            yield
+    indexes = list(alike.values())
+    by_kinds: dict[tuple[int, ...], list[Uuid]] = {}
     for topic in sorted(partitions):
         if partitions[topic] and topic in readers:
-            topics.setdefault(tuple(readers[topic]), []).append(topic)
-    indexes = list(alike.values())
-    return {tuple(sorted(index for kind in kinds for index in indexes[kind])): read for kinds, read in topics.items()}
+            by_kinds.setdefault(tuple(readers[topic]), []).append(topic)
+            work += len(readers[topic])
+            if work >= SEEN_PER_STEP:
+                work = 0
+                yield
+    pools: dict[tuple[int, ...], list[Uuid]] = {}
+    for kinds, topics in by_kinds.items():
+        pool = tuple(sorted(index for kind in kinds for index in indexes[kind]))
+        pools[pool] = topics
+        work += len(pool)
+        if work >= SEEN_PER_STEP:
+            work = 0
+            yield
+    return pools
 
 
 def _by_topic(spots: set[Spot]) -> Assignment:
@@ -87,15 +124,15 @@ class _Pool:
         self._mine: list[set[Spot]] = [set() for _ in pool]
         self._missing = dict.fromkeys(self._spots, self._wanted)
 
-    def run(self) -> list[set[Spot]]:
-        self._keep()
-        self._fill()
-        self._even_out()
+    def run(self) -> Generator[None, None, list[set[Spot]]]:
+        yield from self._keep()
+        yield from self._fill()
+        yield from self._even_out()
         return self._mine
 
-    def _keep(self) -> None:
+    def _keep(self) -> Generator[None, None, None]:
         """What members keep: at most their even part, or one more while there are extra ones."""
-        missing, extra = self._missing, self._extra
+        missing, extra, work = self._missing, self._extra, 0
         for mine, target in zip(self._mine, self._targets, strict=True):
             limit = self._quota + (extra > 0)
             for topic in self._topics:
@@ -105,11 +142,16 @@ class _Pool:
                         missing[spot] -= 1
                         mine.add(spot)
             extra -= len(mine) > self._quota
+            work += len(mine) + len(self._topics)
+            if work >= DEALT_PER_STEP:
+                work = 0
+                yield
 
-    def _fill(self) -> None:
+    def _fill(self) -> Generator[None, None, None]:
         """Gives each partition the readers it lacks: the members with the fewest partitions."""
         heap = [(len(mine), burden, index) for index, (mine, burden) in enumerate(zip(self._mine, self._burden, strict=True))]
         heapq.heapify(heap)
+        work = 0
         for spot in self._spots:
             passed = []
             while self._missing[spot]:
@@ -122,10 +164,14 @@ class _Pool:
                 passed.append((load + 1, burden, index))
             for entry in passed:
                 heapq.heappush(heap, entry)
+            work += len(passed) + 1
+            if work >= DEALT_PER_STEP:
+                work = 0
+                yield
 
-    def _even_out(self) -> None:
+    def _even_out(self) -> Generator[None, None, None]:
         """Moves partitions from members that have two more than another to that one, which lacks at least one of them."""
-        mine = self._mine
+        mine, work = self._mine, 0
         least = [(len(held), index) for index, held in enumerate(mine)]
         most = [(-len(held), index) for index, held in enumerate(mine)]
         heapq.heapify(least)
@@ -142,3 +188,7 @@ class _Pool:
                 spot = min(mine[giver] - mine[taker])
                 mine[giver].discard(spot)
                 mine[taker].add(spot)
+                work += len(mine[giver]) + 1
+                if work >= SEEN_PER_STEP:
+                    work = 0
+                    yield

@@ -30,18 +30,19 @@ from ottla.groups.epoch_group import (
 )
 from ottla.groups.epoch_topics import TopicIds, metadata_hash, must_look_up, refresh_of
 from ottla.groups.shard import GroupShard
-from ottla.groups.share.assignor import SHARE_ASSIGNORS, ShareMember
 from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from ottla.groups.share.records import ShareChange
 from ottla.groups.share.sessions import extend_share_session, remove_share_member
 from ottla.groups.share.topics import initialize, want_states
+from ottla.groups.share.update import ShareUpdate
 from ottla.machine.contract import NOTHING, Decision, Reply
 from ottla.machine.draft import Draft, answered
 
 TOPICS_MAX = 5_000
 """That the members of a group subscribe to, all together."""
 JOIN_WAIT_MS = 1_000
-"""How long a member that has nothing to read waits for partitions to become ready; what is not ready then comes with a later heartbeat."""
+"""How long a member that has nothing to read waits for partitions to become ready, and as long again for a target that is in the making;
+what is not ready then comes with a later heartbeat."""
 
 
 def share_heartbeat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
@@ -88,7 +89,7 @@ def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int)
     says_topics = command.topics is not None
     has_moved = session.has_moved(command.caller.connection)
     gathering_ms = max(refresh.gathers_until_ms - now_ms, 0)
-    is_early = bool(change.group.state_topics.initializing)
+    is_early = bool(change.group.state_topics.initializing) or command.group_id in shard.updates
     if says_topics and not position.assigned and (is_early or gathering_ms):
         _await_assignment(shard, command.group_id, member_id, reply, draft, gathering_ms, is_early=is_early)
         return draft.decision()
@@ -153,7 +154,7 @@ def _advance(
         if is_beginning:
             initialize(shard, change.group, draft)
     if _may_assign(shard, change.group, now_ms):
-        _update_target(shard, change, now_ms)
+        ShareUpdate(shard).begin(change, draft, now_ms)
     position = _next_position(shard, change.group, member_id, facts)
     if position is not change.group.position(member_id):
         change.put_position(member_id, position)
@@ -181,25 +182,13 @@ def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
 
 
 def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
-    """Whether a new target is due: at once if no member has a partition, else many changes become one. While a group gathers its first
-    members nothing is given out."""
-    if group.epoch <= group.target_epoch:
+    """Whether a new target is due and not in the making: at once if no member has a partition, else many changes become one. While a group
+    gathers its first members nothing is given out."""
+    if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
     if group.state_topics.initialized and now_ms < refresh_of(shard, group.group_id).gathers_until_ms:
         return False
     return not any(group.target.values()) or group.has_rested(shard.share_assignment_interval_ms(group.group_id), now_ms)
-
-
-def _update_target(shard: GroupShard, change: ShareChange, now_ms: int) -> None:
-    """Makes the target assignment of the group's present epoch; logs what differs from the last."""
-    group, ids = change.group, TopicIds(shard)
-    members = [ShareMember(member_id, ids.of(facts.topics), group.target.get(member_id, {})) for member_id, facts in group.facts.items()]
-    ready = {topic_id: share.partitions for topic_id, share in group.state_topics.initialized.items()}
-    assign = SHARE_ASSIGNORS[shard.settings.share_assignors[0]]
-    for member_id, target in assign(members, ready).items():
-        if change.group.target.get(member_id) != target:
-            change.put_target(member_id, target)
-    change.put_target_epoch(change.group.epoch, now_ms)
 
 
 def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: ShareFacts) -> SharePosition:
@@ -222,15 +211,23 @@ def _copy(target: Assignment) -> Assignment:
 
 
 def _await_assignment(
-    shard: GroupShard, group_id: str, member_id: str, reply: Reply, draft: Draft, gathering_ms: int, *, is_early: bool
+    shard: GroupShard,
+    group_id: str,
+    member_id: str,
+    reply: Reply,
+    draft: Draft,
+    gathering_ms: int,
+    *,
+    is_early: bool,
+    is_second: bool = False,
 ) -> None:
-    """The member is in; its answer comes when the group has gathered its first members and the share coordinators have answered, but for
-    these (`is_early`) it waits only a moment."""
+    """The member is in; its answer comes when the group has gathered its first members, the share coordinators have answered and a target
+    in the making is made, but for these (`is_early`) it waits only a moment."""
     deferred = shard.deferred.defer("share-join", reply, refuse_beat, draft)
 
     def settle(now_ms: int) -> Decision:
         shard.forget_joiner(group_id, deferred)
-        return _answer_joiner(shard, group_id, member_id, reply, now_ms) if deferred.take() else NOTHING
+        return _answer_joiner(shard, group_id, member_id, reply, now_ms, may_wait=not is_second) if deferred.take() else NOTHING
 
     if is_early:
         shard.add_joiner(group_id, deferred, lambda later: later.schedule(deferred.key, gathering_ms, settle))
@@ -238,7 +235,7 @@ def _await_assignment(
     draft.schedule(deferred.key, JOIN_WAIT_MS if is_early else gathering_ms, settle)
 
 
-def _answer_joiner(shard: GroupShard, group_id: str, member_id: str, reply: Reply, now_ms: int) -> Decision:
+def _answer_joiner(shard: GroupShard, group_id: str, member_id: str, reply: Reply, now_ms: int, *, may_wait: bool) -> Decision:
     group = shard.groups.get(group_id)
     facts = group.facts.get(member_id) if type(group) is ShareGroup else None
     if facts is None or type(group) is not ShareGroup:
@@ -247,7 +244,10 @@ def _answer_joiner(shard: GroupShard, group_id: str, member_id: str, reply: Repl
     _advance(shard, change, member_id, facts, facts, draft, now_ms)
     draft.records.extend(change.records)
     position = change.group.position(member_id)
-    draft.answer(reply, _answer(shard, group_id, member_id, position, has_partitions=True), refuse_beat)
+    if may_wait and not position.assigned and group_id in shard.updates:
+        _await_assignment(shard, group_id, member_id, reply, draft, 0, is_early=True, is_second=True)
+    else:
+        draft.answer(reply, _answer(shard, group_id, member_id, position, has_partitions=True), refuse_beat)
     return draft.decision()
 
 

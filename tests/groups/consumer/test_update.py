@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
 from ottla.base.name_pattern import NamePattern
-from ottla.groups.consumer import assignors, update
+from ottla.groups import epoch_update
+from ottla.groups.consumer import assignors
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import ASSIGNING, STABLE
@@ -55,7 +56,7 @@ class TurnsWorld(World):
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> TurnsWorld:
-    monkeypatch.setattr(update, "STEPS_AT_ONCE", 5)
+    monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 5)
     made = TurnsWorld()
     made.topics = FixedTopics(dict.fromkeys(TOPICS, 5))
     made.machine.shard.topics = made.topics
@@ -120,13 +121,13 @@ def test_no_step_is_much_work(world: TurnsWorld) -> None:
 
 def test_the_target_is_that_of_an_update_at_once(world: TurnsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     large_group(world)
-    monkeypatch.setattr(update, "STEPS_AT_ONCE", 1 << 30)
+    monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 1 << 30)
     at_once = TurnsWorld()
     at_once.topics = at_once.machine.shard.topics = world.topics
     large_group(at_once)
     one_more(at_once)
     assert not at_once.waiting
-    monkeypatch.setattr(update, "STEPS_AT_ONCE", 5)
+    monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 5)
     one_more(world)
     assert world.waiting
     while world.step():
@@ -215,8 +216,8 @@ def test_i46_an_expression_that_finds_no_room_later_leaves_the_coordinator_as_it
 @given(STEPS, st.integers(1, 12), st.randoms())
 def test_no_partition_has_two_owners_whatever_comes_between_the_steps(steps: list[tuple[int, str]], at_once: int, random: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(update, "STEPS_AT_ONCE", at_once)
-        patch.setattr(update, "TARGETS_PER_STEP", 1)
+        patch.setattr(epoch_update, "STEPS_AT_ONCE", at_once)
+        patch.setattr(epoch_update, "TARGETS_PER_STEP", 1)
         patch.setattr(assignors, "WORK_PER_STEP", 1)
         world = TurnsWorld()
         clients = [Client(world, f"m{number}", is_terse=number % 2 == 1) for number in range(5)]

@@ -1,0 +1,143 @@
+"""A share group's target is made in turns where that is much: heartbeats go on meanwhile, and who joins waits for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.groups import epoch_update
+from ottla.groups.share import assignor
+from ottla.groups.share.group import ShareGroup
+from ottla.machine.host import MachineHost
+from tests.instructions import instructions
+from tests.scenarios.groups_text import FixedTopics
+from tests.scenarios.share_groups_world import World
+
+MEMBERS = 20
+TOPICS = [f"topic-{number:03}" for number in range(200)]
+
+
+class TurnsWorld(World):
+    """A coordinator whose long work waits until the test takes it a step further."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Iterator[object]] = deque()
+        super().__init__()
+        self.topics = self.machine.shard.topics = FixedTopics(dict.fromkeys(TOPICS, 2))
+
+    def _new_host(self) -> MachineHost:
+        host = super()._new_host()
+        host.machine.shard.later = self.waiting.append
+        return host
+
+    def step(self) -> bool:
+        """One step of the first that waits; whether there is more to do."""
+        if self.waiting and next(self.waiting[0], self) is self:
+            self.waiting.popleft()
+        return bool(self.waiting)
+
+    def finish(self) -> None:
+        while self.step():
+            pass
+
+    @property
+    def group(self) -> ShareGroup:
+        group = self.machine.shard.groups["g"]
+        assert isinstance(group, ShareGroup)
+        return group
+
+
+def reads(number: int) -> str:
+    """Half of the topics, each member other ones."""
+    return ",".join(TOPICS[(number * 7 + place) % len(TOPICS)] for place in range(100))
+
+
+def large_group(world: TurnsWorld) -> None:
+    for number in range(MEMBERS):
+        world.run(f"share m{number} epoch=0 topics={reads(number)}")
+        for _ in range(2):  # the second target is for the partitions that have become ready meanwhile
+            world.finish()
+            world.run("advance 1")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> TurnsWorld:
+    monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 2)
+    monkeypatch.setattr(assignor, "DEALT_PER_STEP", 100)
+    made = TurnsWorld()
+    large_group(made)
+    return made
+
+
+def test_heartbeats_are_answered_while_a_target_is_made(world: TurnsWorld) -> None:
+    epoch = world.group.target_epoch
+    assert world.run(f"share late epoch=0 topics={reads(50)}")[0].startswith("log:"), "who joins waits for what it is to read"
+    assert world.waiting and world.group.epoch > epoch
+    for number in range(MEMBERS):
+        lines = world.run(f"share m{number}")
+        assert any(line.startswith(f"m{number}: epoch={epoch}") for line in lines), lines
+    assert world.group.target_epoch == epoch and len(world.waiting) == 1, "one update at a time"
+    world.finish()
+    assert world.group.target_epoch == world.group.epoch
+    lines = world.run("advance 1")
+    assert any(line.startswith(f"late: epoch={world.group.epoch} has topic-") for line in lines), lines
+
+
+def test_who_joins_does_not_wait_for_ever(world: TurnsWorld) -> None:
+    world.run(f"share late epoch=0 topics={reads(50)}")
+    lines = world.run("advance 2001")
+    assert any(line.startswith("late: epoch=") and line.endswith("has nothing") for line in lines), lines
+
+
+def test_no_step_is_much_work(world: TurnsWorld) -> None:
+    """In numbers of instructions: a hundred thousand are some milliseconds."""
+    assert instructions(lambda: world.run(f"share late epoch=0 topics={reads(50)}")) < 500_000
+    costs = []
+    while world.waiting:
+        costs.append(instructions(world.step))
+    assert len(costs) > 10 and max(costs) < 200_000
+
+
+def test_the_target_is_that_of_an_update_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, in_turns = TurnsWorld(), TurnsWorld()
+    for made in (at_once, in_turns):
+        monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 1 << 30)
+        large_group(made)
+    at_once.run(f"share late epoch=0 topics={reads(50)}")
+    monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 2)
+    in_turns.run(f"share late epoch=0 topics={reads(50)}")
+    assert in_turns.waiting and not at_once.waiting
+    in_turns.finish()
+    assert in_turns.group.target["late"]
+    assert (in_turns.group.target, in_turns.group.target_epoch) == (at_once.group.target, at_once.group.target_epoch)
+
+
+def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: TurnsWorld) -> None:
+    world.run(f"share late epoch=0 topics={reads(50)}")
+    world.step()
+    world.run("restart")
+    logged = len(world.log.entries)
+    assert not world.step() and len(world.log.entries) == logged
+
+
+def test_a_refusal_in_between_is_made_up_for(world: TurnsWorld) -> None:
+    world.run(f"share late epoch=0 topics={reads(50)}")
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.finish()
+    assert world.group.target_epoch < world.group.epoch and not world.machine.shard.updates
+    world.run("share m0")
+    world.finish()
+    assert world.group.target_epoch == world.group.epoch and world.group.target["late"]
+
+
+def test_a_member_that_leaves_meanwhile_gets_nothing(world: TurnsWorld) -> None:
+    world.run(f"share late epoch=0 topics={reads(50)}")
+    world.run("share late epoch=-1")
+    world.finish()
+    assert "late" not in world.group.target
+    world.run("share m0")
+    world.finish()
+    assert world.group.target_epoch == world.group.epoch
