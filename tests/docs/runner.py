@@ -41,7 +41,7 @@ VOLATILE = (
     (r"\b(passed|failed) in \d+\.\d+s( \([\d:]+\))?", r"\1 in N s"),
     (r"\b\d{13}\b", "<ms>"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)?", "<time>"),
-    (r"\bon \d{4}-\d\d-\d\d, in \d+ days\b", "on <day>"),
+    (r"\bon\s+\d{4}-\d\d-\d\d,\s+in\s+\d+\s+days\b", "on <day>"),
     (r"\bid: [\w-]{22}(?!\S)", "id: <id>"),
     (r"\bcrc: \d+", "crc: <crc>"),
     (r"\d+\.\d+ (records/sec|MB/sec|ms)", r"<n> \1"),
@@ -92,7 +92,7 @@ class PageRun:
         if text.startswith(CONFTEST):
             (self.directory / "conftest.py").write_text(text)
             return
-        is_test = re.search(r"^(async )?def test_", text, re.MULTILINE) is not None
+        is_test = re.search(r"^(async |    )?def test_", text, re.MULTILINE) is not None
         script = self.directory / (f"test_block_{block.line}.py" if is_test else f"block_{block.line}.py")
         script.write_text(text)
         pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
