@@ -34,7 +34,10 @@ from ottla.spark.errors import OffsetConflictError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.spool import is_alive, spool_root
 
-__all__ = ["BatchRange", "find_batch_range", "find_query_id", "group_of_query", "leave_range", "mark_used", "same_topics"]
+__all__ = [
+    "BatchRange", "find_batch_range", "find_query_id", "group_of_query", "leave_range", "mark_used", "same_topics",
+    "source_cluster",
+]  # fmt: skip
 
 OFFSET_LOG_VERSIONS = ("v1", "v2")
 """In the second each source has a name: Spark writes it for queries with named sources (`DataStreamReader.name`)."""
@@ -209,13 +212,15 @@ def _check_groups(groups: Sequence[str], group: str) -> None:
 class _Entry(NamedTuple):
     """What is in a rendezvous file. `used_by` is the last batch that was committed with it, None before.
 
-    `left_by` is the process of the source. `is_of_several` when several sources left ranges for the same batch that are not the same.
+    `left_by` is the process of the source, `cluster` the id of the cluster that it reads. `is_of_several` when several sources left ranges
+    for the same batch that are not the same.
     """
 
     range: BatchRange
     used_by: int | None
     is_of_several: bool
     left_by: int
+    cluster: str = ""
 
 
 def leave_range(
@@ -223,12 +228,14 @@ def leave_range(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str] | None = None,
+    *,
+    cluster: str = "",
 ) -> None:
-    """Leaves the range that is being planned for the sink of the same group on this host."""
+    """Leaves the range that is being planned for the sink of the same group on this host, and the id of the source's cluster."""
     before = _read_entry(group)
     planned = BatchRange(start, end, topic_ids or {})
     is_of_several = before is not None and before.used_by is None and _is_of_another_source(before, planned)
-    _write_entry(group, _Entry(planned, None, is_of_several, os.getpid()))
+    _write_entry(group, _Entry(planned, None, is_of_several, os.getpid(), cluster))
 
 
 def _is_of_another_source(before: _Entry, planned: BatchRange) -> bool:
@@ -245,6 +252,12 @@ def mark_used(group: str, batch_id: int) -> None:
     left = _read_entry(group)
     if left is not None:
         _write_entry(group, left._replace(used_by=batch_id))
+
+
+def source_cluster(group: str) -> str:
+    """The id of the cluster that the group's source reads; empty if it has planned nothing on this host, or runs no more."""
+    left = _read_entry(group)
+    return left.cluster if left is not None and left.left_by and is_alive(left.left_by) else ""
 
 
 def _from_rendezvous(checkpoint: str | None, batch_id: int, group: str) -> BatchRange:
@@ -273,12 +286,13 @@ def _read_entry(group: str) -> _Entry | None:
         value: Any = json.loads(_entry_path(group).read_text())
         start, end = read_offsets(value["start"]), read_offsets(value["end"])
         used_by, is_of_several, left_by = value["used_by"], value["several"], int(value.get("left_by", 0))
+        cluster = str(value.get("cluster", ""))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if start is None or end is None:
         return None
     planned = BatchRange(start.offsets, end.offsets, end.topic_ids)
-    return _Entry(planned, used_by if isinstance(used_by, int) else None, bool(is_of_several), left_by)
+    return _Entry(planned, used_by if isinstance(used_by, int) else None, bool(is_of_several), left_by, cluster)
 
 
 def _write_entry(group: str, entry: _Entry) -> None:
@@ -288,6 +302,7 @@ def _write_entry(group: str, entry: _Entry) -> None:
         "used_by": entry.used_by,
         "several": entry.is_of_several,
         "left_by": entry.left_by,
+        "cluster": entry.cluster,
     }
     path = _entry_path(group)
     handle, name = tempfile.mkstemp(prefix="range-", dir=path.parent)

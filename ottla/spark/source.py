@@ -220,7 +220,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at = time.monotonic()
         self._is_first = False  # it was planned before a restart, and is run again
         if self.options.group is not None:
-            leave_range(self.options.group, starts, ends, topic_ids)
+            cluster = self._ask(lambda client: client.cluster_id)
+            leave_range(self.options.group, starts, ends, topic_ids, cluster=cluster or "")
         readable = self._readable(starts, ends, topic_ids)
         return _planned(self.options, starts, readable, topic_ids, lambda: self._find_offset_bytes(starts, readable))
 

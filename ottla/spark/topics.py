@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Committed, ErrorCode, KafkaError, TopicPartition, uuid_to_text
-from ottla.spark.batch_range import find_query_id, group_of_query
+from ottla.spark.batch_range import find_query_id, group_of_query, source_cluster
 from ottla.spark.connections import ask
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import OptionError, OutputError, PipelineError
@@ -230,9 +230,19 @@ _present: set[tuple[int, Connection, str]] = set()
 
 
 def check_one_cluster(options: SinkOptions, batch_range: BatchRange) -> None:
-    """`OutputError` if the sink's cluster has not the topics whose offsets the batch commits. Leaves other errors to the commit."""
+    """`OutputError` if the sink's cluster is not that of the source, or has not its topics. Leaves other errors to the commit."""
     if batch_range.is_counted:
         return
+    try:
+        ours = ask(options.connection, "topic", lambda client: client.cluster_id)
+    except PipelineError:
+        return
+    theirs = source_cluster(options.group or "")
+    if ours and theirs and ours != theirs:
+        raise OutputError(
+            f"kafka.bootstrap.servers: the sink is on cluster {ours!r}, the source on cluster {theirs!r}; both have to be on one, "
+            "since the source's offsets are committed with the output"
+        )
     wanted = {(os.getpid(), options.connection, partition.topic) for partition in batch_range.end} - _present
     absent = sorted(topic for *_, topic in wanted)
     for tries_left in reversed(range(ABSENT_TRIES if absent else 0)):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.spark.batch_range import BatchRange, find_batch_range, find_query_id, leave_range, local_path, mark_used
+from ottla.spark import batch_range
+from ottla.spark.batch_range import BatchRange, find_batch_range, find_query_id, leave_range, local_path, mark_used, source_cluster
 from ottla.spark.decision import Offsets
 from ottla.spark.errors import OffsetConflictError
 from ottla.spark.offset_json import write_offsets
@@ -59,6 +60,14 @@ def test_topic_ids_go_by_the_rendezvous_file(tmp_path: Path) -> None:
     assert find_batch_range(None, 5, group="g") == BatchRange({A: 2}, {A: 9}, {"in": "x"})
     mark_used("g", 5)
     assert find_batch_range(None, 6, group="g") == BatchRange({A: 9}, {A: 9}, {"in": "x"})
+
+
+def test_the_cluster_of_a_source_counts_while_its_process_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_range("g", {A: 2}, {A: 9}, cluster="c")
+    mark_used("g", 5)
+    assert (source_cluster("g"), source_cluster("h")) == ("c", "")
+    monkeypatch.setattr(batch_range, "is_alive", lambda _: False)
+    assert source_cluster("g") == "", "what an earlier query read says nothing of this one"
 
 
 @pytest.mark.parametrize(("source_group", "named"), [("other", "'other'"), ("", "no group")])

@@ -20,6 +20,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from ottla.client import AuthorizationError, Client, ErrorCode, TopicPartition, partition_for_key
 from ottla.spark import connections, topics
 from ottla.spark import sink as sink_module
+from ottla.spark.batch_range import leave_range
 from ottla.spark.errors import OptionError, OutputError, PipelineError
 from ottla.spark.offset_json import write_offsets
 from ottla.spark.options import SinkOptions, parse_sink
@@ -318,6 +319,21 @@ def test_a_source_of_another_cluster_stops_at_its_first_batch(
         OttlaStreamWriter(options, VALUE).commit([message], 0)
     assert broker.records(topic) == []
     client.create_topic(f"{topic}-elsewhere")
+    OttlaStreamWriter(options, VALUE).commit([message], 0)
+    assert [record.value for record in broker.records(topic)] == [b"x"]
+
+
+def test_a_source_of_another_cluster_with_a_topic_of_that_name_stops_too(
+    broker: Broker, client: Client, topic: str, tmp_path: Path
+) -> None:
+    group = f"{topic}-g"
+    options = options_of(broker, topic=topic, group=group, checkpointLocation=checkpoint_of(tmp_path, group, topic))
+    message = pickle.loads(pickle.dumps(OttlaStreamWriter(options, VALUE))).write(rows_of("x"))
+    leave_range(group, {}, {}, cluster="elsewhere")
+    with pytest.raises(OutputError, match=f"the sink is on cluster '{client.cluster_id}', the source on cluster 'elsewhere'"):
+        OttlaStreamWriter(options, VALUE).commit([message], 0)
+    assert broker.records(topic) == []
+    leave_range(group, {}, {}, cluster=client.cluster_id or "")
     OttlaStreamWriter(options, VALUE).commit([message], 0)
     assert [record.value for record in broker.records(topic)] == [b"x"]
 

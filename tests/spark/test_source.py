@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from ottla.client import Client, TopicPartition
 from ottla.spark import planning
 from ottla.spark import source as source_module
+from ottla.spark.batch_range import source_cluster
 from ottla.spark.connections import client_of, forget
 from ottla.spark.data_source import COLUMNS, OttlaDataSource
 from ottla.spark.errors import DataLossError, OptionError, PipelineError
@@ -308,6 +309,16 @@ def test_a_first_batch_that_is_run_again_is_the_only_one_that_covers_nothing(bro
     start = reader.initialOffset()
     reader.partitions(start, start)
     assert offsets(reader.latestOffset(start, ReadMaxRows(100)))[topic, 0] == 5
+
+
+def test_the_sink_learns_which_cluster_the_source_reads(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
+    group = f"{topic}-g"
+    reader = stream(broker, subscribe=topic, group=group, startingOffsets="earliest")
+    start = reader.initialOffset()
+    assert source_cluster(group) == ""
+    fill(0, 3)
+    reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert source_cluster(group) == client.cluster_id != ""
 
 
 def test_a_restarted_query_goes_on_at_once(broker: Broker, topic: str, fill: Fill) -> None:
