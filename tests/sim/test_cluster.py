@@ -20,7 +20,7 @@ FIRST_SEEDS = {
     "diverge_to_watermark": 2,
     "isr_without_broker_epoch": 47,
     "write_without_epoch_check": 12,
-    "epoch_by_reading": 31,
+    "epoch_by_reading": 131,
     "wipe_pending": 4,
     "restarted_in_isr": 24,
     "ack_of_another_term": 22,
