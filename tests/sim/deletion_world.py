@@ -24,6 +24,8 @@ from tests.sim.process import Process, Steps
 DELETED = TopicPartition("d", 0)
 TIMEOUT_MS = 1_500
 PAUSE_MS = (50, 700)
+ALL_KILLED = 0.1
+"""How often every process is killed right after a deletion was answered: then only what was noted on the disks is left of it."""
 
 
 class DeletionWorld(ClusterWorld):
@@ -145,3 +147,12 @@ class Deleter:
             assert result.low_watermark >= offset, f"{DELETED}: deleted up to {result.low_watermark}, asked was {offset} (I7)"
             world.answered = max(world.answered, result.low_watermark)
             world.deletions += 1
+            if self.chance.random() < ALL_KILLED and not world.is_ending:
+                self._kill_all()
+
+    def _kill_all(self) -> None:
+        for number, broker in self.world.brokers.items():
+            if broker.is_up:
+                self.world.note("kill", number)
+                self.world.crashes += 1
+                broker.kill()
