@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from ottla.base.ports import Channel, Locate, Network, Timers
+from ottla.cluster import failure_detector
 
 SUSPECTED_MS = 500
-LOOKS_MS = (10, 20, 40)
-"""After these times an address that accepts is tried again: a process that is being killed may close its connections before its port."""
+LOOKS_MS = failure_detector.LOOKS_MS[:3]
+"""An address that accepts is tried again, for the same reason as there; clients do not wait for all of its looks."""
 
 
 class Suspects:

@@ -122,7 +122,7 @@ class Fetch:
             partitions = [find_partition(broker, wanted, has_topic_ids) for wanted in plan.wanted]
         self._partitions = partitions
         self._reads: list[PartitionRead | ErrorCode] = []
-        self._leaders: dict[int, None] = {}
+        self._leaders: dict[int, None] | None = None  # whom the answer names
         self._has_records = False
         self._pending: Pending | None = None
         self._watch: Watch | None = None
@@ -351,11 +351,13 @@ class Fetch:
         leader_id, leader_epoch = present_leader(self._broker, self._topic_name(wanted) or "", wanted.index)
         if leader_id >= 0:
             result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            if self._leaders is None:
+                self._leaders = {}
             self._leaders[leader_id] = None
 
     def _addresses(self) -> list[NodeEndpoint]:
         """Of the leaders that the answer names."""
-        if not self._leaders:
+        if self._leaders is None:
             return []
         return [
             NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)

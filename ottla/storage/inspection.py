@@ -124,19 +124,23 @@ def is_inspected(config: LogConfig) -> bool:
 def demands_of(header: BatchHeader, config: LogConfig) -> Demands | None:
     """What must be done with this batch; None if nothing."""
     is_validated = config.is_compacted or config.is_strict
-    codec = _CODECS.get(config.compression_type)
-    if codec == header.attributes & CODEC_MASK:
-        codec = None
+    codec = _other_codec(header, config)
     if not is_validated and codec is None:
         return None
     level = None if codec is None else config.compression_level
     return Demands(is_validated, config.is_compacted, codec, config.decompressed_bytes_max, level)
 
 
+def _other_codec(header: BatchHeader, config: LogConfig) -> int | None:
+    """The codec that the topic demands, None if the batch has it or any will do."""
+    codec = _CODECS.get(config.compression_type)
+    return None if codec == header.attributes & CODEC_MASK else codec
+
+
 def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> bytearray | None:
     """A batch of the broker's own under the topic's codec; None if it has that. Its records were just encoded, so none is looked at."""
-    codec = _CODECS.get(config.compression_type)
-    if codec is None or codec == header.attributes & CODEC_MASK:
+    codec = _other_codec(header, config)
+    if codec is None:
         return None
     return recompress_section(header, record_section(batch, header, config.decompressed_bytes_max), codec, config.compression_level)
 

@@ -15,8 +15,7 @@ from ottla.groups.consumer.assignors import ASSIGNORS, MemberSpec
 from ottla.groups.consumer.group import REFERENCE_BYTES, ConsumerGroup, MemberFacts, ResolvedRegex
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.epoch_topics import FoundTopics, find_topics
-from ottla.groups.epoch_update import EpochUpdate, Known
-from ottla.groups.epoch_update import Steps as StepsOf
+from ottla.groups.epoch_update import EpochUpdate, Known, Steps
 from ottla.groups.shard import GroupShard
 
 MATCH_WORK_PER_STEP = 30_000
@@ -25,7 +24,6 @@ LOOKED_AT_PER_STEP = 2_500
 
 MayDescribe = Callable[[str], bool] | None
 """Which topics the member that asks may see; None if all."""
-Steps = StepsOf[ConsumerChange]
 
 
 def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
@@ -57,7 +55,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         if self._must_raise_epoch:
             self._raise_epoch(change, change.group.metadata_hash)
 
-    def _all_steps(self) -> Steps:
+    def _all_steps(self) -> Steps[ConsumerChange]:
         for pattern in self._patterns:
             yield from self._match(pattern)
         group: ConsumerGroup | None = None
@@ -77,7 +75,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         if self._is_due:
             yield from self._make_target(group, found)
 
-    def _match(self, pattern: str) -> Steps:
+    def _match(self, pattern: str) -> Steps[ConsumerChange]:
         try:
             regex = NamePattern(pattern)
         except PatternError:
@@ -120,7 +118,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
             self._epoch = change.group.epoch
         self._must_raise_epoch = False
 
-    def _make_target(self, group: ConsumerGroup, found: FoundTopics) -> Steps:
+    def _make_target(self, group: ConsumerGroup, found: FoundTopics) -> Steps[ConsumerChange]:
         """Makes the target assignment of these members; logs what differs from the last."""
         members = yield from _specs(group, found)
         assign = ASSIGNORS[group.preferred_assignor(self._shard.settings.consumer_assignors)]

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,23 +30,30 @@ def happens(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
+@contextmanager
+def writing(broker: Broker) -> Iterator[int]:
+    """Records are written all the time; gives the number of those acknowledged before, and sees that more are acknowledged after."""
+    is_over = threading.Event()
+    written = [0]
+    thread = threading.Thread(target=write, args=(broker.direct_server, is_over, written))
+    thread.start()
+    try:
+        assert happens(lambda: written[0] > 100)
+        before = written[0]
+        yield before
+        assert happens(lambda: written[0] > before + 10), "the broker goes on"
+    finally:
+        is_over.set()
+        thread.join()
+
+
 def test_a_snapshot_of_a_serving_broker_has_every_acknowledged_record(offline: Ottla, tmp_path: Path) -> None:
     """Records are written all the time: of those acknowledged before, each is there, and there is no gap before the last."""
     with Broker(data_dir=tmp_path / "data") as broker:
         broker.create_topic("orders", 2)
-        is_over = threading.Event()
-        written = [0]
-        thread = threading.Thread(target=write, args=(broker.direct_server, is_over, written))
-        thread.start()
-        try:
-            assert happens(lambda: written[0] > 100)
-            before = written[0]
+        with writing(broker) as before:
             result = offline("snapshot", tmp_path / "copy", "--data-dir", broker.data_dir, "-o", "json")
             assert result.code == 0, result
-            assert happens(lambda: written[0] > before + 10), "the broker goes on"
-        finally:
-            is_over.set()
-            thread.join()
         assert json.loads(result.out)["paused_ms"] > 0
         files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file() and path.name != "snapshot.json"]
         assert len(files) > 5 and [path for path in files if path.stat().st_mode & 0o077] == [], "as the broker's own"
@@ -64,18 +72,8 @@ def test_a_snapshot_of_a_serving_broker_with_two_directories(offline: Ottla, tmp
     with Broker(settings={"log.dirs": named_in(tmp_path / "config", tmp_path / "one", tmp_path / "two")}) as broker:
         broker.create_topic("orders", 2)
         assert [len(list(tmp_path.glob(f"{name}/orders-?"))) for name in ("one", "two")] == [1, 1]
-        is_over = threading.Event()
-        written = [0]
-        thread = threading.Thread(target=write, args=(broker.direct_server, is_over, written))
-        thread.start()
-        try:
-            assert happens(lambda: written[0] > 100)
-            before = written[0]
+        with writing(broker) as before:
             assert offline("snapshot", tmp_path / "copy", "--config", tmp_path / "config").code == 0
-            assert happens(lambda: written[0] > before + 10), "the broker goes on"
-        finally:
-            is_over.set()
-            thread.join()
     directories = named_in(tmp_path / "other", tmp_path / "three", tmp_path / "four")
     assert offline("restore", tmp_path / "copy", "--config", tmp_path / "other").code == 0
     with Broker(settings={"log.dirs": directories}) as broker:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,36 +13,19 @@ from ottla.groups.consumer import assignors
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import ASSIGNING, STABLE
-from ottla.machine.host import HostState, MachineHost
 from ottla.machine.memory import CoordinatorMemory
 from tests.groups.consumer.test_heartbeat import ROUNDS_MAX, STEPS, Client, check_at_rest, check_no_overlap, take
 from tests.groups.hard_state import hard_state
+from tests.groups.turns_world import TurnsWorld
 from tests.instructions import instructions
 from tests.scenarios.groups_text import FixedTopics
-from tests.scenarios.groups_world import World
 
 MEMBERS = 60
 TOPICS = [f"topic-{number:03}" for number in range(200)]
 
 
-class TurnsWorld(World):
-    """A coordinator whose long work waits until the test takes it a step further."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Iterator[object]] = deque()
-        super().__init__()
-
-    def _new_host(self) -> MachineHost:
-        host = super()._new_host()
-        host.machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
-        host.machine.shard.later = self.waiting.append
-        return host
-
-    def step(self) -> bool:
-        """One step of the first that waits; whether there was one."""
-        if self.waiting and next(self.waiting[0], self) is self:
-            self.waiting.popleft()
-        return bool(self.waiting)
+class ConsumerWorld(TurnsWorld):
+    """With the group that the tests are about."""
 
     @property
     def group(self) -> ConsumerGroup:
@@ -55,15 +35,15 @@ class TurnsWorld(World):
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> TurnsWorld:
+def world(monkeypatch: pytest.MonkeyPatch) -> ConsumerWorld:
     monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 5)
-    made = TurnsWorld()
+    made = ConsumerWorld()
     made.topics = FixedTopics(dict.fromkeys(TOPICS, 5))
     made.machine.shard.topics = made.topics
     return made
 
 
-def large_group(world: TurnsWorld) -> list[Client]:
+def large_group(world: ConsumerWorld) -> list[Client]:
     """Members that all read other topics, at rest before the last of them joins."""
     clients = []
     for number in range(MEMBERS):
@@ -71,30 +51,28 @@ def large_group(world: TurnsWorld) -> list[Client]:
         client.topics = [TOPICS[(7 * number + place) % len(TOPICS)] for place in range(100)]
         clients.append(client)
         client.beat()
-        while world.step():
-            pass
+        world.finish()
     settle(world, clients)
     return clients
 
 
-def settle(world: TurnsWorld, clients: list[Client]) -> None:
+def settle(world: ConsumerWorld, clients: list[Client]) -> None:
     for _ in range(ROUNDS_MAX):
         for client in clients:
             if client.is_in:
                 client.beat()
                 check_no_overlap(clients)
-        while world.step():
-            pass
+        world.finish()
 
 
-def one_more(world: TurnsWorld) -> Client:
+def one_more(world: ConsumerWorld) -> Client:
     client = Client(world, "one-more")
     client.topics = TOPICS[:100]
     client.beat()
     return client
 
 
-def test_heartbeats_are_answered_while_a_target_is_made(world: TurnsWorld) -> None:
+def test_heartbeats_are_answered_while_a_target_is_made(world: ConsumerWorld) -> None:
     """A thousand members of other topics held the loop for a quarter of a second."""
     clients = large_group(world)
     epoch = world.group.epoch
@@ -109,7 +87,7 @@ def test_heartbeats_are_answered_while_a_target_is_made(world: TurnsWorld) -> No
     check_at_rest(world, clients)
 
 
-def test_no_step_is_much_work(world: TurnsWorld) -> None:
+def test_no_step_is_much_work(world: ConsumerWorld) -> None:
     """In numbers of instructions: a hundred thousand are some milliseconds."""
     clients = large_group(world)
     assert instructions(lambda: clients.append(one_more(world))) < 500_000
@@ -119,10 +97,10 @@ def test_no_step_is_much_work(world: TurnsWorld) -> None:
     assert len(costs) > 10 and max(costs) < 100_000
 
 
-def test_the_target_is_that_of_an_update_at_once(world: TurnsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_is_that_of_an_update_at_once(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     large_group(world)
     monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 1 << 30)
-    at_once = TurnsWorld()
+    at_once = ConsumerWorld()
     at_once.topics = at_once.machine.shard.topics = world.topics
     large_group(at_once)
     one_more(at_once)
@@ -130,12 +108,11 @@ def test_the_target_is_that_of_an_update_at_once(world: TurnsWorld, monkeypatch:
     monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 5)
     one_more(world)
     assert world.waiting
-    while world.step():
-        pass
+    world.finish()
     assert world.group.target == at_once.group.target and world.group.target_epoch == at_once.group.target_epoch
 
 
-def test_members_that_leave_meanwhile_get_nothing(world: TurnsWorld) -> None:
+def test_members_that_leave_meanwhile_get_nothing(world: ConsumerWorld) -> None:
     clients = large_group(world)
     clients.append(one_more(world))
     world.step()
@@ -145,18 +122,17 @@ def test_members_that_leave_meanwhile_get_nothing(world: TurnsWorld) -> None:
     check_at_rest(world, [client for client in clients if client.is_in])
 
 
-def test_a_refusal_in_between_is_made_up_for(world: TurnsWorld) -> None:
+def test_a_refusal_in_between_is_made_up_for(world: ConsumerWorld) -> None:
     clients = large_group(world)
     clients.append(one_more(world))
     world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
-    while world.step():
-        pass
+    world.finish()
     assert world.group.state is ASSIGNING and not world.machine.shard.updates
     settle(world, clients)
     check_at_rest(world, clients)
 
 
-def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: TurnsWorld) -> None:
+def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: ConsumerWorld) -> None:
     clients = large_group(world)
     clients.append(one_more(world))
     world.step()
@@ -167,7 +143,7 @@ def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: TurnsWorld) ->
     check_at_rest(world, clients)
 
 
-def test_an_expression_is_matched_a_few_topics_at_a_time(world: TurnsWorld) -> None:
+def test_an_expression_is_matched_a_few_topics_at_a_time(world: ConsumerWorld) -> None:
     """One over more than eighteen thousand topics held the loop for fifty milliseconds."""
     names = [f"topic-{number:05}" for number in range(20_000)]
     world.machine.shard.topics = world.topics = FixedTopics(dict.fromkeys(names, 1))
@@ -182,7 +158,7 @@ def test_an_expression_is_matched_a_few_topics_at_a_time(world: TurnsWorld) -> N
     assert len(world.group.position("a").assigned) == 200
 
 
-def test_a_dear_expression_is_matched_with_few_names_at_a_time(world: TurnsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dear_expression_is_matched_with_few_names_at_a_time(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that looks at each letter with hundreds of instructions took half a second for two thousand long names."""
     matched = 0
     matches = NamePattern.matches
@@ -203,13 +179,12 @@ def test_a_dear_expression_is_matched_with_few_names_at_a_time(world: TurnsWorld
     assert matched == 200
 
 
-def test_i46_an_expression_that_finds_no_room_later_leaves_the_coordinator_as_it_was(world: TurnsWorld) -> None:
+def test_i46_an_expression_that_finds_no_room_later_leaves_the_coordinator_as_it_was(world: ConsumerWorld) -> None:
     names = [f"topic-{number:05}" for number in range(20_000)]
     world.machine.shard.topics = world.topics = FixedTopics(dict.fromkeys(names, 1))
     world.machine.shard.memory = CoordinatorMemory(20_000).share(world.machine.shard._sizes)
     world.run("beat a epoch=0 regex=topic-.*")
-    while world.step():
-        pass
+    world.finish()
     assert not world.group.regexes and not world.machine.shard.updates
 
 
@@ -219,7 +194,7 @@ def test_no_partition_has_two_owners_whatever_comes_between_the_steps(steps: lis
         patch.setattr(epoch_update, "STEPS_AT_ONCE", at_once)
         patch.setattr(epoch_update, "TARGETS_PER_STEP", 1)
         patch.setattr(assignors, "WORK_PER_STEP", 1)
-        world = TurnsWorld()
+        world = ConsumerWorld()
         clients = [Client(world, f"m{number}", is_terse=number % 2 == 1) for number in range(5)]
         for number, step in steps:
             take(world, clients[number], step)

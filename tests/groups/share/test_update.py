@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.groups import epoch_update
 from ottla.groups.share import assignor
 from ottla.groups.share.group import ShareGroup
-from ottla.machine.host import MachineHost
+from tests.groups.turns_world import TurnsWorld
 from tests.instructions import instructions
+from tests.scenarios import share_groups_world
 from tests.scenarios.groups_text import FixedTopics
-from tests.scenarios.share_groups_world import World
 
 MEMBERS = 20
 TOPICS = [f"topic-{number:03}" for number in range(200)]
 
 
-class TurnsWorld(World):
-    """A coordinator whose long work waits until the test takes it a step further."""
+class ShareTurnsWorld(TurnsWorld, share_groups_world.World):
+    """With the group that the tests are about, and topics of two partitions."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Iterator[object]] = deque()
         super().__init__()
         self.topics = self.machine.shard.topics = FixedTopics(dict.fromkeys(TOPICS, 2))
-
-    def _new_host(self) -> MachineHost:
-        host = super()._new_host()
-        host.machine.shard.later = self.waiting.append
-        return host
-
-    def step(self) -> bool:
-        """One step of the first that waits; whether there is more to do."""
-        if self.waiting and next(self.waiting[0], self) is self:
-            self.waiting.popleft()
-        return bool(self.waiting)
-
-    def finish(self) -> None:
-        while self.step():
-            pass
 
     @property
     def group(self) -> ShareGroup:
@@ -55,7 +36,7 @@ def reads(number: int) -> str:
     return ",".join(TOPICS[(number * 7 + place) % len(TOPICS)] for place in range(100))
 
 
-def large_group(world: TurnsWorld) -> None:
+def large_group(world: ShareTurnsWorld) -> None:
     for number in range(MEMBERS):
         world.run(f"share m{number} epoch=0 topics={reads(number)}")
         for _ in range(2):  # the second target is for the partitions that have become ready meanwhile
@@ -64,15 +45,15 @@ def large_group(world: TurnsWorld) -> None:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> TurnsWorld:
+def world(monkeypatch: pytest.MonkeyPatch) -> ShareTurnsWorld:
     monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 2)
     monkeypatch.setattr(assignor, "DEALT_PER_STEP", 100)
-    made = TurnsWorld()
+    made = ShareTurnsWorld()
     large_group(made)
     return made
 
 
-def test_heartbeats_are_answered_while_a_target_is_made(world: TurnsWorld) -> None:
+def test_heartbeats_are_answered_while_a_target_is_made(world: ShareTurnsWorld) -> None:
     epoch = world.group.target_epoch
     assert world.run(f"share late epoch=0 topics={reads(50)}")[0].startswith("log:"), "who joins waits for what it is to read"
     assert world.waiting and world.group.epoch > epoch
@@ -86,13 +67,13 @@ def test_heartbeats_are_answered_while_a_target_is_made(world: TurnsWorld) -> No
     assert any(line.startswith(f"late: epoch={world.group.epoch} has topic-") for line in lines), lines
 
 
-def test_who_joins_does_not_wait_for_ever(world: TurnsWorld) -> None:
+def test_who_joins_does_not_wait_for_ever(world: ShareTurnsWorld) -> None:
     world.run(f"share late epoch=0 topics={reads(50)}")
     lines = world.run("advance 2001")
     assert any(line.startswith("late: epoch=") and line.endswith("has nothing") for line in lines), lines
 
 
-def test_no_step_is_much_work(world: TurnsWorld) -> None:
+def test_no_step_is_much_work(world: ShareTurnsWorld) -> None:
     """In numbers of instructions: a hundred thousand are some milliseconds."""
     assert instructions(lambda: world.run(f"share late epoch=0 topics={reads(50)}")) < 500_000
     costs = []
@@ -102,7 +83,7 @@ def test_no_step_is_much_work(world: TurnsWorld) -> None:
 
 
 def test_the_target_is_that_of_an_update_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once, in_turns = TurnsWorld(), TurnsWorld()
+    at_once, in_turns = ShareTurnsWorld(), ShareTurnsWorld()
     for made in (at_once, in_turns):
         monkeypatch.setattr(epoch_update, "STEPS_AT_ONCE", 1 << 30)
         large_group(made)
@@ -115,7 +96,7 @@ def test_the_target_is_that_of_an_update_at_once(monkeypatch: pytest.MonkeyPatch
     assert (in_turns.group.target, in_turns.group.target_epoch) == (at_once.group.target, at_once.group.target_epoch)
 
 
-def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: TurnsWorld) -> None:
+def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: ShareTurnsWorld) -> None:
     world.run(f"share late epoch=0 topics={reads(50)}")
     world.step()
     world.run("restart")
@@ -123,7 +104,7 @@ def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: TurnsWorld) ->
     assert not world.step() and len(world.log.entries) == logged
 
 
-def test_a_refusal_in_between_is_made_up_for(world: TurnsWorld) -> None:
+def test_a_refusal_in_between_is_made_up_for(world: ShareTurnsWorld) -> None:
     world.run(f"share late epoch=0 topics={reads(50)}")
     world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
     world.finish()
@@ -133,7 +114,7 @@ def test_a_refusal_in_between_is_made_up_for(world: TurnsWorld) -> None:
     assert world.group.target_epoch == world.group.epoch and world.group.target["late"]
 
 
-def test_a_member_that_leaves_meanwhile_gets_nothing(world: TurnsWorld) -> None:
+def test_a_member_that_leaves_meanwhile_gets_nothing(world: ShareTurnsWorld) -> None:
     world.run(f"share late epoch=0 topics={reads(50)}")
     world.run("share late epoch=-1")
     world.finish()

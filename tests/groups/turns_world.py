@@ -1,0 +1,33 @@
+"""A coordinator whose long work waits until the test takes it a step further."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from ottla.machine.host import HostState, MachineHost
+from tests.scenarios.groups_world import World
+
+
+class TurnsWorld(World):
+    """See above; for share groups, a base of theirs beside this one."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Iterator[object]] = deque()
+        super().__init__()
+
+    def _new_host(self) -> MachineHost:
+        host = super()._new_host()
+        host.machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
+        host.machine.shard.later = self.waiting.append
+        return host
+
+    def step(self) -> bool:
+        """One step of the first that waits; whether there is more to do."""
+        if self.waiting and next(self.waiting[0], self) is self:
+            self.waiting.popleft()
+        return bool(self.waiting)
+
+    def finish(self) -> None:
+        while self.step():
+            pass
