@@ -51,7 +51,8 @@ class ClusterNode(Node):
             "zookeeper.connect=model:2181",
         )
         config = load(assignments=(*basis, *assignments))[0]
-        super().__init__(ports, config, [LogDirectoryState(ports.disk, DIRECTORY)], on_broken_invariant=fail)
+        directory = LogDirectoryState(ports.disk, DIRECTORY, boot_id=world.boot_id(broker_id))
+        super().__init__(ports, config, [directory], on_broken_invariant=fail)
 
 
 def fail(error: AssertionError) -> None:
@@ -81,7 +82,8 @@ class HostsNetwork(SimNetwork):
 class Nodes:
     """The cluster."""
 
-    def __init__(self, count: int, *assignments: str) -> None:
+    def __init__(self, count: int, *assignments: str, knows_boots: bool = False) -> None:
+        """`knows_boots`: a broker knows whether its machine has run on since its process ended."""
         self.timers = ManualTimers()
         self.chance = random.Random(7)
         self.network = HostsNetwork(self.chance, self.timers)
@@ -93,6 +95,8 @@ class Nodes:
         self.nodes: dict[int, ClusterNode] = {}
         self.refusals: list[str] = []
         self.starts = 0
+        self._knows_boots = knows_boots
+        self._boots: dict[int, int] = {}
         for broker_id in range(1, count + 1):
             self.disks[broker_id] = MemDisk(DIRECTORY)
             self.start(broker_id)
@@ -120,9 +124,13 @@ class Nodes:
             self.until(lambda: ready or self.refusals)
         return node
 
+    def boot_id(self, broker_id: int) -> str:
+        return f"boot {self._boots.get(broker_id, 0)}" if self._knows_boots else ""
+
     def kill(self, broker_id: int, *, keeps_some: bool = True) -> None:
         """The process ends with its power: some or all of what was not synced is lost, its connections and its session end."""
         node = self.nodes.pop(broker_id)
+        self._boots[broker_id] = self._boots.get(broker_id, 0) + 1
         self.lives.pop(broker_id).is_over = True
         self.network.listening.pop(host_of(broker_id), None)
         self.disks[broker_id].crash(SeededRandom(broker_id) if keeps_some else None)

@@ -10,7 +10,8 @@ from tests.tidy.sources import ROOT
 PAGE = ROOT / "docs" / "invariants.md"
 CITED = re.compile(r"\bI[1-9]\d?\b")
 CITED_PROMISE = re.compile(r"\bP(?:[1-9]|1\d)\b")
-ROW = re.compile(r"^\| (I\d+) \| (.+) \| (.+) \|$", re.M)
+ROW = re.compile(r"^\| (I\d+|KIP-\d+) \| (.+) \| (.+) \|$", re.M)
+PROPOSALS = {f"KIP-{number}" for number in (101, 279, 320, 380, 497, 516, 570, 903, 966)}
 PROMISE_ROW = re.compile(r"^\| (P\d+) \| (.+) \| ?(.*) \|$", re.M)
 TEST = re.compile(r"`(tests/[^`]+)`")
 
@@ -66,11 +67,15 @@ def test_the_tests_of_every_row_exist() -> None:
     assert missing_tests(rows(PAGE.read_text())) == []
 
 
+def test_every_proposal_on_replication_has_a_row() -> None:
+    assert {number for number in rows(PAGE.read_text()) if number.startswith("KIP-")} == PROPOSALS
+
+
 def test_what_is_missing_is_noticed() -> None:
     here = "tests/tidy/test_invariants.py::test_what_is_missing_is_noticed"
-    page = f"| I7 | Retention. | `{here}` |\n| I8 | x | `tests/no_such.py` |\n| I9 | y | - |\n"
+    page = f"| I7 | Retention. | `{here}` |\n| I8 | x | `tests/no_such.py` |\n| I9 | y | - |\n| KIP-1 | z | `tests/no.py` |\n"
     assert without_row(rows(page), ["holds I7, I8 and I12", "I1O and KI3"]) == ["I12"]
-    assert missing_tests(rows(page)) == ["I8", "I9"]
+    assert missing_tests(rows(page)) == ["I8", "I9", "KIP-1"]
     assert not exists("tests/tidy/test_invariants.py::test_no_such")
     promised = ("a | I7", f"b | I{99}", "c | `tests/no_such.py`", "Not promised: d |", "e |", f"f | `{here}`")
     promises = "".join(f"| P{number} | {row} |\n" for number, row in enumerate(promised, start=1))
