@@ -40,6 +40,11 @@ class NotReached(Exception):
     """Something that is needed did not answer: exit code 3, one line."""
 
 
+def pointing_to(command: str, message: str) -> str:
+    """A message of wrong usage with the command that shows what is right; behind a question, in a sentence of its own."""
+    return f"{message} See `{command}`." if message.endswith("?") else f"{message}; see `{command}`"
+
+
 def no_arguments(_: argparse.ArgumentParser) -> None:
     """Adds nothing: for commands without options of their own."""
 

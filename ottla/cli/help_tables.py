@@ -53,7 +53,7 @@ STARTS = HelpTable(
         (":end", "everything that is there now"),
         ("A:B, A:, :B", "from offset A up to B, but without B"),
         ("A-B", "from offset A to B, both included"),
-        ("@TIME:TIME, @:TIME", "between two times, without the second"),
+        ("@TIME:TIME, @:TIME", "between two times, without the second: @-1h:-1s leaves out what is younger than a second"),
         ("json, csv ...", "not a start but the form, as with --output"),
         ("TIME", "2026-01-31, 2026-01-31T12:00:00Z, milliseconds since 1970, -90s, -15m, -1h, -7d"),
     ),

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
-from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.command import Command, NotReached, Refused, UsageError, pointing_to
 from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
 
 EXIT_DONE = 0
@@ -115,7 +115,7 @@ def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> 
     if name in ABSENT:
         raise Refused(f"this version does not offer {ABSENT[name]}", "UNSUPPORTED_VERSION")
     if name not in GROUPS:
-        raise UsageError(f"no command {name!r}{_hint(name, GROUPS)}; see `ottla --help`")
+        raise UsageError(pointing_to("ottla --help", f"no command {name!r}{_hint(name, GROUPS)}"))
     found = load_commands(name)
     if isinstance(found, Command):
         return call(f"ottla {name}", found, argv[1:], overrides)
@@ -126,7 +126,7 @@ def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> 
         sys.stdout.write(group_overview(name, found))
         return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
     if verb not in found:
-        raise UsageError(f"no command {name + ' ' + verb!r}{_hint(verb, found)}; see `ottla {name} --help`")
+        raise UsageError(pointing_to(f"ottla {name} --help", f"no command {name + ' ' + verb!r}{_hint(verb, found)}"))
     return call(f"ottla {name} {verb}", found[verb], argv[2:], overrides)
 
 

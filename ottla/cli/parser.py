@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any, NoReturn
 
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Command, UsageError, pointing_to
 from ottla.cli.options import add_connection_options, add_output_options
 
 
@@ -25,6 +25,13 @@ class Parser(argparse.ArgumentParser):
             return value
         return super()._get_values(action, arg_strings)
 
+    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+        """Parses all words; the message about one that is not understood names the option that was meant."""
+        found, unknown = self.parse_known_args(*args, **kwargs)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._nearest_option(unknown[0])}")
+        return found
+
     def format_help(self) -> str:
         """The options, then tables and examples, which are imported for this alone."""
         from ottla.cli.help_text import after_options
@@ -32,7 +39,15 @@ class Parser(argparse.ArgumentParser):
         return super().format_help() + after_options(self.prog.removeprefix("ottla "))
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see `{self.prog} --help`")
+        raise UsageError(pointing_to(f"{self.prog} --help", message))
+
+    def _nearest_option(self, word: str) -> str:
+        """`; did you mean --partitions?` if the word is nearly an option that the help shows, else nothing."""
+        import difflib
+
+        known = [name for name, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
+        near = difflib.get_close_matches(word.partition("=")[0], known, n=1, cutoff=0.8)
+        return f"; did you mean {near[0]}?" if near else ""
 
 
 def build_parser(program: str, command: Command) -> Parser:

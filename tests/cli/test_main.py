@@ -53,9 +53,13 @@ def test_help_as_data_has_every_command(offline: Ottla) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("topics",), "no command 'topics'; did you mean 'topic'?"),
-        (("topic", "lst"), "no command 'topic lst'; did you mean 'list'?"),
-        (("topic", "list", "--nope"), "unrecognized arguments: --nope"),
+        (("topics",), "no command 'topics'; did you mean 'topic'? See `ottla --help`.\n"),
+        (("topic", "lst"), "no command 'topic lst'; did you mean 'list'? See `ottla topic --help`.\n"),
+        (("topic", "list", "--nope"), "unrecognized arguments: --nope; see `ottla topic list --help`\n"),
+        (
+            ("topic", "create", "a", "--partitons=3", "-z"),
+            "arguments: --partitons=3 -z; did you mean --partitions? See `ottla topic create --help`.\n",
+        ),
         (("topic", "list", "-o", "xml"), "invalid choice: 'xml'"),
         (("topic", "list", "-b", "host:port:x"), "host:port:x"),
         (("topic", "list", "-b", ""), "no broker is named"),

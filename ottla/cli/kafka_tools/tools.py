@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from ottla.base.errors import ErrorCode
-from ottla.cli.command import Command, Refused, Translation, UsageError
+from ottla.cli.command import Command, Refused, Translation, UsageError, pointing_to
 
 
 class Tool(NamedTuple):
@@ -148,4 +148,4 @@ def find(argv: Sequence[str]) -> tuple[str, list[str]]:
 def _refuse_unknown(name: str, known: list[str], noun: str) -> NoReturn:
     from ottla.client.blocking.cluster import nearest_hint
 
-    raise UsageError(f"no {noun} {name!r} here{nearest_hint(name, known)}; see `ottla shims list`")
+    raise UsageError(pointing_to("ottla shims list", f"no {noun} {name!r} here{nearest_hint(name, known)}"))

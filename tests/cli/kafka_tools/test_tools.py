@@ -23,7 +23,7 @@ def test_a_tool_is_found_by_each_of_its_classes(tool: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["kafka-topic"], "no tool 'kafka-topic' here; did you mean 'kafka-topics'?; see `ottla shims list`"),
+        (["kafka-topic"], "no tool 'kafka-topic' here; did you mean 'kafka-topics'? See `ottla shims list`."),
         (["kafka-run-class"], "name a class"),
         (["kafka-run-class", "kafka.tools.GetOffsetShel"], "did you mean 'kafka.tools.GetOffsetShell'"),
         (["kafka-topics", "--list", "--create"], "exactly one action: --list, --describe, --create, --alter or --delete"),
