@@ -2,16 +2,17 @@
 
 Behaviour: metadata of topics in the order of their names, a page at a time: at most `response_partition_limit` partitions (and
 `max.request.partition.size.limit`), then a cursor that names the first partition of the next page. Without topics, all of them. A partition
-without a leader has leader -1 and no error, unlike in Metadata, as in Kafka.
+without a leader has leader -1 and no error, unlike in Metadata, and the replica that led last is its last known eligible leader, as in
+Kafka; a partition with a leader has none.
 
 Version notes: KIP-966.
 
-Not done: the last known eligible leader replicas are always empty.
+Not done: nothing.
 """
 
 from __future__ import annotations
 
-from ottla.base.cluster_metadata import PartitionMetadata, TopicMetadata
+from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, TopicMetadata
 from ottla.base.errors import ErrorCode
 from ottla.controller.topic_names import why_invalid
 from ottla.requests.authorized_operations import authorized_operations
@@ -90,7 +91,7 @@ def _described(
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
             eligible_leader_replicas=list(partition.eligible),
-            last_known_elr=[],
+            last_known_elr=[] if partition.last_leader == NO_LEADER else [partition.last_leader],
             offline_replicas=list(partition.offline_replicas),
         )
         for partition in page

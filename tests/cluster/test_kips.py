@@ -27,6 +27,12 @@ def state(world: Nodes) -> PartitionMetadata:
     return partition
 
 
+def last_known(world: Nodes, asked: int) -> list[int]:
+    """The last known eligible leader as one broker describes it."""
+    answer = world.ask(asked, DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]))
+    return list(answer.topics[0].partitions[0].last_known_elr)
+
+
 def has_a_leader(world: Nodes) -> bool:
     return any(node.controller.is_active for node in world.nodes.values()) and state(world).leader >= 0
 
@@ -358,8 +364,10 @@ def test_kip_966_a_last_replica_without_a_proof_waits_for_the_eligible_one_that_
     world.until(lambda: 2 in world.nodes[1].metadata.brokers)
     world.settle(2_000)
     assert state(world).leader < 0 and state(world).isr == (3,), "the eligible one is waited for"
+    assert [last_known(world, asked) for asked in (1, 2)] == [[2], [2]]
     world.start(3)
     world.until(lambda: has_a_leader(world))
+    world.until(lambda: [last_known(world, asked) for asked in (1, 2, 3)] == [[], [], []])
     assert world.replica(3).is_leading and world.replica(3).log.log_end_offset == 1
     world.until(lambda: 2 in world.replica(3).isr)
     assert content(world.replica(2)) == content(world.replica(3))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from ottla.testing.zookeeper_process import ZooKeeperProcess
-from tests.clients.broker_process import eventually
+from tests.clients.broker_process import ROOT, eventually
 from tests.clusters.cluster import WAIT_SECONDS, Cluster, Load
 from tests.clusters.conftest import running
 
@@ -71,6 +74,32 @@ def test_a_follower_is_killed(cluster: Cluster, topic: str) -> None:
         cluster.wait_until_healthy(topic)
         load.flows()
     assert load.verdict() == ""
+
+
+def test_a_partition_without_a_leader_names_who_may_lead_and_who_led_last(cluster: Cluster, topic: str) -> None:
+    """Of two replicas the follower is killed, then the leader: the third broker describes both (KIP-966)."""
+    follower, leader, asked = (cluster.controller() % 3 + 1, (cluster.controller() + 1) % 3 + 1, cluster.controller())
+    name = f"{topic}-of-two"
+    admin = cluster.admin()  # a client that nothing refers to gives up
+    admin.create_topics([NewTopic(name, 1, replica_assignment=[[leader, follower]])])[name].result(WAIT_SECONDS)
+    cluster.brokers[follower].kill()
+    eventually(lambda: f"Isr: {leader}\tElr: {follower}\tLastKnownElr: \n" in described(cluster, name, asked), WAIT_SECONDS)
+    cluster.brokers[leader].kill()
+    without_leader = f"Leader: none\tReplicas: {leader},{follower}\tIsr: {leader}\tElr: {follower}\tLastKnownElr: {leader}\n"
+    eventually(lambda: without_leader in described(cluster, name, asked), WAIT_SECONDS)
+    cluster.brokers[leader].start()
+    cluster.brokers[follower].start()
+    cluster.wait_until_healthy(name)
+    cluster.wait_until_healthy(topic)
+    eventually(lambda: all("\tElr: \tLastKnownElr: \n" in described(cluster, name, number) for number in cluster.brokers), WAIT_SECONDS)
+    assert cluster.leader_of(name) == leader
+
+
+def described(cluster: Cluster, topic: str, broker: int) -> str:
+    """The topic as `kafka-topics --describe` prints it."""
+    command = [sys.executable, "-m", "ottla.cli.main", "kafka-topics", "--describe", "--topic", topic]
+    command += ["--bootstrap-server", cluster.brokers[broker].address]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT).stdout
 
 
 def test_a_broker_pauses_until_its_session_has_ended(cluster: Cluster, topic: str) -> None:

@@ -77,10 +77,13 @@ def test_a_partition_without_a_leader_is_described_without_an_error() -> None:
     world.cluster.create(NewTopic(name="a", num_partitions=1))
     topic = world.cluster.cache.topic("a")
     assert topic is not None
-    leaderless = replace(topic, partitions=(replace(topic.partitions[0], leader=-1, isr=(), eligible=(0,)),))
+    (led,) = world.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")])).topics[0].partitions
+    assert (led.leader_id, led.eligible_leader_replicas, led.last_known_elr) == (0, [], [])
+    leaderless = replace(topic, partitions=(replace(topic.partitions[0], leader=-1, isr=(), eligible=(0,), last_leader=3),))
     world.cluster.cache._topics["a"] = leaderless
     (part,) = world.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")])).topics[0].partitions
     assert (part.error_code, part.leader_id, part.isr_nodes, part.eligible_leader_replicas) == (0, -1, [], [0])
+    assert part.last_known_elr == [3]
 
 
 def test_a_cursor_whose_topic_is_gone(world: AdminWorld) -> None:

@@ -28,6 +28,8 @@ PARTITION_COLUMNS = (
     ("REPLICAS", "replicas"),
     ("ISR", "isr"),
     ("OFFLINE", "offline"),
+    ("ELR", "elr"),
+    ("LAST KNOWN ELR", "last_known_elr"),
 )
 
 
@@ -96,7 +98,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) -> list[dict[str, Any]]:
     """The topics with their partitions and settings that pass the filters among the options."""
-    described = [_described(topic) for topic in topics]
+    described = [_described(topic) for topic in _with_eligible_leaders(cluster, topics)]
     _add_configs(cluster, described)
     _apply_filters(described, args)
     if args.topics_with_overrides:
@@ -104,6 +106,17 @@ def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) 
     for topic in described:
         topic.pop("min_isr", None)
     return described
+
+
+def _with_eligible_leaders(cluster: Cluster, topics: Sequence[Any]) -> list[Any]:
+    """The same topics as DescribeTopicPartitions has them, where the broker serves it; as they are where it does not."""
+    try:
+        found = admin.describe_topics(cluster, [topic.name for topic in topics])
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        found = {}
+    return [found.get(topic.name, topic) for topic in topics]
 
 
 def _described(topic: Any) -> dict[str, Any]:
@@ -116,6 +129,8 @@ def _described(topic: Any) -> dict[str, Any]:
             "replicas": list(partition.replica_nodes),
             "isr": list(partition.isr_nodes),
             "offline": list(partition.offline_replicas),
+            "elr": getattr(partition, "eligible_leader_replicas", None),
+            "last_known_elr": getattr(partition, "last_known_elr", None),
         }
         for partition in sorted(topic.partitions, key=lambda found: int(found.partition_index))
     ]
@@ -192,12 +207,17 @@ def as_kafka(topic: dict[str, Any], args: argparse.Namespace) -> str:
     if not args.topics_with_overrides:
         for partition in topic["partitions"]:
             leader = "none" if partition["leader"] is None else partition["leader"]
-            replicas, isr = (",".join(map(str, partition[key])) for key in ("replicas", "isr"))
+            replicas, isr, elr, last_known = (_ids(partition[key]) for key in ("replicas", "isr", "elr", "last_known_elr"))
             lines.append(
                 f"\tTopic: {topic['name']}\tPartition: {partition['partition']}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
-                "\tElr: \tLastKnownElr: \n"
+                f"\tElr: {elr}\tLastKnownElr: {last_known}\n"
             )
     return "".join(lines)
+
+
+def _ids(brokers: Sequence[int] | None) -> str:
+    """Broker ids as Kafka's tool writes them; None is what the broker does not know."""
+    return "N/A" if brokers is None else ",".join(map(str, brokers))
 
 
 # create

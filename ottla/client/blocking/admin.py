@@ -46,6 +46,7 @@ __all__ = [
     "ask_controller",
     "create_topic",
     "delete_topics",
+    "describe_topics",
     "create_partitions",
     "list_offsets",
     "delete_records",
@@ -59,6 +60,7 @@ __all__ = [
 ask_controller = blocking(procedures.ask_controller)
 create_topic = blocking(procedures.create_topic)
 delete_topics = blocking(procedures.delete_topics)
+describe_topics = blocking(procedures.describe_topics)
 create_partitions = blocking(procedures.create_partitions)
 list_offsets = blocking(procedures.list_offsets)
 delete_records = blocking(procedures.delete_records)

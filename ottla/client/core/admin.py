@@ -132,6 +132,37 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[
     return {result.name: refusal(result.error_code, result.error_message, f"topic {result.name!r}") for result in answer.responses}
 
 
+def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[str, Any]]:
+    """Topics with their partitions and eligible leader replicas (KIP-966), page by page; those that the broker does not know are left
+    out. `UnsupportedVersionError` from a broker without eligible leader replicas."""
+    from ottla.wire.messages import describe_topic_partitions as wire
+
+    link = yield from cluster.any_link()
+    link.version_of(wire.DescribeTopicPartitionsRequest.API_KEY)
+    found: dict[str, Any] = {}
+    wanted, cursor = sorted(names), None
+    while wanted:
+        answer = yield Ask(
+            link, wire.DescribeTopicPartitionsRequest(topics=[wire.TopicRequest(name=name) for name in wanted], cursor=cursor)
+        )
+        for topic in answer.topics:
+            if topic.name in found:
+                found[topic.name].partitions += topic.partitions
+            elif topic.error_code == ErrorCode.NONE:
+                found[topic.name] = topic
+        previous, cursor = cursor, answer.next_cursor
+        if cursor is None:
+            break
+        if previous is not None and _place(cursor) <= _place(previous):
+            raise refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker at {link.address} goes back in its pages of topics")
+        wanted = [name for name in wanted if name >= cursor.topic_name]
+    return found
+
+
+def _place(cursor: Any) -> tuple[str, int]:
+    return cursor.topic_name, cursor.partition_index
+
+
 def create_partitions(
     cluster: ClusterCore, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
 ) -> Procedure[None]:

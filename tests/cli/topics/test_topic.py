@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ottla.testing.broker import Broker
+from ottla.wire.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from tests.cli.conftest import Ottla
+from tests.client.fake_broker import FakeBroker
 
 
 @pytest.fixture
@@ -38,6 +40,24 @@ def test_create_describe_and_list(ottla: Ottla, name: str) -> None:
     (by_id,) = json.loads(ottla("topic", "describe", "--topic-id", found["topic_id"], "-o", "json").out)["topics"]
     assert by_id == found
     assert ottla("topic", "list", "--topic", f"{name[:-1]}.", "-o", "plain").out == f"{name}\n"
+
+
+def test_eligible_leaders_are_described_where_the_broker_knows_them(ottla: Ottla, offline: Ottla, topic: str) -> None:
+    (partition,) = described(ottla, topic)["partitions"]
+    assert (partition["elr"], partition["last_known_elr"]) == ([], [])
+    assert ottla("kafka-topics", "--describe", "--topic", topic).out.endswith("\tIsr: 0\tElr: \tLastKnownElr: \n")
+
+    def configs(body: Any, _version: int) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            results=[DescribeConfigsResult(resource_type=2, resource_name=one.resource_name) for one in body.resources]
+        )
+
+    with FakeBroker({32: configs}) as old:
+        old.topics["t"] = 1
+        (found,) = json.loads(offline("topic", "describe", "t", "-o", "json", "-b", old.address).out)["topics"]
+        assert (found["partitions"][0]["elr"], found["partitions"][0]["last_known_elr"]) == (None, None)
+        lines = offline("kafka-topics", "--describe", "--topic", "t", "--bootstrap-server", old.address).out
+        assert lines.endswith("\tElr: N/A\tLastKnownElr: N/A\n")
 
 
 def test_a_dry_run_makes_nothing(ottla: Ottla, name: str) -> None:

@@ -1,0 +1,59 @@
+"""Topics are described page by page, and a broker whose pages lead nowhere is not asked for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.client.blocking.admin import describe_topics
+from ottla.client.blocking.cluster import Cluster
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from tests.client.fake_broker import FakeBroker
+
+KEY = DescribeTopicPartitionsRequest.API_KEY
+
+
+def page(topic: str, *indexes: int, following: tuple[str, int] | None = None, code: int = 0) -> DescribeTopicPartitionsResponse:
+    partitions = [DescribeTopicPartitionsResponsePartition(partition_index=index, eligible_leader_replicas=[index]) for index in indexes]
+    described = DescribeTopicPartitionsResponseTopic(name=topic, error_code=code, partitions=partitions)
+    cursor = None if following is None else Cursor(topic_name=following[0], partition_index=following[1])
+    return DescribeTopicPartitionsResponse(topics=[described], next_cursor=cursor)
+
+
+def test_pages_are_joined_and_name_only_the_topics_that_are_left() -> None:
+    pages = iter(
+        [page("a", 0, 1, following=("a", 2)), page("a", 2, following=("b", 0)), page("b", code=3, following=("c", 0)), page("c", 0)]
+    )
+    with FakeBroker({KEY: lambda _body, _version: next(pages)}) as broker, Cluster(broker.address) as cluster:
+        found = describe_topics(cluster, ["c", "a", "b"])
+        asked = [([topic.name for topic in body.topics], body.cursor and body.cursor.partition_index) for body in broker.asked(KEY)]
+    assert asked == [(["a", "b", "c"], None), (["a", "b", "c"], 2), (["b", "c"], 0), (["c"], 0)]
+    assert {name: [part.eligible_leader_replicas for part in topic.partitions] for name, topic in found.items()} == {
+        "a": [[0], [1], [2]],
+        "c": [[0]],
+    }
+
+
+@pytest.mark.parametrize("following", [("a", 1), ("a", 0)])
+def test_pages_that_go_in_a_circle_end(following: tuple[str, int]) -> None:
+    pages = iter([page("a", 0, following=("a", 1)), page("a", 1, following=following)])
+    goes_back = pytest.raises(ApiError, match="goes back in its pages")
+    with FakeBroker({KEY: lambda _body, _version: next(pages)}) as broker, Cluster(broker.address) as cluster, goes_back:
+        describe_topics(cluster, ["a"])
+
+
+def test_no_topics_are_no_request_and_a_broker_that_is_too_old_says_so() -> None:
+    script: dict[int, Any] = {KEY: lambda _body, _version: page("a")}
+    with FakeBroker(script) as broker, Cluster(broker.address) as cluster:
+        assert describe_topics(cluster, []) == {} and broker.asked(KEY) == []
+    with FakeBroker({}) as broker, Cluster(broker.address) as cluster, pytest.raises(ApiError) as caught:
+        describe_topics(cluster, ["a"])
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
