@@ -12,7 +12,7 @@
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
-#   make site                    the documentation's site, in build/site; make site-check looks at every page of it in Chromium
+#   make site                    the documentation's site, in build/site; make site-check looks at every page and at README in Chromium
 #   make dist                    wheel and source distribution in dist/, checked, the wheel tried in an empty environment of each Python
 #   make hashes                  renews the hashes in requirements/*.txt after a version there was changed
 #   make clean                   removes what the targets above have made
@@ -127,6 +127,7 @@ build/%-env/.ready: requirements/%.txt
 
 site: build/docs-env/.ready
 	@NO_MKDOCS_2_WARNING=1 build/docs-env/bin/mkdocs build --quiet
+	@build/docs-env/bin/python -m tools.site.readme
 	@echo "make: the site is in build/site, its front page is build/site/index.html"
 
 # Not part of `make test`: it takes minutes, and a browser that CI would have to install (on Debian: apt install chromium).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.docs.pages import DOCS, ROOT
-from tools.site import check, hooks
+from tools.site import check, hooks, readme
 
 SETTINGS = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
@@ -42,3 +42,10 @@ def test_every_fault_that_the_check_looks_for_is_planted() -> None:
     """Found or not is seen in a browser: `blind_spots` is what `make site-check` begins with."""
     assert all(word in check.PLANTED for word in ("2000px", "stateDiagram", "missing.png", "console.error", "fetch(", "undefinedName"))
     assert len(check.FOUND_THERE) == 8
+
+
+def test_readme_shows_pictures_of_this_source_tree_and_no_word_for_the_tests() -> None:
+    shown = readme.without_headers('```sh needs="network"\npip install .\n```\n')
+    assert shown == "```sh\npip install .\n```\n"
+    names = readme.pictures_of('<img alt="a" src="docs/cluster.png" /><img src="https://elsewhere/badge.svg"><a href="docs/limits.md">')
+    assert names == ["docs/cluster.png"]

@@ -1,1 +1,1 @@
-"""The documentation's site: a hook of its build, and a check of its pages in a browser."""
+"""The documentation's site: a hook of its build, README as a page, and a check of all pages in a browser."""

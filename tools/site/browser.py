@@ -43,12 +43,14 @@ class Browser:
         program = find_program()
         if program is None:
             raise BrowserError("there is no Chromium on this machine (on Debian: apt install chromium)")
-        self._profile = tempfile.TemporaryDirectory(prefix="ottla-browser-")
+        self._profile = tempfile.TemporaryDirectory(prefix="ottla-browser-", ignore_cleanup_errors=True)
         to_browser, from_browser = os.pipe(), os.pipe()
         options = [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-            "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank",
+            "--disable-background-networking", "--force-prefers-reduced-motion", "--remote-debugging-pipe",
+            f"--user-data-dir={self._profile.name}", "about:blank",
         ]  # fmt: skip
+        # Pictures show all of the terminal recording, which moves only for those who have not asked for less motion.
         # Chromium reads commands from descriptor 3 and writes to descriptor 4.
         shell = ["bash", "-c", f'exec "$0" "$@" 3<&{to_browser[0]} 4>&{from_browser[1]}']
         self._process = subprocess.Popen(

@@ -1,7 +1,8 @@
-"""Looks at every page of the built site in headless Chromium, in a wide and in a narrow window.
+"""Looks at every page of the built site and at README in headless Chromium, in a wide and in a narrow window.
 
 `python -m tools.site.check` (`make site-check`) wants: no element that reaches out of the window, no diagram that is left as text, no error
-on the console, no request that leaves the site, and a search that finds. Pictures of all pages are written to build/site-check.
+on the console, no request that leaves the site, and a search that finds. Pictures of all pages are written to build/site-check, those of
+README as `README.png`.
 
 It takes minutes of two busy cores, and a browser that CI would have to install, so it is a target of its own and no part of `make test`. It
 starts with a page on which each fault is planted: all of them must be found.
@@ -24,6 +25,7 @@ from tools.site.browser import Browser, BrowserError, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "site"
+README = ROOT / "build" / "readme"
 PICTURES = ROOT / "build" / "site-check"
 WIDTHS = (1280, 400)
 
@@ -113,19 +115,28 @@ def blind_spots() -> list[str]:
     return missed + [f"found without being a fault: {one}" for one in faults if "div.held" in one]
 
 
-def check(site: Path, *, pictures: Path | None = None, widths: Sequence[int] = WIDTHS) -> list[str]:
-    """Faults of all pages, `PAGE at N px: FAULT`; writes a picture of each page if a directory for them is given."""
-    found: list[str] = []
+def check(site: Path, *, pictures: Path, widths: Sequence[int] = WIDTHS) -> list[str]:
+    """Faults of all pages and of the search; writes a picture of each page."""
     with served(site) as address, Browser() as browser:
-        for width in widths:
-            for name in pages_of(site):
-                page = browser.open(f"{address}/{name}", width=width)
-                found += [f"{name} at {width} px: {fault}" for fault in faults_of(page)]
-                if pictures is not None:
-                    path = pictures / str(width) / f"{name.removesuffix('.html').replace('/', '-')}.png"
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    page.screenshot(path)
-        found += search_faults(browser, address)
+        found = [fault for name in pages_of(site) for fault in page_faults(browser, f"{address}/{name}", name, pictures, widths)]
+        return found + search_faults(browser, address)
+
+
+def check_readme(readme: Path, *, pictures: Path, widths: Sequence[int] = WIDTHS) -> list[str]:
+    """Faults of README as `tools.site.readme` has rendered it; writes its pictures."""
+    with served(readme) as address, Browser() as browser:
+        return page_faults(browser, f"{address}/index.html", "README.html", pictures, widths)
+
+
+def page_faults(browser: Browser, address: str, name: str, pictures: Path, widths: Sequence[int]) -> list[str]:
+    """Faults of one page in windows of these widths, `PAGE at N px: FAULT`; writes a picture of each."""
+    found: list[str] = []
+    for width in widths:
+        page = browser.open(address, width=width)
+        found += [f"{name} at {width} px: {fault}" for fault in faults_of(page)]
+        path = pictures / str(width) / f"{name.removesuffix('.html').replace('/', '-')}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path)
     return found
 
 
@@ -144,16 +155,18 @@ def search_faults(browser: Browser, address: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.site.check", description="Looks at every page of the built site in a browser.")
     parser.add_argument("--site", type=Path, default=SITE)
+    parser.add_argument("--readme", type=Path, default=README, help="where tools.site.readme has put its page")
     parser.add_argument("--pictures", type=Path, default=PICTURES)
     options = parser.parse_args(arguments)
     try:
-        faults = blind_spots() or check(options.site, pictures=options.pictures)
+        faults = blind_spots()
+        faults = faults or check_readme(options.readme, pictures=options.pictures) + check(options.site, pictures=options.pictures)
     except BrowserError as error:
         faults = [str(error)]
     for fault in faults:
         print(fault, file=sys.stderr)
     count = len(pages_of(options.site))
-    print(f"{count} pages at {' and '.join(map(str, WIDTHS))} px, {len(faults)} faults; pictures: {options.pictures}")
+    print(f"README and {count} pages at {' and '.join(map(str, WIDTHS))} px, {len(faults)} faults; pictures: {options.pictures}")
     return 1 if faults or not count else 0
 
 
