@@ -2,17 +2,22 @@
 
 A client that loses its connection to a leader asks another broker for metadata at once, some milliseconds before others have been elected.
 If the answer names the old leader, librdkafka asks again only a second later. So a broker whose connection to the leader was closed by the
-other side, and whose address refuses a new one, waits with such an answer until other leaders have been named, for `SUSPECTED_MS` at most.
+other side, and whose address refuses a new one, waits with such an answer until other leaders have been named, for `REFUSED_MS` at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from ottla.base.ports import Channel, Locate, Network, Timers
+from ottla.base.ports import REFUSED, Channel, Locate, Network, Timers
 from ottla.cluster import failure_detector
 
 SUSPECTED_MS = 500
+"""For an address that neither refuses nor accepts."""
+REFUSED_MS = 1_500
+"""For one that refuses: a client that is answered earlier, and before the election, is not back before this time either."""
+AGAIN_MS = 100
+"""So often it is tried again: a process that was started anew accepts."""
 LOOKS_MS = failure_detector.LOOKS_MS[:3]
 """An address that accepts is tried again, for the same reason as there; clients do not wait for all of its looks."""
 
@@ -36,12 +41,16 @@ class Suspects:
         address = self._locate(broker_id)
         if address is None:
             return
+        self._look(broker_id, self._suspect(broker_id, SUSPECTED_MS), address, LOOKS_MS)
+
+    def _suspect(self, broker_id: int, ms: int) -> object:
+        """Begins a suspicion that ends after this time; another one that is there ends without a word."""
         mark = self._since[broker_id] = object()
-        self._timers.call_later(SUSPECTED_MS, lambda: self._clear(broker_id, mark))
-        self._look(broker_id, mark, address, LOOKS_MS)
+        self._timers.call_later(ms, lambda: self._clear(broker_id, mark))
+        return mark
 
     def _look(self, broker_id: int, mark: object, address: tuple[str, int], pauses: Sequence[int]) -> None:
-        """Connects. A broker that accepts, after each of the pauses too, lives; one that refuses stays suspected."""
+        """Connects. A broker that accepts, after each of the pauses too, lives; one that refuses is dead until it accepts."""
 
         def connected(channel: Channel) -> None:
             channel.close()
@@ -50,7 +59,24 @@ class Suspects:
             elif self._since.get(broker_id) is mark:
                 self._timers.call_later(pauses[0], lambda: self._look(broker_id, mark, address, pauses[1:]))
 
-        self._network.connect(*address, connected, lambda _reason: None)
+        def failed(reason: str) -> None:
+            if reason == REFUSED and self._since.get(broker_id) is mark:
+                self._wait_for_start(broker_id, self._suspect(broker_id, REFUSED_MS), address)
+
+        self._network.connect(*address, connected, failed)
+
+    def _wait_for_start(self, broker_id: int, mark: object, address: tuple[str, int]) -> None:
+        """Tries an address that has refused from time to time, until it accepts or the suspicion ends."""
+
+        def connected(channel: Channel) -> None:
+            channel.close()
+            self._clear(broker_id, mark)
+
+        def look() -> None:
+            if self._since.get(broker_id) is mark:
+                self._network.connect(*address, connected, lambda _reason: self._wait_for_start(broker_id, mark, address))
+
+        self._timers.call_later(AGAIN_MS, look)
 
     def _clear(self, broker_id: int, mark: object) -> None:
         """Ends one suspicion, if no later one has taken its place."""

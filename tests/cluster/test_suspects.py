@@ -1,4 +1,5 @@
-"""A broker that may have just died is suspected until its address has accepted some connections, or for half a second."""
+"""A broker that may have just died is suspected until its address has accepted some connections, or for a time, which is longer if it has
+refused one."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.ports import REFUSED
-from ottla.cluster.suspects import LOOKS_MS, SUSPECTED_MS, Suspects
+from ottla.cluster.suspects import AGAIN_MS, LOOKS_MS, REFUSED_MS, SUSPECTED_MS, Suspects
 from tests.fakes import ManualClock, ManualTimers
 
 
@@ -69,6 +70,34 @@ def test_a_broker_whose_port_closes_after_its_connections_stays_suspected() -> N
     world.leader = 3
     world.suspects.review()
     assert world.called == ["a"]
+
+
+def test_an_election_that_takes_longer_is_waited_for_if_the_address_refuses() -> None:
+    """librdkafka asks again a second after an answer that names the dead leader, so waiting is not later than that."""
+    world = World()
+    world.suspects.on_hang_up(2)
+    world.wait("a")
+    world.attempts.pop()[1](REFUSED)
+    passed = 0
+    while passed + AGAIN_MS < REFUSED_MS:
+        world.timers.advance(AGAIN_MS)
+        passed += AGAIN_MS
+        world.attempts.pop()[1](REFUSED)
+    assert passed > 2 * SUSPECTED_MS and world.called == []
+    world.timers.advance(AGAIN_MS)
+    assert world.called == ["a"] and not world.attempts
+
+
+def test_a_broker_that_is_started_again_at_once_is_suspected_no_longer() -> None:
+    world = World()
+    world.suspects.on_hang_up(2)
+    world.wait("a")
+    world.attempts.pop()[1](REFUSED)
+    world.timers.advance(AGAIN_MS)
+    world.attempts.pop()[0](world)
+    assert list(world.suspects.brokers) == [] and world.called == ["a"]
+    world.timers.advance(REFUSED_MS)
+    assert not world.attempts
 
 
 def test_no_suspicion_lasts_and_a_new_one_has_its_own_time() -> None:
