@@ -1,13 +1,14 @@
 """Runs of a pipeline in which driver, executors, Python workers and the broker are killed with -9 at random: the output is right each time.
 
 `OTTLA_SPARK_KILL_RUNS` is the number of runs, `OTTLA_SPARK_KILL_SEED` the seed of the first. `OTTLA_SPARK_KILL_BOOTSTRAP` names another
-Kafka-compatible broker to run against, which is then not killed.
+Kafka-compatible broker to run against. It is killed only if `OTTLA_SPARK_KILL_COMMAND` is a command that does so and starts it again.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from tests.spark_jobs.copied import Copy, Windows
 RUNS = int(os.environ.get("OTTLA_SPARK_KILL_RUNS", "2"))
 SEED = int(os.environ.get("OTTLA_SPARK_KILL_SEED", "0"))
 BOOTSTRAP = os.environ.get("OTTLA_SPARK_KILL_BOOTSTRAP")
-KINDS = ["driver", "executor", "worker"] if BOOTSTRAP else ["driver", "executor", "worker", "broker"]
+COMMAND = os.environ.get("OTTLA_SPARK_KILL_COMMAND")
+KINDS = ["driver", "executor", "worker", *([] if BOOTSTRAP and not COMMAND else ["broker"])]
 ROWS, BATCHES = 1_000, 6
 RUN_S = 300.0
 STARTS_MAX = 20
@@ -38,7 +40,7 @@ BROKER_SETTINGS = ["offsets.topic.num.partitions=1", "transaction.state.log.num.
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess | None]:
-    """A broker of this module's own, None for another that is not ours to kill."""
+    """A broker of this module's own, None for another."""
     if BOOTSTRAP:
         yield None
         return
@@ -89,8 +91,11 @@ def test_the_output_is_right_after_random_kills(cluster: Cluster, broker: Broker
 def kill(kind: str, cluster: Cluster, broker: BrokerProcess | None, chooser: random.Random, pipeline: Copy) -> bool:
     """Kills a part with -9, if it is there. The broker and the driver are started again; the rest comes back by itself."""
     if kind == "broker":
-        assert broker is not None
-        broker.crash()
+        if broker is not None:
+            broker.crash()
+        else:
+            assert COMMAND is not None
+            subprocess.run(COMMAND, shell=True, check=True)
         return True
     is_killed = cluster.kill(kind, chooser)
     if kind == "driver":
