@@ -20,8 +20,9 @@ from ottla.base.ports import REFUSED, AddressError, Channel, Part, Receiver, Sli
 
 log = logging.getLogger("ottla.network")
 
-ACCEPT_BURST = 64
-"""Connections taken in one turn of the loop, so that a storm does not starve the others."""
+ACCEPT_BURST = 16
+"""Connections taken in one turn of the loop, so that a storm does not starve the others: the first requests of all of them are executed in
+the next, and nothing is known yet of what they cost."""
 ACCEPT_PAUSE_SECONDS = 0.1
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 CONNECT_SECONDS_MAX = 10.0

@@ -8,6 +8,7 @@ import os
 import socket
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,25 @@ def test_accepted_sockets_have_the_buffers_that_are_set() -> None:
     received, sent = asyncio.run(run(receive_buffer_bytes=small, send_buffer_bytes=large))
     assert small <= received <= 2 * small and large <= sent <= 2 * large  # Linux doubles what it is asked for
     assert asyncio.run(run()) not in ((received, sent), (small, large))
+
+
+def test_a_storm_of_connections_is_accepted_in_turns_of_the_loop() -> None:
+    """Each of 64 that were accepted at once had its first request executed before anybody was served again."""
+
+    async def run() -> None:
+        accepted: list[Channel] = []
+        listener = SocketNetwork(asyncio.get_running_loop()).listen("127.0.0.1", 0, 100)
+        peers = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(60)]
+        listener.accept(accepted.append)
+        turns = [0]
+        while len(accepted) < len(peers):
+            await asyncio.sleep(0)
+            turns.append(len(accepted))
+        assert max(after - before for before, after in pairwise(turns)) <= 20
+        for end in (*accepted, *peers, listener):
+            end.close()
+
+    asyncio.run(run())
 
 
 def test_a_connection_that_is_refused() -> None:
