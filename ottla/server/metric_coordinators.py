@@ -1,6 +1,7 @@
 """Metrics of groups, transactions and share coordinators: states, members, committed offsets, lag, writes.
 
-Lag is counted against the high watermark, as kafka_exporter does; a partition that does not live here has a committed offset and no lag.
+Lag is counted against the high watermark, as kafka_exporter does. A partition that does not live here has a committed offset and no lag,
+and its topic no sum of lags: a sum of some partitions would look like a group that has caught up.
 Shards that are still loading are left out until they are whole. One piece of work is a group, or `PIECE` of its offsets.
 """
 
@@ -74,21 +75,25 @@ class GroupMetrics:
         page.put("kafka_consumergroup_members", members, f'{{consumergroup="{name}"}}')
         offset_lines = page.lines["kafka_consumergroup_current_offset"]
         lag_lines = page.lines["kafka_consumergroup_lag"]
-        sums: dict[str, list[int]] = {}
+        offset_sums: Counter[str] = Counter()
+        lag_sums: Counter[str] = Counter()
+        elsewhere: set[str] = set()
         for (topic, index), committed in offsets.items():
-            of_topic = sums.setdefault(topic, [0, 0])
             labels = f'{{consumergroup="{name}",topic="{escape(topic)}",partition="{index}"}}'
             offset_lines.append(f"kafka_consumergroup_current_offset{labels} {committed.offset}\n")
-            of_topic[0] += committed.offset
+            offset_sums[topic] += committed.offset
             partition = self._partitions.get(topic, index)
-            if partition is not None:
-                lag = max(partition.high_watermark - committed.offset, 0)
-                lag_lines.append(f"kafka_consumergroup_lag{labels} {lag}\n")
-                of_topic[1] += lag
-        for topic, (offset_sum, lag_sum) in sums.items():
+            if partition is None:
+                elsewhere.add(topic)
+                continue
+            lag = max(partition.high_watermark - committed.offset, 0)
+            lag_lines.append(f"kafka_consumergroup_lag{labels} {lag}\n")
+            lag_sums[topic] += lag
+        for topic, offset_sum in offset_sums.items():
             labels = f'{{consumergroup="{name}",topic="{escape(topic)}"}}'
             page.put("kafka_consumergroup_current_offset_sum", offset_sum, labels)
-            page.put("kafka_consumergroup_lag_sum", lag_sum, labels)
+            if topic not in elsewhere:
+                page.put("kafka_consumergroup_lag_sum", lag_sums[topic], labels)
         return len(offsets)
 
 

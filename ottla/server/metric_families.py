@@ -50,9 +50,12 @@ FAMILIES: dict[str, Family] = {
         Family("kafka_topic_partition_leader_is_preferred", GAUGE, "1 if the first of its replicas leads the partition."),
         Family("kafka_topic_partition_under_replicated_partition", GAUGE, "1 if a replica of the partition is out of sync."),
         Family("kafka_consumergroup_current_offset", GAUGE, "Offset that a group has committed."),
-        Family("kafka_consumergroup_lag", GAUGE, "Records between a group's committed offset and the high watermark."),
+        Family(
+            "kafka_consumergroup_lag", GAUGE,
+            "Records between a group's committed offset and the high watermark, of partitions on its coordinator.",
+        ),
         Family("kafka_consumergroup_current_offset_sum", GAUGE, "Offsets that a group has committed, over all partitions of a topic."),
-        Family("kafka_consumergroup_lag_sum", GAUGE, "A group's lag over all partitions of a topic."),
+        Family("kafka_consumergroup_lag_sum", GAUGE, "A group's lag over all partitions of a topic, if its coordinator has them all."),
         Family("kafka_consumergroup_members", GAUGE, "Members of a group."),
         # Traffic, for each topic and without a label for all together
         Family(f"{TRAFFIC}messagesin_total", COUNTER, "Records appended.", "messagesinpersec"),

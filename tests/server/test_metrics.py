@@ -195,6 +195,9 @@ def test_lag_is_what_a_group_has_not_read(make_server: MakeServer, loop: asyncio
     assert value(text, "kafka_consumergroup_lag", partition="0", **where) == 6
     assert value(text, "kafka_consumergroup_lag_sum", **where) == 6
     assert value(text, "kafka_consumergroup_current_offset_sum", consumergroup="billing", topic="gone") == 9
+    assert ("kafka_consumergroup_lag_sum", (("consumergroup", "billing"), ("topic", "gone"))) not in samples(text)
+    shard.offsets.put("billing", ("orders", 1), CommittedOffset(9, 0, "", 0))  # another broker of a cluster has that one
+    assert ("kafka_consumergroup_lag_sum", tuple(sorted(where.items()))) not in samples(metrics_of(server).render())
     assert value(text, "kafka_consumergroup_members", consumergroup="billing") == 0
     assert value(text, "kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
 

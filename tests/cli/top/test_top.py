@@ -123,6 +123,17 @@ def test_the_live_view(busy: Broker, terminal: Callable[..., Terminal]) -> None:
     assert termios.tcgetattr(screen.program) == screen.before
 
 
+def test_rates_are_shown_while_something_produces(terminal: Callable[..., Terminal]) -> None:
+    with Broker(topics=["orders:3"]) as broker:
+        line = ["produce", "orders", "-b", broker.direct_server, "--generate", "1000000", "--rate", "100", "-q"]
+        with subprocess.Popen([sys.executable, "-m", "ottla.cli.main", *line]) as producer:
+            try:
+                screen = terminal("top", "-b", broker.direct_server, "--interval", "0.5", "--view", "topics")
+                assert screen.shows(lambda text: re.search(r"orders +3 +[1-9][\d,.]* +[1-9]", text) is not None), screen.said
+            finally:
+                producer.kill()
+
+
 def test_a_broker_that_comes_later(terminal: Callable[..., Terminal]) -> None:
     with Broker() as broker:
         address = broker.direct_server
