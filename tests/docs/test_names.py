@@ -17,7 +17,8 @@ FILES = (".md", ".py", ".zip", ".yml", ".yaml", ".json", ".txt", ".toml", ".pem"
 OF_CLIENTS = {
     "client.rack", "enable.idempotence", "enable.sparse.connections", "group.protocol", "https.ca.location", "isolation.level",
     "sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.password", "sasl.username",
-    "security.protocol", "share.acknowledgement.mode", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+    "security.protocol", "share.acknowledgement.mode", "socket.timeout.ms", "ssl.ca.location", "ssl.certificate.location",
+    "ssl.key.location",
 }  # fmt: skip
 OF_SPARK_S_CONNECTOR = {"kafka.batch.size", "kafka.enable.idempotence", "kafka.group.id", "kafka.isolation.level", "spark.read"}
 OF_SPARK = {"java.io.tmpdir", "spark.python.unix.domain.socket.enabled"}

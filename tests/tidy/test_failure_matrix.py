@@ -1,31 +1,34 @@
-"""Every row of the failure matrix in docs/spark.md names tests, and they exist."""
+"""Every row of the tables of failures in docs/spark.md and docs/cluster.md names tests, and they exist."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.tidy.sources import ROOT
 from tests.tidy.test_invariants import exists
 
-PAGE = ROOT / "docs" / "spark.md"
-ROW = re.compile(r"^\| (?!Fault |---)(.+?) \|.*\| ([^|]*) \|$", re.M)
+SPARK = "Failure matrix"
+ROW = re.compile(r"^\| (?!Fault |Failure |---)(.+?) \|.*\| ([^|]*) \|$", re.M)
 
 
-def rows(page: str) -> dict[str, list[str]]:
+def rows(page: str, heading: str) -> dict[str, list[str]]:
     """The tests of each fault."""
-    matrix = page.partition("## Failure matrix")[2].partition("\n## ")[0]
+    matrix = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return {fault: re.findall(r"`([^`]+)`", tests) for fault, tests in ROW.findall(matrix)}
 
 
-def missing(page: str) -> list[str]:
+def missing(page: str, heading: str) -> list[str]:
     """The faults without a test, or with one that is not there."""
-    return [fault for fault, tests in rows(page).items() if not tests or not all("::" in test and exists(test) for test in tests)]
+    return [fault for fault, tests in rows(page, heading).items() if not tests or not all("::" in test and exists(test) for test in tests)]
 
 
-def test_every_row_of_the_failure_matrix_has_a_test() -> None:
-    page = PAGE.read_text()
-    assert len(rows(page)) >= 16
-    assert missing(page) == []
+@pytest.mark.parametrize(("name", "heading", "count"), [("spark.md", SPARK, 16), ("cluster.md", "What each failure looks like", 14)])
+def test_every_row_of_a_table_of_failures_has_a_test(name: str, heading: str, count: int) -> None:
+    page = (ROOT / "docs" / name).read_text()
+    assert len(rows(page, heading)) >= count
+    assert missing(page, heading) == []
 
 
 def test_a_row_without_a_test_is_noticed() -> None:
@@ -33,4 +36,4 @@ def test_a_row_without_a_test_is_noticed() -> None:
     head = "## Failure matrix\n| Fault | Result | Test |\n| --- | --- | --- |\n"
     body = f"| a | b | `{here}` |\n| c | d | `tests/no.py::test` |\n| e | f | - |\n| g | h | `tests/conftest.py` |\n"
     page = f"{head}{body}\n## Limits\n| x | y | - |\n"
-    assert missing(page) == ["c", "e", "g"]
+    assert missing(page, SPARK) == ["c", "e", "g"]
