@@ -4,6 +4,9 @@ A candidate creates `/controller` and raises `/controller_epoch` in one multi, c
 epoch and the version that this write sets are the mandate: all that the controller writes is conditional on that version, and reading the
 tree again never changes it (I38). A claim whose outcome is unknown counts only if `/controller` belongs to this session and the epoch node
 is exactly as the claim left it. A candidate that is not elected waits until `/controller` changes.
+
+A controller that is provably gone, though its `/controller` still stands, is replaced (`take_over`). What was found of it stays true while
+the store is away, so it is tried again until another broker is the controller, or the same one under another registration.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ class ControllerElection:
         self._on_lost = on_lost
         self._claim: Mandate | None = None
         self._mandate: Mandate | None = None
+        self._gone: tuple[int, int] | None = None  # a broker and the epoch of its registration: perhaps the controller
         self._round = 0
         store.listen(self._on_session)
 
@@ -85,6 +89,7 @@ class ControllerElection:
         has come back under another registration."""
         if self._mandate is not None:
             return
+        self._gone = (broker_id, broker_epoch)
         self._round += 1
         number = self._round
         paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker_id)]
@@ -94,6 +99,8 @@ class ControllerElection:
             if number != self._round:
                 return
             if node is None:
+                if result is StoreResult.NO_NODE:
+                    self._gone = None
                 self.run()
                 return
             found[path] = node
@@ -104,6 +111,7 @@ class ControllerElection:
             if registration.czxid == broker_epoch and is_its and controller.ephemeral_owner != self._store.session_id():
                 self._claim_office(epoch, [Delete(znodes.CONTROLLER)])
             else:
+                self._gone = None
                 self.run()
 
         for path in paths:  # answered in this order, so what is read later is not older than the epoch
@@ -153,6 +161,8 @@ class ControllerElection:
             self._confirm()
         elif self._mandate is not None:
             self.give_up()
+        elif self._gone is not None:
+            self.take_over(*self._gone)
         # Else another broker is the controller; the watch is called when that changes.
 
     def _confirm(self) -> None:
@@ -208,6 +218,7 @@ class ControllerElection:
 
     def _elect(self, mandate: Mandate) -> None:
         self._mandate = mandate
+        self._gone = None
         self._on_elected(mandate)
 
     def _retry(self, result: StoreResult) -> None:

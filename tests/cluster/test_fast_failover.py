@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.base.ports import StoreResult
 from ottla.controller import znodes
 from tests.cluster.nodes import Nodes, host_of
 
@@ -44,6 +47,35 @@ def test_a_killed_controller_is_replaced_by_one_write_and_what_it_led_as_well() 
     store.expire()
     world.settle()
     assert world.nodes[world.controller_id].controller.state.controller_epoch == 2, "the office is not the dead one's any more"
+
+
+def test_a_controller_that_is_killed_while_the_store_is_away_is_replaced_when_it_is_back() -> None:
+    """Its session still lives then: only what was noticed meanwhile says that it is gone."""
+    world = Nodes(3)
+    world.create("t", [1, 2, 3])
+    others = [world.nodes[broker_id] for broker_id in (2, 3)]
+    for node in others:
+        node.ports.store.disconnect()  # type: ignore[attr-defined]
+    world.kill_process(1)
+    world.settle(2_000)
+    assert not any(node.controller.is_active for node in others) and not world.replica(2).is_leading
+    for node in others:
+        node.ports.store.reconnect()  # type: ignore[attr-defined]
+    world.until(lambda: any(node.controller.is_active for node in others), SOON_MS)
+    world.until(lambda: world.replica(2).is_leading, SOON_MS)
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_a_claim_whose_answer_is_lost_is_decided_again(is_applied: bool) -> None:
+    world = Nodes(3)
+    world.create("t", [1, 2, 3])
+    others = [world.nodes[broker_id] for broker_id in (2, 3)]
+    for node in others:
+        node.ports.store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)  # type: ignore[attr-defined]
+    world.kill_process(1)
+    world.until(lambda: any(node.controller.is_active for node in others), SOON_MS)
+    assert sum(node.controller.is_active for node in others) == 1
+    world.until(lambda: world.replica(2).is_leading, SOON_MS)
 
 
 def test_the_mark_outlives_the_controller_that_made_it() -> None:
