@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from ottla.testing.zookeeper_process import ZooKeeperProcess, free_port
+from ottla.testing.zookeeper_process import ZooKeeperEnsemble, ZooKeeperProcess, free_port
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.fakes.tcp_proxy import TcpProxy
 
@@ -42,7 +42,7 @@ class Cluster:
     """
 
     def __init__(
-        self, directory: Path, zookeeper: ZooKeeperProcess, size: int = 3, *, has_proxies: bool = False,
+        self, directory: Path, zookeeper: ZooKeeperProcess | ZooKeeperEnsemble, size: int = 3, *, has_proxies: bool = False,
         protocol: str = "PLAINTEXT", client: Mapping[str, object] | None = None, **settings: object,
     ) -> None:  # fmt: skip
         self.zookeeper = zookeeper
@@ -67,6 +67,7 @@ class Cluster:
             if protocol != "PLAINTEXT":
                 values["listeners"] = f"{protocol}://127.0.0.1:{port}"
             if has_proxies:
+                assert isinstance(zookeeper, ZooKeeperProcess), "a proxy has one server behind it"
                 self.to_zookeeper[number], self.to_broker[number] = TcpProxy(zookeeper.port), TcpProxy(port)
                 values["zookeeper.connect"] = self.to_zookeeper[number].address + self.chroot
                 values["advertised.listeners"] = f"PLAINTEXT://{self.to_broker[number].address}"
@@ -165,6 +166,12 @@ class Cluster:
     def registered(self) -> list[int]:
         with self.nodes() as client:
             return sorted(map(int, client.get_children("/brokers/ids")))
+
+    def epochs(self) -> dict[int, int]:
+        """The broker epoch of each registration."""
+        with self.nodes() as client:
+            numbers = map(int, client.get_children("/brokers/ids"))
+            return {number: client.get(f"/brokers/ids/{number}")[1].czxid for number in numbers}
 
 
 class Load:
