@@ -119,7 +119,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "group reset-offsets": (
         Example("ottla group reset-offsets billing --topic orders --to-earliest", "shows the plan"),
         Example("ottla group reset-offsets billing --topic orders --shift-by -1 --execute", "one record back, in each partition"),
-        Example("ottla group reset-offsets billing --all-topics --to-datetime 2026-01-31T00:00:00.000 --export", "the plan as CSV"),
+        Example("ottla group reset-offsets billing --all-topics --to-datetime 2026-01-31T12:00 --export", "the plan as CSV"),
     ),
     "group delete": (Example("ottla group delete billing --yes", "with its offsets"),),
     "group delete-offsets": (Example("ottla group delete-offsets billing --topic orders:0 --yes", "those of one partition"),),
@@ -165,8 +165,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("ottla acl add --allow-principal User:alice --producer --topic orders", "what a producer needs on a topic"),
         Example("ottla acl add --allow-principal User:bob --consumer --topic orders --group billing", "what a consumer needs"),
         Example(
-            "ottla acl add --allow-principal User:etl --operation Read --topic shop- --resource-pattern-type prefixed",
-            "topics whose names begin with shop-",
+            "ottla acl add --allow-principal User:etl --topic shop- --resource-pattern-type prefixed",
+            "everything, on topics whose names begin with shop-",
         ),
     ),
     "acl remove": (Example("ottla acl remove --allow-principal User:alice --topic orders --yes", "what alice may do with a topic"),),

@@ -41,6 +41,7 @@ WITH_ACCESS_RULES = {"authorizer.class.name": "acl", "super.users": "User:ANONYM
 """So that the rules of the examples are stored, while the tests may do everything."""
 IN_A_SHELL = set("|>&;$")
 SECONDS_MAX = 120.0
+COLUMNS_MAX = 88
 
 
 def commands() -> dict[str, Command]:
@@ -227,6 +228,7 @@ def test_every_command_has_an_example_whose_options_it_knows() -> None:
         for example in examples:
             line = re.sub(r" [<>] \S+$", "", example.line.rpartition("| ")[2])
             words = shlex.split(line)
+            assert len(example.line) <= COLUMNS_MAX, example
             assert words[: 1 + len(name.split())] == ["ottla", *name.split()], example
             build_parser(f"ottla {name}", known[name]).parse_args(words[1 + len(name.split()) :])
 
