@@ -17,6 +17,7 @@ from ottla.base.control_messages import UpdateConfigs
 from ottla.base.ports import MetadataStore, Operation, StoreNode, StoreResult, Timers, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
+from ottla.controller.damage_notes import DamageNotes, damaged_line
 from ottla.controller.loading import read_nodes, read_paths, settings_in
 
 log = logging.getLogger("ottla.cluster")
@@ -40,6 +41,7 @@ class ConfigWatch:
         timers: Timers,
         on_settings: Callable[[UpdateConfigs], object],
         removal_of: Callable[[str], list[Operation]],
+        damage: DamageNotes,
     ) -> None:
         """`removal_of(path)`: the write by which the controller removes a node; empty on other brokers."""
         self._store = store
@@ -47,6 +49,7 @@ class ConfigWatch:
         self._timers = timers
         self._on_settings = on_settings
         self._removal_of = removal_of
+        self._damage = damage
         self._seen: set[str] | None = None
         self._generation = 0
 
@@ -106,7 +109,7 @@ class ConfigWatch:
 
     def _on_everything(self, nodes: Nodes) -> None:
         settings, notes = settings_in(nodes)
-        for note in notes:
+        for note in filter(self._damage.is_new, notes):
             log.warning(note)
         self._send(settings, is_complete=True)
 
@@ -136,7 +139,7 @@ def _subject(path: str, node: StoreNode) -> ConfigPut | QuotaPut | None:
     try:
         subject = znodes.setting_at(znodes.read_change(node.data))
     except znodes.NodeError as error:
-        log.warning("%s in the metadata store is damaged and skipped: %s", path, error)
+        log.warning(damaged_line(path, error))
         return None
     return None if isinstance(subject, ConfigPut) and subject.resource_type == CONFIG_TOPIC else subject
 
@@ -159,5 +162,5 @@ def _puts(path: str, subject: ConfigPut | QuotaPut, node: StoreNode | None) -> l
         quotas = replace(subject, quotas=znodes.read_quotas(node.data))
         return [quotas] if user is None else [quotas, ScramPut(user, znodes.read_scram(node.data))]
     except znodes.NodeError as error:
-        log.warning("%s in the metadata store is damaged and skipped: %s", path, error)
+        log.warning(damaged_line(path, error))
         return nothing

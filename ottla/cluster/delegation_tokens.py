@@ -212,6 +212,6 @@ def _understood(token_id: str, data: bytes) -> DelegationToken | None:
     try:
         token = token_nodes.read_token(data)
     except NodeError as error:
-        log.error("delegation token %s in the metadata store cannot be read: %s", token_id, error)
+        log.error("%s in the metadata store is damaged, so no login by it succeeds: %s", token_nodes.token_path(token_id), error)
         return None
     return token if token.token_id == token_id else None

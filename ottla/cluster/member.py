@@ -24,6 +24,7 @@ from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registrar, Registration
 from ottla.cluster.session import NO_EPOCH, BrokerSession
 from ottla.controller import znodes
+from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.local_controller import LocalController
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class ClusterMember:
         self._replicas = replicas
         self._remote = remote if remote is not None else NoOtherBrokers()
         self._retries = StoreRetries(store, timers)
+        self._damage = DamageNotes()
         self.lease = Lease(store, clock, timers)
         self._on_registered: Callable[[], object] | None = None
         self._on_ready: Callable[[], object] | None = None
@@ -82,6 +84,7 @@ class ClusterMember:
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
+            damage=self._damage,
         )  # fmt: skip
 
     def _make_acl_rules(self, table: RuleTable, timers: Timers) -> AclRules:
@@ -113,6 +116,7 @@ class ClusterMember:
         return MemberWatches(
             self._store, self._retries, timers, config=self._config, metadata=self.metadata, broker_epoch=self.broker_epoch,
             on_settings=self.receiver.take_configs, removal_of=self._removal_of, on_marked_dead=self._marked_dead,
+            damage=self._damage,
         )  # fmt: skip
 
     def start(

@@ -13,6 +13,7 @@ from ottla.cluster.config_watch import ConfigWatch
 from ottla.cluster.death_mark import DeathMark
 from ottla.cluster.failed_replicas import FailedReplicas
 from ottla.cluster.metadata_cache import MetadataCache
+from ottla.controller.damage_notes import DamageNotes
 
 
 class MemberWatches:
@@ -30,9 +31,10 @@ class MemberWatches:
         on_settings: Callable[[UpdateConfigs], object],
         removal_of: Callable[[str], list[Operation]],
         on_marked_dead: Callable[[], object],
+        damage: DamageNotes,
     ) -> None:
         """`removal_of(path)`: the write by which the controller removes a node; empty on other brokers."""
-        self._configs = ConfigWatch(store, retries, timers, on_settings, removal_of)
+        self._configs = ConfigWatch(store, retries, timers, on_settings, removal_of, damage)
         self._death_mark = DeathMark(store, retries, config.this_broker_id, on_marked_dead)
         self._failed_replicas = FailedReplicas(store, retries, metadata, config.this_broker_id, broker_epoch)
 

@@ -104,13 +104,16 @@ class Announcements:
         settings = _all_settings(state)
         hosted: dict[int, list[ReplicaRole]] = {}
         for topic, partition in state.partitions():
+            if partition.partition_epoch < 0:
+                continue  # its state is missing or damaged: what a broker knows of it holds
             sent = _state_of(topic, partition, is_new=False)
             for replica in partition.replicas:
                 hosted.setdefault(replica, []).append(sent)
+        is_whole = state.is_whole
         for broker in receivers:
             self._send(state, broker, UpdateConfigs, changes=settings, is_complete=True)
             self._send(state, broker, UpdateMetadata, topics=topics, brokers=live, is_complete=True)
-            self._send(state, broker, LeaderAndIsr, states=hosted.get(broker.broker_id, ()), is_complete=state.is_whole)
+            self._send(state, broker, LeaderAndIsr, states=hosted.get(broker.broker_id, ()), is_complete=is_whole)
 
     def changes(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
         """`before`: the topics that the changes are about, as they were."""

@@ -9,6 +9,7 @@ from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.ports import MetadataStore, StoreNode, StoreResult, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
+from ottla.controller.damage_notes import DamageNotes, damaged_line
 
 log = logging.getLogger("ottla.controller")
 
@@ -17,10 +18,15 @@ class BrokerWatch:
     """Calls `on_brokers` with all live brokers, until it is stopped."""
 
     def __init__(
-        self, store: MetadataStore, retries: StoreRetries, on_brokers: Callable[[dict[int, BrokerMetadata]], object]
+        self,
+        store: MetadataStore,
+        retries: StoreRetries,
+        damage: DamageNotes,
+        on_brokers: Callable[[dict[int, BrokerMetadata]], object],
     ) -> None:
         self._store = store
         self._retries = retries
+        self._damage = damage
         self._on_brokers = on_brokers
         self._round = 0
 
@@ -64,7 +70,7 @@ class BrokerWatch:
                 self._again()
                 return
             if node is not None:
-                _add(found, int(name), node)
+                self._add(found, int(name), node)
             del waiting[name]
             if not waiting:
                 self._on_brokers(found)
@@ -74,9 +80,10 @@ class BrokerWatch:
         for name in list(waiting):
             self._store.get(znodes.broker_path(int(name)), lambda result, node, name=name: read(name, result, node))  # type: ignore[misc]
 
-
-def _add(found: dict[int, BrokerMetadata], broker_id: int, node: StoreNode) -> None:
-    try:
-        found[broker_id] = znodes.read_broker(broker_id, node.data, node.czxid)
-    except znodes.NodeError as error:
-        log.warning("%s in the metadata store is damaged and skipped: %s", znodes.broker_path(broker_id), error)
+    def _add(self, found: dict[int, BrokerMetadata], broker_id: int, node: StoreNode) -> None:
+        try:
+            found[broker_id] = znodes.read_broker(broker_id, node.data, node.czxid)
+        except znodes.NodeError as error:
+            note = damaged_line(znodes.broker_path(broker_id), error)
+            if self._damage.is_new(note):
+                log.warning(note)

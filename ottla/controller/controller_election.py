@@ -7,10 +7,14 @@ is exactly as the claim left it. A candidate that is not elected waits until `/c
 
 A controller that is provably gone, though its `/controller` still stands, is replaced (`take_over`). What was found of it stays true while
 the store is away, so it is tried again until another broker is the controller, or the same one under another registration.
+
+An epoch node that cannot be read is replaced, with a line: without a number in it there is no controller. Each write
+raises epoch and version by one, so the version of the node says which epoch it was, at least.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -31,6 +35,10 @@ from ottla.base.ports import (
 )
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
+
+log = logging.getLogger("ottla.controller")
+
+SHOWN_BYTES = 100
 
 
 @immutable
@@ -63,6 +71,8 @@ class ControllerElection:
         self._claim: Mandate | None = None
         self._mandate: Mandate | None = None
         self._gone: tuple[int, int] | None = None  # a broker and the epoch of its registration: perhaps the controller
+        self._replacement: tuple[Mandate, bytes] | None = None
+        """The claim that replaces an epoch that could not be read, and what the node held."""
         self._round = 0
         store.listen(self._on_session)
 
@@ -196,7 +206,7 @@ class ControllerElection:
 
     def _claim_office(self, node: StoreNode | None, before: Sequence[Operation]) -> None:
         """`node`: the epoch as it was read; `before`: what makes room for `/controller`."""
-        claim = Mandate(1, 0) if node is None else Mandate(_epoch_after(node), node.version + 1)
+        claim = Mandate(1, 0) if node is None else self._claim_after(node)
         data = znodes.controller_epoch_bytes(claim.epoch)
         operations: list[Operation] = [
             Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version),
@@ -216,20 +226,26 @@ class ControllerElection:
         else:
             self._retry(outcome.result)
 
+    def _claim_after(self, node: StoreNode) -> Mandate:
+        try:
+            return Mandate(znodes.read_controller_epoch(node.data) + 1, node.version + 1)
+        except znodes.NodeError:
+            claim = Mandate(node.version + 2, node.version + 1)
+            self._replacement = (claim, node.data)
+            return claim
+
     def _elect(self, mandate: Mandate) -> None:
         self._mandate = mandate
         self._gone = None
+        if self._replacement is not None and self._replacement[0] is mandate:
+            log.warning(
+                "%s in the metadata store held no epoch but %s; epoch %d, by the number of writes to it, has replaced that",
+                znodes.CONTROLLER_EPOCH, repr(self._replacement[1][:SHOWN_BYTES]), mandate.epoch,
+            )  # fmt: skip
+        self._replacement = None
         self._on_elected(mandate)
 
     def _retry(self, result: StoreResult) -> None:
         if result is not StoreResult.SESSION_EXPIRED:
             number = self._round
             self._retries.again(lambda: self.run() if number == self._round else None)
-
-
-def _epoch_after(node: StoreNode) -> int:
-    """The next epoch. Each write raises epoch and version by one, so the version replaces an epoch that cannot be read."""
-    try:
-        return znodes.read_controller_epoch(node.data) + 1
-    except znodes.NodeError:
-        return node.version + 2

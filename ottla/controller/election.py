@@ -98,7 +98,10 @@ UNCHANGED = Standing(live=())
 
 
 def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_unclean_allowed: bool = False) -> Elected | None:
-    """Elects a leader for a partition whose leader is gone or has restarted; None: no replica may lead."""
+    """Elects a leader for a partition whose leader is gone or has restarted; None: no replica may lead. Without a state, or with a damaged
+    one, the epoch from which the new leader's would follow is not known."""
+    if partition.partition_epoch < 0:
+        return None
     isr = in_sync_after(partition.isr, standing)
     for replica in partition.replicas:
         if replica in isr and standing.is_proved(replica) and standing.may_lead(replica):

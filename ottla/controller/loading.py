@@ -28,6 +28,7 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.ports import MetadataStore, StoreNode, StoreResult
 from ottla.controller import znodes
+from ottla.controller.damage_notes import damaged_line
 from ottla.controller.state import ClusterState, MissingNodes
 
 T = TypeVar("T")
@@ -115,12 +116,12 @@ def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]
     changes = _brokers(nodes, names, notes)
     changes += _noted_epochs(nodes, notes)
     topics = _topics(nodes, names, notes)
-    state.is_whole = len(topics) == len(names.get(znodes.TOPICS, []))
     changes += topics
     state.apply(changes)
     marked = [broker_id for broker_id, broker in state.brokers.items() if state.dead.get(broker_id) == broker.epoch]
     state.apply([BrokerRemoved(broker_id) for broker_id in marked])
     state.apply(_configs(nodes, names, lambda name: state.topic(name) is not None, notes))
+    state.damaged_topics = frozenset(names.get(znodes.TOPICS, [])).difference(topic.name for topic in state.topics())
     state.apply([TopicRemoved(name) for name in names.get(znodes.DELETE_TOPICS, []) if state.topic(name) is not None])
     state.missing_nodes = _missing_nodes(nodes, state)
     return state, notes
@@ -144,7 +145,7 @@ def _tried(notes: list[str], path: str, read: Callable[..., T], *arguments: Any)
     try:
         return read(*arguments)
     except znodes.NodeError as error:
-        notes.append(f"{path} in the metadata store is damaged and skipped: {error}")
+        notes.append(damaged_line(path, error))
         return None
 
 
@@ -235,7 +236,8 @@ def _configs(
         quotas = _tried(notes, path, znodes.read_quotas, nodes[path].data)
         changes.append(QuotaPut(entity, quotas or {}))
         user = znodes.user_of(entity)
-        credentials = None if user is None else _tried(notes, path, znodes.read_scram, nodes[path].data)
+        scram_notes = notes if quotas is not None else []  # one line for a node
+        credentials = None if user is None else _tried(scram_notes, path, znodes.read_scram, nodes[path].data)
         if user is not None and credentials:
             changes.append(ScramPut(user, credentials))
     return changes

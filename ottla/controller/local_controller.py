@@ -45,6 +45,7 @@ from ottla.controller.balance import decide_balance
 from ottla.controller.broker_watch import BrokerWatch
 from ottla.controller.command_queue import Command, CommandQueue
 from ottla.controller.controller_election import ControllerElection, Mandate
+from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.loading import ROOTS, build_state, read_nodes
 from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
 from ottla.controller.plans import Plan
@@ -80,6 +81,7 @@ class LocalController:
         is_own_broker_new: Callable[[], bool],
         later: Callable[[Callable[[], object]], object],
         timers: Timers,
+        damage: DamageNotes,
     ) -> None:
         """`is_own_broker_new`: no controller has sent this broker anything since it registered. `later` calls in a turn of its own."""
         self._store = store
@@ -97,7 +99,8 @@ class LocalController:
         self._gone: dict[int, int] = {}  # brokers that are provably gone, with the epochs of their registrations
         self._is_announcing = False
         self._announcements = Announcements(messenger, clock, timers, config.this_broker_id)
-        self._brokers = BrokerWatch(store, retries, self._on_brokers)
+        self._damage = damage
+        self._brokers = BrokerWatch(store, retries, damage, self._on_brokers)
         self._log_dirs = LogDirWatch(store, retries, self._on_log_dir_events)
         self._queue = CommandQueue(
             store=store, retries=retries, later=later, on_applied=self._on_applied, read_state=self._read_again, resign=self._resign,
@@ -179,7 +182,7 @@ class LocalController:
                 self._retries.again(lambda: self._read_state(done) if mandate is self._mandate else None)
                 return
             state, notes = build_state(nodes)
-            for note in notes:
+            for note in filter(self._damage.is_new, notes):
                 log.warning(note)
             state.controller_id = self._broker_id
             state.controller_epoch, state.controller_epoch_version = mandate.epoch, mandate.version

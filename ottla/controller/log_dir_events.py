@@ -17,6 +17,7 @@ from ottla.base.cluster_metadata import ReplicasFailed
 from ottla.base.ports import Delete, MetadataStore, StoreNode, StoreResult, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
+from ottla.controller.damage_notes import damaged_line
 from ottla.controller.election import Standing
 from ottla.controller.membership import after_membership
 from ottla.controller.partition_states import Elections, NamedPartition, partitions_plan
@@ -132,5 +133,5 @@ def _event(name: str, node: StoreNode) -> LogDirEvent | None:
     try:
         return znodes.read_log_dir_event(node.data)
     except znodes.NodeError as error:
-        log.warning("%s/%s in the metadata store is damaged and skipped: %s", znodes.LOG_DIR_EVENTS, name, error)
+        log.warning(damaged_line(f"{znodes.LOG_DIR_EVENTS}/{name}", error))
         return None

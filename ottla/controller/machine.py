@@ -195,6 +195,8 @@ def _reassigned(state: ClusterState, request: Reassignment, rules: TopicRules) -
     topic, partition = state.topic(request.topic), state.partition(request.topic, request.partition)
     if topic is None or partition is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if partition.partition_epoch < 0:
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "The partition's state is missing or damaged in the metadata store.")
     target = request.replicas
     if target is None:
         if not is_moving(partition):

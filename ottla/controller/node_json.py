@@ -6,6 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+NUMBER_MAX = 2**31 - 2
+"""Epochs and ids go into fields of 32 bits, the next epoch as well."""
+
+BROKER_EPOCH_MAX = 2**63 - 1
+
 
 class NodeError(ValueError):
     """Bytes in the store that are not what their path promises."""
@@ -31,10 +36,10 @@ def field_of(value: Mapping[str, Any], name: str) -> Any:
     return value[name]
 
 
-def integer_of(value: Mapping[str, Any], name: str) -> int:
-    number = field_of(value, name)
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise NodeError(f"the field {name} is not a number")
+def integer_of(value: Mapping[str, Any], name: str, *, number_max: int = NUMBER_MAX) -> int:
+    number: int = field_of(value, name)
+    if not _is_number(number, number_max):
+        raise NodeError(f"the field {name} is not a number, or out of range")
     return number
 
 
@@ -46,6 +51,10 @@ def list_of(value: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def integers(entries: Sequence[Any], name: str) -> tuple[int, ...]:
-    if not all(isinstance(entry, int) for entry in entries):
-        raise NodeError(f"{name} is not a list of numbers")
+    if not all(_is_number(entry, NUMBER_MAX) for entry in entries):
+        raise NodeError(f"{name} is not a list of numbers, or one is out of range")
     return tuple(entries)
+
+
+def _is_number(value: Any, number_max: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= number_max

@@ -53,8 +53,8 @@ class ClusterState(ClusterMetadata):
         self.controller_epoch = 0
         self.controller_epoch_version = -1
         self.deleting: dict[str, TopicMetadata] = {}
-        self.is_whole = True
-        """Every topic in the store could be read."""
+        self.damaged_topics: frozenset[str] = frozenset()
+        """Topics whose nodes in the store could not be read: nothing is known of them but that they exist."""
         self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.quota_nodes: dict[QuotaEntity, None] = {}
@@ -67,6 +67,11 @@ class ClusterState(ClusterMetadata):
         self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # of brokers, live or not
         self.dead: Mapping[int, int] = {}  # registrations that stand though their brokers are gone, by broker
         self._names_by_metric: dict[str, str] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Every topic and the state of every partition is known."""
+        return not self.damaged_topics and all(partition.partition_epoch >= 0 for _, partition in self.partitions())
 
     def name_like(self, metric_name: str) -> str | None:
         """A topic that metrics call by this name."""

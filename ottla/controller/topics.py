@@ -179,6 +179,8 @@ def _check_name(state: ClusterState, name: str, batch: _Batch) -> None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in state.deleting:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
+    if name in state.damaged_topics:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' exists, but its node in the metadata store is damaged.")
     if "." in name or "_" in name:
         alike = metric_name(name)
         other = state.name_like(alike) or batch.names_by_metric.get(alike)

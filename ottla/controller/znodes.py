@@ -28,8 +28,8 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.immutable import immutable
 from ottla.base.uuids import uuid_from_text, uuid_to_text
+from ottla.controller.node_json import BROKER_EPOCH_MAX, NUMBER_MAX, field_of, integer_of, integers, list_of, read_json, write_json
 from ottla.controller.node_json import NodeError as NodeError  # noqa: PLC0414 - readers of nodes know it from here
-from ottla.controller.node_json import field_of, integer_of, integers, list_of, read_json, write_json
 
 BROKER_IDS = "/brokers/ids"
 BROKER_EPOCHS = "/brokers/epochs"
@@ -204,10 +204,14 @@ def controller_epoch_bytes(epoch: int) -> bytes:
 
 
 def read_controller_epoch(data: bytes) -> int:
+    """Raises `NodeError` also for a number after which no epoch can follow."""
     try:
-        return int(data)
+        epoch = int(data)
     except ValueError:
         raise NodeError(f"{CONTROLLER_EPOCH} holds no number") from None
+    if not 0 <= epoch <= NUMBER_MAX:
+        raise NodeError(f"{CONTROLLER_EPOCH} holds {epoch}")
+    return epoch
 
 
 def cluster_id_bytes(cluster_id: str) -> bytes:
@@ -298,7 +302,7 @@ def read_log_dir_event(data: bytes) -> LogDirEvent:
     value = read_json(data)
     return LogDirEvent(
         broker_id=integer_of(value, "broker"),
-        broker_epoch=integer_of(value, "epoch") if "epoch" in value else -1,
+        broker_epoch=integer_of(value, "epoch", number_max=BROKER_EPOCH_MAX) if "epoch" in value else -1,
         replicas=_named_replicas(value.get("replicas", {})),
         reopened=_named_replicas(value.get("reopened", {})),
     )

@@ -11,11 +11,14 @@ A node that cannot be read is not overwritten: no ids are given until an operato
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Create, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult
 from ottla.base.types import NO_PRODUCER_ID
+
+log = logging.getLogger("ottla.transactions")
 
 BLOCK_PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1_000
@@ -40,6 +43,7 @@ class ProducerIds:
         self._following: range | None = None
         self._waiting: list[Ready] = []
         self._is_fetching = False
+        self._is_damage_noted = False
 
     def take(self) -> int | None:
         if self._next == self._end and not self._open_following():
@@ -87,11 +91,18 @@ class ProducerIds:
             return
         start = 0 if node is None else _block_end(node.data) + 1
         if start < 0 or start > PRODUCER_ID_MAX - BLOCK_SIZE:
+            self._note_damage()
             self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         data = _block_bytes(self._broker_id, start)
         operation: Operation = Create(BLOCK_PATH, data) if node is None else Set(BLOCK_PATH, data, node.version)
         self._store.multi([operation], lambda outcome: self._claimed(outcome, start, attempt))
+
+    def _note_damage(self) -> None:
+        """One line, however often clients ask."""
+        if not self._is_damage_noted:
+            self._is_damage_noted = True
+            log.error("%s in the metadata store holds no block of ids with another one after it: there are no new producer ids", BLOCK_PATH)
 
     def _claimed(self, outcome: Outcome, start: int, attempt: int) -> None:
         if outcome.result is StoreResult.OK:
@@ -102,7 +113,7 @@ class ProducerIds:
             self._read(attempt + 1)
 
     def _succeed(self, block: range) -> None:
-        self._is_fetching = False
+        self._is_fetching = self._is_damage_noted = False
         self._following = block
         waiting, self._waiting = self._waiting, []
         for done in waiting:
@@ -124,6 +135,6 @@ def _block_end(data: bytes) -> int:
     """The last id of the block, -2 if it cannot be read."""
     try:
         end = int(json.loads(data)["block_end"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return -2
     return end if end >= 0 else -2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.base.ports import Set
 from ottla.controller.api import Reassignment, TopicResult
 from tests.cluster.nodes import DIRECTORY, Nodes
 
@@ -55,6 +58,29 @@ def test_a_log_that_no_topic_claims_is_kept_when_a_topic_cannot_be_read() -> Non
     world.start(3)
     world.settle()
     assert logs(world, 3) == ["t-0"] and not world.nodes[2].controller.state.is_whole
+
+
+def test_a_damaged_state_stays_as_it_is_and_its_logs_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """Though an unclean election is allowed; each broker has one line of it at most, and none is sent what it would refuse."""
+    world = Nodes(3)
+    world.create("t", [3, 1], unclean_leader_election_enable="true")
+    world.create("kept", [3, 1])
+    world.write("stays")
+    world.until(lambda: world.replica(1).log.log_end_offset == 1)
+    for broker_id in (1, 2, 3):
+        world.kill_process(broker_id).expire()
+    world.model.session().multi([Set("/brokers/topics/t/partitions/0/state", b"garbage", -1)], lambda outcome: None)
+    caplog.clear()
+    for broker_id in (1, 2, 3):
+        world.start(broker_id)
+    world.until(lambda: len(world.replica(1, "kept").isr) == 2)
+    world.kill_process(3).expire()
+    world.start(3)
+    world.until(lambda: len(world.leader("kept").isr) == 2)
+    assert world.model.tree.nodes()["/brokers/topics/t/partitions/0/state"].data == b"garbage"
+    assert [logs(world, broker_id) for broker_id in (1, 3)] == [["kept-0", "t-0"]] * 2
+    lines = {line for line in caplog.messages if "/brokers/topics/t/partitions/0/state" in line or " t-0 " in line}
+    assert len(lines) == 1 and "/brokers/topics/t/partitions/0/state in the metadata store is damaged" in lines.pop()
 
 
 def test_a_replica_that_was_moved_away_goes_with_its_log() -> None:

@@ -9,6 +9,7 @@ from ottla.base.ports import Create, Delete, StoreResult
 from ottla.base.store_retries import RETRY_MS, StoreRetries
 from ottla.controller import znodes
 from ottla.controller.broker_watch import BrokerWatch
+from ottla.controller.damage_notes import DamageNotes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 
@@ -22,7 +23,7 @@ class World:
         self.store = self.model.session()
         self.store.put(f"{znodes.BROKER_IDS}", b"")
         self.seen: list[dict[int, BrokerMetadata]] = []
-        self.watch = BrokerWatch(self.store, StoreRetries(self.store, self.timers), self.seen.append)
+        self.watch = BrokerWatch(self.store, StoreRetries(self.store, self.timers), DamageNotes(), self.seen.append)
 
     def register(self, broker_id: int, data: bytes | None = None) -> MemoryStore:
         """The session that holds the registration."""
@@ -132,7 +133,7 @@ def test_a_broker_that_goes_while_it_is_read_is_not_shown() -> None:
     """Requests take time here: the node is removed between the read of the names and its own."""
     world = World()
     timed = world.model.session(world.timers)
-    watch = BrokerWatch(timed, StoreRetries(timed, world.timers), world.seen.append)
+    watch = BrokerWatch(timed, StoreRetries(timed, world.timers), DamageNotes(), world.seen.append)
     world.register(1)
     world.register(2)
     watch.start()

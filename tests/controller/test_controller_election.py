@@ -240,14 +240,17 @@ def test_a_read_that_fails_is_repeated(result: StoreResult) -> None:
     assert candidate.news == [Mandate(1, 0)]
 
 
-def test_an_epoch_that_cannot_be_read_is_replaced_by_a_larger_one() -> None:
+@pytest.mark.parametrize("garbage", [b"?", b"", b"-7", b"2147483647", b"99999999999"])
+def test_an_epoch_that_cannot_be_read_is_replaced_by_a_larger_one(garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Each write raises epoch and version by one, so the version says which epoch it was, at least."""
     model = ZooKeeperModel()
     store = model.session()
     store.put(znodes.CONTROLLER_EPOCH, b"1")
     for version in range(3):
-        store.multi([Set(znodes.CONTROLLER_EPOCH, b"?", version)], lambda outcome: None)
+        store.multi([Set(znodes.CONTROLLER_EPOCH, garbage, version)], lambda outcome: None)
     assert Candidate(model).news == [Mandate(5, 4)]
+    (line,) = caplog.messages
+    assert line.startswith(f"/controller_epoch in the metadata store held no epoch but {garbage!r}; epoch 5,")
 
 
 def test_standing_twice_is_standing_once() -> None:

@@ -161,4 +161,22 @@ def test_a_topic_that_cannot_be_read_leaves_the_state_in_part() -> None:
     nodes = {znodes.TOPICS: StoreNode(data=b"", version=0, czxid=1)}
     assert build_state(nodes)[0].is_whole
     state, notes = build_state({**nodes, znodes.topic_path("t"): StoreNode(data=b"garbage", version=0, czxid=2)})
-    assert not state.is_whole and len(notes) == 1
+    assert not state.is_whole and len(notes) == 1 and state.damaged_topics == {"t"}
+
+
+def test_a_partition_whose_state_cannot_be_read_leaves_the_state_in_part() -> None:
+    cluster = Cluster()
+    cluster.create(NewTopic(name="t", num_partitions=2))
+    nodes = cluster.store.nodes()
+    assert build_state(nodes)[0].is_whole
+    state, notes = build_state({**nodes, znodes.state_path("t", 1): StoreNode(data=b"garbage", version=3, czxid=9)})
+    assert not state.is_whole and len(notes) == 1 and state.damaged_topics == frozenset()
+    damaged = state.partition("t", 1)
+    assert damaged is not None and (damaged.leader, damaged.leader_epoch, damaged.partition_epoch) == (-1, -1, -1)
+
+
+def test_a_damaged_node_of_a_user_is_one_line_though_quotas_and_credentials_stand_in_it() -> None:
+    path = znodes.quota_path((("user", "u"),))
+    nodes = {path: StoreNode(data=b"garbage", version=0, czxid=2), znodes.USERS: StoreNode(data=b"", version=0, czxid=1)}
+    _, notes = build_state(nodes)
+    assert len(notes) == 1 and notes[0].startswith(f"{path} in the metadata store is damaged")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.cluster_metadata import NO_LEADER, BrokerLeaving, PartitionMetadata
+from ottla.base.cluster_metadata import NO_LEADER, BrokerLeaving, PartitionMetadata, TopicMetadata, TopicPut
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
 from ottla.controller.machine import (
@@ -18,7 +18,7 @@ from ottla.controller.machine import (
 from ottla.controller.membership import decide_brokers_changed
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
-from tests.controller.cluster import Rules, applied, isr_change, state_of, with_topic
+from tests.controller.cluster import Rules, applied, isr_change, joined, state_of, with_topic
 
 RULES = Rules()
 
@@ -155,6 +155,25 @@ def test_unclean_elections_on_request() -> None:
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ]
     assert applied(state, plan)[0] == (2, 6, 10, (2,))
+
+
+def without_state(state: ClusterState) -> ClusterState:
+    """A partition's state cannot be read."""
+    damaged = PartitionMetadata(index=0, leader=NO_LEADER, leader_epoch=-1, replicas=(1, 2), isr=(), partition_epoch=-1)
+    state.apply([TopicPut(TopicMetadata(name="t", topic_id=b"t" * 16, partitions=(damaged,)))])
+    return state
+
+
+def test_a_state_that_cannot_be_read_is_not_overwritten_by_elections_and_moves() -> None:
+    """A state of epoch 0 would be written whatever the node's version is, and followers would not follow it."""
+    state = without_state(state_of(1, 2, 3))
+    plan = decide_elect_leaders(state, ElectionType.UNCLEAN, [("t", 0)], RULES)
+    assert election_results(plan) == [(0, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)] and plan.operations == ()
+    plan = decide_reassign(state, [Reassignment(topic="t", partition=0, replicas=[3, 2])], RULES)
+    assert plan.answer[0].error is ErrorCode.LEADER_NOT_AVAILABLE and plan.operations == ()
+    allowed = Rules(is_unclean_allowed=True)
+    plan = decide_brokers_changed(state, [joined(1, epoch=201)], [2], allowed)
+    assert not any(operation.path.endswith("/state") for operation in plan.operations)
 
 
 def reassign(state: ClusterState, replicas: list[int] | None) -> tuple[ErrorCode, PartitionMetadata]:

@@ -211,6 +211,17 @@ def test_a_store_that_refuses_leaves_everything_as_it_was() -> None:
     assert cluster.create("a")[0].error is ErrorCode.NONE
 
 
+def test_a_topic_whose_node_is_damaged_exists() -> None:
+    """It could not be created anyway; a client that would create it by asking for its metadata asks again."""
+    state = state_of(1)
+    state.damaged_topics = frozenset(["a"])
+    config, _ = load(assignments=["offsets.topic.replication.factor=1"])
+    plan = topics.decide_create_topics(state, config, SeededRandom(1), [NewTopic(name="a"), NewTopic(name="b")], validate_only=False)
+    assert [(result.name, result.error) for result in plan.answer] == [("a", ErrorCode.TOPIC_ALREADY_EXISTS), ("b", ErrorCode.NONE)]
+    assert plan.answer[0].message == "Topic 'a' exists, but its node in the metadata store is damaged."
+    assert not any(operation.path == "/brokers/topics/a" for operation in plan.operations)
+
+
 def test_nothing_asked_is_nothing_written() -> None:
     cluster = Cluster()
     assert topics.decide_create_topics(cluster.metadata, cluster.config, SeededRandom(1), [], validate_only=False) == Plan(answer=[])

@@ -1,0 +1,30 @@
+"""Lines about damaged nodes of the metadata store: a broker logs each of them once, however often and by whomever the node is read.
+
+A broker reads settings by itself, and again if it is the controller; a controller reads the whole tree anew after each write that met
+another version.
+"""
+
+from __future__ import annotations
+
+LINES_MAX = 10_000
+"""So many lines are remembered, the newest."""
+
+
+def damaged_line(path: str, error: Exception) -> str:
+    return f"{path} in the metadata store is damaged and skipped: {error}"
+
+
+class DamageNotes:
+    """The lines that were logged."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, None] = {}
+
+    def is_new(self, line: str) -> bool:
+        """Whether the line was not asked about before."""
+        if line in self._logged:
+            return False
+        self._logged[line] = None
+        if len(self._logged) > LINES_MAX:
+            del self._logged[next(iter(self._logged))]
+        return True
