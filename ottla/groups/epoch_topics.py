@@ -6,7 +6,7 @@ of the topics' ids and partition counts stands in the group's record: when it no
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from hashlib import blake2b
 from struct import Struct as Packer
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class FoundTopics(NamedTuple):
     """Differs when one of them was made anew or has more partitions; 0 when there is none."""
 
 
-def find_topics(topics: TopicsView, subscriptions: Iterable[tuple[str, ...]]) -> Generator[None, None, FoundTopics]:
+def find_topics(topics: TopicsView, subscriptions: Iterable[Sequence[str]]) -> Generator[None, None, FoundTopics]:
     """The steps of looking up what several members read."""
     names: dict[str, None] = {}
     work = 0
@@ -80,7 +80,7 @@ def find_topics(topics: TopicsView, subscriptions: Iterable[tuple[str, ...]]) ->
 
 def metadata_hash(shard: GroupShard, group: EpochGroup[Any, Any]) -> int:
     """The hash of the topics that the group reads, found at once."""
-    return run_steps(find_topics(shard.topics, group.subscriptions())).hash
+    return run_steps(find_topics(shard.topics, (group.subscribed_topics(),))).hash
 
 
 class TopicIds:

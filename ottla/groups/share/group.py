@@ -11,7 +11,7 @@ Invariants: a partition is initializing, initialized or neither, never both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, KeysView, Mapping
 from typing import NamedTuple
 
 from ottla.base.share_state import SharePartitionKey
@@ -20,6 +20,9 @@ from ottla.groups.epoch_group import EpochGroup
 from ottla.groups.states import GroupType
 
 SHARE_PROTOCOL_TYPE = "share"
+COUNTED_SUBSCRIPTIONS = 8
+"""From so many different subscriptions on it is kept how many of them have a topic: with each heartbeat that changes something it would
+be their sum to look at."""
 
 
 class ShareFacts(NamedTuple):
@@ -60,17 +63,41 @@ NO_STATE = StateTopics()
 class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
     """One group. `set_*` and `remove_*` are the folds of its records."""
 
-    __slots__ = ("state_topics",)
+    __slots__ = ("_counts", "state_topics")
 
     type = GroupType.SHARE
     protocol_type = SHARE_PROTOCOL_TYPE
     word = "share"
-    fields = (*EpochGroup.fields, *__slots__)
+    fields = (*EpochGroup.fields, "state_topics")
     new_position = SharePosition()
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.state_topics = NO_STATE
+        self._counts: dict[str, int] | None = None
+        """The topics that members read, each with how many subscriptions have it; None while that was not needed."""
+
+    def copy(self) -> ShareGroup:
+        twin = super().copy()
+        twin._counts = self._counts if self._counts is None else self._counts.copy()
+        return twin
+
+    def read_topics(self) -> KeysView[str]:
+        """Every topic that a member reads."""
+        if self._counts is not None:
+            return self._counts.keys()
+        subscriptions, counts = self.subscriptions(), dict[str, int]()
+        if len(subscriptions) < COUNTED_SUBSCRIPTIONS:
+            for names in subscriptions:
+                counts.update(dict.fromkeys(names, 1))
+            return counts.keys()
+        for names in subscriptions:
+            _count(counts, names, 1)
+        self._counts = counts
+        return counts.keys()
+
+    def subscribed_topics(self) -> list[str]:
+        return sorted(self.read_topics())
 
     def initializing_keys(self) -> list[SharePartitionKey]:
         return [
@@ -81,6 +108,36 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
 
     def set_state_topics(self, topics: StateTopics) -> None:
         self.state_topics = topics
+
+    def set_member(self, member_id: str, facts: ShareFacts) -> None:
+        before = self.facts.get(member_id)
+        super().set_member(member_id, facts)
+        self._count_changed(before, self.facts[member_id], member_id)
+
+    def remove_member(self, member_id: str) -> None:
+        before = self.facts.get(member_id)
+        super().remove_member(member_id)
+        self._count_changed(before, None, member_id)
+
+    def _count_changed(self, before: ShareFacts | None, after: ShareFacts | None, member_id: str) -> None:
+        """Counts what a member has begun and ceased to read, where it is the only one with that very subscription."""
+        counts = self._counts
+        if counts is None or (before is not None and after is not None and before.topics is after.topics):
+            return
+        others = {id(facts.topics) for known_id, facts in self.facts.items() if known_id != member_id}
+        if after is not None and id(after.topics) not in others:
+            _count(counts, after.topics, 1)
+        if before is not None and id(before.topics) not in others:
+            _count(counts, before.topics, -1)
+
+
+def _count(counts: dict[str, int], names: Collection[str], by: int) -> None:
+    for name in names:
+        count = counts.get(name, 0) + by
+        if count:
+            counts[name] = count
+        else:
+            del counts[name]
 
 
 def add_partitions(topics: dict[Uuid, TopicShare], topic_id: Uuid, name: str, partitions: Collection[int]) -> None:

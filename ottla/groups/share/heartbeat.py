@@ -123,8 +123,8 @@ def _find_member(shard: GroupShard, group: ShareGroup, command: ShareHeartbeat) 
 def _check_width(group: ShareGroup, before: ShareFacts | None, facts: ShareFacts) -> None:
     """Raises `ApiError` where the group would read more topics than what is remembered of them leaves room for."""
     if before is None or facts.topics != before.topics:
-        names = set(facts.topics).union(*group.subscriptions())
-        if len(names) > TOPICS_MAX:
+        read = group.read_topics()
+        if len(read) + sum([name not in read for name in facts.topics]) > TOPICS_MAX:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"the members of a share group subscribe to at most {TOPICS_MAX} different topics")
 
 
@@ -144,11 +144,15 @@ def _advance(
 ) -> None:
     """One member's step: its facts, the group's epoch and target, its own position."""
     wants_other = before is None or before.topics != facts.topics
+    read_before = change.group.read_topics()
     if facts != before:
         change.put_member(member_id, facts)
-    if _must_look_up(shard, change.group, now_ms) or wants_other:
-        is_beginning = want_states(shard, change)
-        topics_hash = metadata_hash(shard, change.group)
+    may_have_changed = _must_look_up(shard, change.group, now_ms)
+    if may_have_changed or wants_other:
+        is_beginning, topics_hash = False, change.group.metadata_hash
+        if may_have_changed or change.group.read_topics() != read_before:
+            is_beginning = want_states(shard, change)
+            topics_hash = metadata_hash(shard, change.group)
         if is_beginning or wants_other or topics_hash != change.group.metadata_hash:
             change.put_epoch(change.group.epoch + 1, topics_hash)
         if is_beginning:

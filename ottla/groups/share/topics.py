@@ -79,13 +79,12 @@ def want_states(shard: GroupShard, change: ShareChange) -> bool:
         topic_id = shard.topics.topic_id(name)
         if topic_id is None or is_going(shard, change.group, topic_id):
             continue
-        known = {
-            partition
-            for share in (topics.initializing.get(topic_id), topics.initialized.get(topic_id))
-            if share is not None
-            for partition in share.partitions
-        }
-        new = tuple(partition for partition in range(shard.topics.partition_count(name)) if partition not in known)
+        shares = [share for share in (topics.initializing.get(topic_id), topics.initialized.get(topic_id)) if share is not None]
+        count = shard.topics.partition_count(name)
+        if sum([len(share.partitions) for share in shares]) >= count:
+            continue
+        known = {partition for share in shares for partition in share.partitions}
+        new = tuple(partition for partition in range(count) if partition not in known)
         if new:
             add_partitions(initializing, topic_id, name, new)
             is_new = True
