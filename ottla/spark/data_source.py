@@ -152,7 +152,7 @@ def _require_options(options: Any) -> None:
         raise OptionError(
             "kafka.bootstrap.servers: missing; Spark keeps the options of CREATE TABLE from sources in Python: use CREATE TEMPORARY VIEW "
             "... USING ottla OPTIONS (...), or give them with the query: SELECT ... FROM the_table WITH (...), INSERT INTO the_table WITH "
-            "(...) SELECT ..."
+            "(...) SELECT ..., or CREATE VIEW ... AS SELECT ... FROM the_table WITH (...), which keeps them"
         )
 
 

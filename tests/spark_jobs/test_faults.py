@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,3 +61,30 @@ def test_a_group_in_use_by_live_members(spark: Any, broker: Broker, topics: tupl
         member.close()
     run(copy(spark, broker, topics, checkpoint))
     assert stock_values(broker, topics[1]) == list(range(10))
+
+
+def test_a_row_that_cannot_be_written_stops_a_stream_at_its_batch_until_the_query_is_mended(
+    spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str
+) -> None:
+    source, sink = topics
+    rows = stream(spark, broker, subscribe=source, group=f"g-{sink}", startingOffsets="earliest").load()
+
+    def query(value: str = "value", topic: str = f"'{sink}'", partition: str = "CAST(NULL AS int)") -> Any:
+        texts = rows.selectExpr("key", "cast(value AS string) AS value")
+        chosen = texts.selectExpr("key", f"{value} AS value", f"{topic} AS topic", f"{partition} AS partition")
+        return stream_writer(chosen, broker, checkpoint, group=f"g-{sink}")
+
+    write_numbers(broker, source, range(50))
+    run(query())
+    write_numbers(broker, source, range(50, 100))
+    for bad, message in (
+        ({"topic": f"if(value = '60', NULL, '{sink}')"}, "OutputError: column 'topic' must not be null; nulls: 1"),
+        ({"partition": "if(value = '60', 2, NULL)"}, f"OutputError: column 'partition': there is no partition 2 of topic '{sink}'"),
+        ({"value": "if(value = '60', repeat(value, 1000000), NULL)"}, "raise kafka.max.request.size and the topic's max.message.bytes"),
+    ):
+        found = failure(partial(run, query(**bad)))
+        assert message in found and "Traceback" not in found.split("JVM stacktrace")[0]
+        assert stock_values(broker, sink) == list(range(50)), "nothing of the batch is visible"
+        assert lag(broker, f"g-{sink}", source) == 50
+    run(query())
+    assert stock_values(broker, sink) == list(range(100))

@@ -21,7 +21,7 @@ from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
 from tests.fakes.issuer import AUDIENCE, ISSUER, claims_at, jwks, public_jwk, rsa_key, signed
 from tests.fakes.token_endpoint import TokenEndpoint
-from tests.spark_jobs.queries import failure, reader
+from tests.spark_jobs.queries import failure, reader, run, stream, stream_writer
 
 PASSWORDS = {"etl": 'a "secret"; with, all = of it'}
 SECRET = PASSWORDS["etl"]
@@ -95,6 +95,21 @@ def test_a_wrong_password_is_one_line_that_names_the_option(spark: Any, guarded:
     assert "kafka.sasl.*" in said and "topsecret" not in said
     none = failure(lambda: reader(spark, guarded, subscribe="raw").load().count())
     assert "may want a login" in none
+
+
+def test_rows_travel_by_tls_to_a_broker_whose_authority_is_named(spark: Any, tmp_path: Path) -> None:
+    with Broker(tls=True, topics=["raw:2", "clean:2"]) as broker:
+        for number in range(20):
+            broker.add_record("raw", f"{number}", partition=number % 2)
+        given = prefixed({name: value for name, value in broker.config().items() if name != "bootstrap.servers"})
+        assert given["kafka.security.protocol"] == "SSL"
+        rows = stream(spark, broker, subscribe="raw", group=GROUP, startingOffsets="earliest", **given).load()
+        writer = stream_writer(rows.select("value"), broker, str(tmp_path / "checkpoint"), topic="clean", group=GROUP, **given)
+        run(writer.option("taskOutput", "staged"))
+        assert sorted(int(record.value or b"") for record in broker.records("clean")) == list(range(20))
+        unknown = {"kafka.security.protocol": "SSL", "kafka.request.timeout.ms": "2000"}
+        said = failure(lambda: reader(spark, broker, subscribe="raw", **unknown).load().count())
+        assert f"kafka.bootstrap.servers={broker.direct_server}" in said and "certificate" in said and "Traceback" not in said
 
 
 @pytest.fixture(scope="module")
