@@ -2,7 +2,8 @@
 
 Behaviour: the broker that leads the key's partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`; the topic is
 created at the first question. COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created. A share
-partition is named `group:topicId:partition`, INVALID_REQUEST for anything else; only brokers may ask for it.
+partition is named `group:topicId:partition`, INVALID_REQUEST for anything else; only brokers may ask for it. With access rules a client is
+refused before its key is read, as in Kafka.
 
 Version notes: 1 key types (KIP-98); 4 several keys at once (KIP-699); 6 share partitions' key type (KIP-932).
 
@@ -35,7 +36,7 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
     if topic is None or (body.key_type == SHARE and request.version < SHARE_SINCE):
         return _response(request, [_refuse(key, ErrorCode.INVALID_REQUEST, f"key type {body.key_type} is not known") for key in keys])
     if body.key_type == SHARE and not is_broker(broker, request):
-        return _response(request, [_refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask") for key in keys])
+        return _response(request, [_refusal_of_client(broker, request, key) for key in keys])
     refused = _refusals(broker, request, body.key_type, keys)
     if set(keys) <= refused.keys():  # nothing is created for clients that may not use it
         return _response(request, [refused[key] for key in keys])
@@ -46,6 +47,12 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
 
     broker.internal_topics.ensure(topic, answer)
     return pending
+
+
+def _refusal_of_client(broker: Broker, request: RequestContext, key: str) -> Coordinator:
+    """Of a share partition's key that a client sends. Without access rules one that is no key is refused as such."""
+    malformed = _refusal(broker, request, SHARE, key) if broker.authorizer.allows_clients_everything(request.connection) else None
+    return malformed or _refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask")
 
 
 def _refusals(broker: Broker, request: RequestContext, key_type: int, keys: list[str]) -> dict[str, Coordinator]:

@@ -8,8 +8,9 @@ when the call returns, and it is charged to the client's quota of changes. A par
 Where the leader may have just died, the answer waits a moment for the next one (`cluster/suspects.py`), and a broker is listed for some
 seconds after it has gone.
 
-Version notes: 1 controller id, internal flag, null for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320).
-8-10 authorized operations of the cluster (KIP-430). 10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
+Version notes: 0 leaves out replicas that are not among the live brokers, with REPLICA_NOT_AVAILABLE. 1 controller id, internal flag, null
+for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320). 8-10 authorized operations of the cluster (KIP-430).
+10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
 
 Not done: nothing.
 """
@@ -29,7 +30,7 @@ from ottla.controller.internal_topics import new_internal_topic
 from ottla.controller.topic_names import why_invalid
 from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations, cluster_operations
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.endpoints import shown_brokers
+from ottla.requests.endpoints import live_brokers, shown_brokers
 from ottla.requests.mutation_quota import NEVER, MutationQuota
 from ottla.requests.rights import describable_topics, is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
@@ -238,6 +239,8 @@ def _after_creation(broker: Broker, request: RequestContext, body: MetadataReque
 
 
 def _described(broker: Broker, request: RequestContext, body: MetadataRequest, topic: TopicMetadata) -> MetadataResponseTopic:
+    if request.version == 0:
+        return _with_live_replicas(broker, request, _made(topic))
     if body.include_topic_authorized_operations:
         answer = _made(topic)
         answer.topic_authorized_operations = authorized_operations(broker, request, ResourceType.TOPIC, topic.name)
@@ -250,6 +253,18 @@ def _described(broker: Broker, request: RequestContext, body: MetadataRequest, t
         _cache.clear()
     _cache[topic.name] = (topic, answer)
     return answer
+
+
+def _with_live_replicas(broker: Broker, request: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """Clients of version 0 look every replica up among the brokers of the answer."""
+    live = {node_id for node_id, *_ in live_brokers(broker, request)}
+    for partition in topic.partitions:
+        replicas = [replica for replica in partition.replica_nodes if replica in live]
+        isr = [replica for replica in partition.isr_nodes if replica in live]
+        if partition.error_code == ErrorCode.NONE and (len(replicas), len(isr)) != (len(partition.replica_nodes), len(partition.isr_nodes)):
+            partition.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+        partition.replica_nodes, partition.isr_nodes = replicas, isr
+    return topic
 
 
 def _made(topic: TopicMetadata) -> MetadataResponseTopic:

@@ -6,9 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.base.uuids import uuid_to_text
 from ottla.handlers.find_coordinator import handle
 from ottla.requests.context import ConnectionInfo, RequestContext
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.cluster.nodes import Nodes
 from tests.fakes.authorizer import StrictAuthorizer
 
 
@@ -49,3 +52,17 @@ def test_one_right_is_enough_to_create_the_topic() -> None:
         ("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED), ("mine", ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ]  # fmt: skip
     assert world.created == ["__consumer_offsets"]
+
+
+def test_with_access_rules_a_client_is_refused_before_its_share_partition_is_read() -> None:
+    world = BrokerWorld(AclOperation.CLUSTER_ACTION)
+    assert world.ask("nonsense", key_type=2) == [("nonsense", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+
+
+def test_without_access_rules_what_is_no_share_partition_is_refused_as_such() -> None:
+    nodes = Nodes(3)
+    whole = f"g:{uuid_to_text(b'i' * 16)}:0"
+    answer = nodes.ask(1, FindCoordinatorRequest(key_type=2, coordinator_keys=["nonsense", whole]))
+    assert [(found.key, found.error_code) for found in answer.coordinators] == [
+        ("nonsense", ErrorCode.INVALID_REQUEST), (whole, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import pytest
 
@@ -155,6 +156,28 @@ def test_a_partition_without_a_leader_is_leader_not_available() -> None:
         -1,
         [0],
     )
+
+
+@pytest.mark.parametrize(("leader", "isr"), [(0, (0,)), (0, (0, 7)), (-1, (7,))])
+def test_version_0_leaves_out_replicas_on_brokers_that_are_gone(leader: int, isr: tuple[int, ...]) -> None:
+    """Its clients look each replica up among the brokers of the answer; later ones get all, and without an error."""
+    world = AdminWorld()
+    world.cluster.create("a")
+    topic = world.cluster.cache.topic("a")
+    assert topic is not None
+    partition = replace(topic.partitions[0], leader=leader, replicas=(7, 0), isr=isr)
+    world.cluster.cache._topics["a"] = replace(topic, partitions=(partition,))
+    without_leader = ErrorCode.LEADER_NOT_AVAILABLE if leader < 0 else ErrorCode.NONE
+    for version, code, replicas, in_sync in (
+        (1, without_leader, [7, 0], list(isr)),
+        (0, without_leader or ErrorCode.REPLICA_NOT_AVAILABLE, [0], [member for member in isr if member == 0]),
+        (1, without_leader, [7, 0], list(isr)),
+    ):
+        for asked in (named("a"), MetadataRequest(topics=None if version else [])):
+            (found,) = world.ask(asked, version).topics
+            (part,) = found.partitions
+            assert (found.error_code, part.error_code, part.leader_id) == (ErrorCode.NONE, code, leader)
+            assert (part.replica_nodes, part.isr_nodes) == (replicas, in_sync)
 
 
 def test_a_broker_without_the_clients_listener_is_left_out() -> None:
