@@ -236,6 +236,8 @@ class ClusterChecks:
         leader, key = partition.leader, (partition.topic_id, partition.topic_partition.partition)
         assert leader is not None
         this = (broker.broker_id, broker.lives)
+        if (*key, leader.epoch) not in self._terms:
+            self._check_first(partition, where)
         term = self._terms.setdefault((*key, leader.epoch), this)
         assert term == this, f"{where} leads in epoch {leader.epoch}, as does or did {term} (I15)"
         members, replicas = partition.isr, partition.state.replicas
@@ -248,6 +250,14 @@ class ClusterChecks:
         if high > ledger.end:
             self._extend(ledger, partition, high, where)
             self.check_isr(partition.topic_partition, partition.topic_id)
+
+    def _check_first(self, partition: Partition, where: str) -> None:
+        """I14: a new leader holds all that was ever committed. No election in these worlds is one that may lose records."""
+        assert partition.leader is not None
+        ledger = self.ledgers.get((partition.topic_id, partition.topic_partition.partition))
+        if ledger is not None:
+            end, claim = partition.log.log_end_offset, f"{where} is elected in epoch {partition.leader.epoch}"
+            assert end >= ledger.end, f"{claim}: its log ends at {end}, {ledger.end} is committed (I14)"
 
     def _check_proposal(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
         """I12: what is pending counts until the controller has answered, or has sent newer state."""

@@ -226,7 +226,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
 VERDICTS = {
     "watermark_over_shrunk_isr": r"in the ISR of epoch .*: ends at \d+, \d+ is committed \(I10\)",
     "watermark_without_pending": r"in the ISR of epoch .*: ends at \d+, \d+ is committed \(I10\)",
-    "watermark_below_min_insync": r"lost-write|\(I10\)|\(I3\)|\(I12\)|\(I13\)",
+    "watermark_below_min_insync": r"lost-write|\(I10\)|\(I3\)|\(I12\)|\(I13\)|\(I14\)",
     "truncate_by_watermark": r"its log ends at \d+, \d+ is committed \(I10\)",
     "diverge_to_watermark": r"ISR .* of .* \(I45\)|\(I3\)",
     "isr_without_broker_epoch": r"enters the ISR of epoch \d+ in registration \d+.* \(I13\)",
@@ -235,7 +235,7 @@ VERDICTS = {
     "wipe_pending": r"pending since partition epoch \d+ .* is forgotten without an answer \(I12\)",
     "restarted_in_isr": r"in the ISR .* with registration \d+: its log ends at \d+, \d+ is committed \(I10\)",
     "unknown_is_marked": r"a transaction hangs \(I31\): .*, has no marker \(I25\)",
-    "new_disk_like_old": r"clients do not come to their end|lost-write|\(I3\)|\(I10\)|\(I45\)",
+    "new_disk_like_old": r"is elected in epoch \d+: its log ends at \d+, \d+ is committed \(I14\)",
     "ack_of_another_term": r"lost-write: .* where they were acknowledged: .* has v\d+.* \(I14\)",
 }
 """What the checks say of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""

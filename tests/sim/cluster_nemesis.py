@@ -40,6 +40,8 @@ class Nemesis:
         self.world = world
         self.chance: random.Random = world.chance
         self.counts: dict[str, int] = {}
+        self.is_resting = False
+        """Nothing new is broken meanwhile."""
         self._cut_off: dict[int, int] = {}
         self._lossy: int | None = None
         self._failing: dict[int, None] = {}
@@ -67,6 +69,8 @@ class Nemesis:
         if world.is_ending:
             return
         world.later(*ROUND_MS, self._round)
+        if self.is_resting:
+            return
         if self.chance.random() < 0.15:
             world.network.weather = STORM
             world.later(*STORM_MS, lambda: setattr(world.network, "weather", CALM))

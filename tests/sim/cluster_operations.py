@@ -22,7 +22,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from tests.sim.clients import OFFSETS, TRANSACTIONS
-from tests.sim.cluster_broker import ClusterBroker
+from tests.sim.cluster_broker import RESTART_MS, ClusterBroker
 from tests.sim.cluster_clients import CONTROLLER, REPLICAS
 from tests.sim.cluster_store import SESSION_MS
 from tests.sim.network import CLIENT_HOST, Call
@@ -45,7 +45,9 @@ DARK_EVERY, DARK_REST = 5, 3
 DARK_MS = (800, 3_000)
 DARK_LOOKS = 300
 REPLACED_EVERY = 2
-"""Of them, the seeds that are no multiples have worlds in which that may be the power of all machines, and a disk with it."""
+"""Of them, the seeds that are no multiples have worlds in which the power of all machines fails as well, and a disk with it."""
+REPLACED_LAST_MS = (1_600, 2_600)
+"""When the machine with the new disk starts where it is the last one to do so: so it alone is in sync, because all others came before."""
 WIPED_MS = (20, 200)
 """So often it is looked whether every replica is in sync, so that a disk may be lost."""
 BACK_MS = 4_000
@@ -68,6 +70,8 @@ class Operations:
             self.world.later(*WIPED_MS, self._wipe)
         if self.world.seed % DARK_EVERY == DARK_REST:
             self._darken_later()
+            if self.world.seed % REPLACED_EVERY and not self.world.is_flushed:
+                self.world.later(*DARK_MS, self._replace_in_the_dark)
 
     def _lose_host(self) -> None:
         world = self.world
@@ -118,15 +122,15 @@ class Operations:
         world = self.world
         if world.is_ending:
             return
+        if world.nemesis.is_resting:
+            self._darken_later()
+            return
         if looks and not self._is_deciding():
             world.later(1, 1, lambda: self._darken(looks - 1))
             return
         self._darken_later()
         is_power = world.is_flushed and world.chance.random() < 0.5
         world.note("dark", "power" if is_power else "processes")
-        if not world.is_flushed and world.seed % REPLACED_EVERY and world.nemesis.may_wipe():
-            self._replace_in_the_dark()
-            return
         self.darkened += 1
         for broker in world.brokers.values():
             world.crashes += broker.is_up
@@ -134,15 +138,23 @@ class Operations:
 
     def _replace_in_the_dark(self) -> None:
         """All machines lose their power when nothing is left to write back, and a leader comes back with an empty disk: nothing proves any
-        log, and the others hold everything."""
+        log, and the others hold everything. Half of the times it is the last one to come back. Other faults wait until then."""
         world = self.world
+        if world.is_ending:
+            return
+        world.nemesis.is_resting = not world.nemesis.may_wipe()
+        if world.nemesis.is_resting:
+            world.later(*WIPED_MS, self._replace_in_the_dark)
+            return
+        world.later(*DARK_MS, self._replace_in_the_dark)
         states = world.checks.store.states
         leader = next((states[key].leader for key in world.usurped_keys if key in states and states[key].leader >= 0), 1)
-        world.note("replaced", leader)
+        is_last = world.chance.random() < 0.5
+        world.note("replaced", leader, "last" if is_last else "any")
         self.replaced += 1
-        for broker in world.brokers.values():
+        for number, broker in world.brokers.items():
             broker.disk.write_back()
-            broker.cut_power()
+            broker.cut_power(restart_ms=REPLACED_LAST_MS if is_last and number == leader else RESTART_MS)
         world.crashes += len(world.brokers) - 1
         world.nemesis.note_replaced(world.brokers[leader])
 
