@@ -5,8 +5,9 @@ Who is elected after a failure, in this order (KIP-966, for a store in which an 
 1. an in-sync replica whose broker has run on, or has restarted and proved that its logs are whole;
 2. an eligible replica;
 3. a last member of the in-sync set that restarted without a proof, then one that was a member or eligible until it did, if no other
-   replica could hold more; the last leader first. None of them is one whose broker came back without its data directories, as if with a
-   new disk: the partition then waits for the operator, unless all replicas are so empty that nothing is left to lose;
+   replica could hold more; the last leader first, and those whose brokers lack some of their data directories last. None of them is one
+   whose broker came back without all of them, as if with a new disk: the partition then waits for the operator, unless all replicas are so
+   empty that nothing is left to lose;
 4. where the topic allows it, any live replica, the last leader first, empty ones last. Records may be lost then: the result says so, and
    it is logged (P10).
 
@@ -127,7 +128,8 @@ def _elect_unproved(partition: PartitionMetadata, isr: Sequence[int], standing: 
     is_empty = len(emptied) == len(partition.replicas)
     members = [replica for replica in _fullest_first(partition, standing) if is_empty or replica not in emptied]
     in_sync = [replica for replica in members if replica in isr]
-    for replica in (*in_sync, *(replica for replica in members if is_empty or replica in partition.last_known)):
+    candidates = [*in_sync, *(replica for replica in members if is_empty or replica in partition.last_known)]
+    for replica in sorted(candidates, key=lambda replica: not is_empty and replica in standing.reduced):
         if standing.may_lead(replica):
             return Elected(replica, (replica,), Choice.EMPTY if is_empty else Choice.UNPROVED)
     return None

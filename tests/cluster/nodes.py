@@ -46,13 +46,13 @@ class ClusterNode(Node):
         basis = (
             f"broker.id={broker_id}",
             f"listeners={LISTENER}://{host_of(broker_id)}:{PORT}",
-            f"log.dirs={DIRECTORY}",
+            f"log.dirs={','.join(world.directories)}",
             "request.timeout.ms=2000",
             "zookeeper.connect=model:2181",
         )
         config = load(assignments=(*basis, *assignments))[0]
-        directory = LogDirectoryState(ports.disk, DIRECTORY, boot_id=world.boot_id(broker_id))
-        super().__init__(ports, config, [directory], on_broken_invariant=fail)
+        directories = [LogDirectoryState(ports.disk, path, boot_id=world.boot_id(broker_id)) for path in world.directories]
+        super().__init__(ports, config, directories, on_broken_invariant=fail)
 
 
 def fail(error: AssertionError) -> None:
@@ -82,14 +82,17 @@ class HostsNetwork(SimNetwork):
 class Nodes:
     """The cluster."""
 
-    def __init__(self, count: int, *assignments: str, knows_boots: bool = False) -> None:
-        """`knows_boots`: a broker knows whether its machine has run on since its process ended."""
+    def __init__(
+        self, count: int, *assignments: str, knows_boots: bool = False, directories: Sequence[str] = (DIRECTORY,)
+    ) -> None:  # fmt: skip
+        """`knows_boots`: a broker knows whether its machine has run on since its process ended. `directories`: its `log.dirs`."""
         self.timers = ManualTimers()
         self.chance = random.Random(7)
         self.network = HostsNetwork(self.chance, self.timers)
         self.network.is_kind = True
         self.model = store_model()
         self.assignments = assignments
+        self.directories = directories
         self.disks: dict[int, MemDisk] = {}
         self.lives: dict[int, LifeTimers] = {}
         self.nodes: dict[int, ClusterNode] = {}
@@ -98,7 +101,7 @@ class Nodes:
         self._knows_boots = knows_boots
         self._boots: dict[int, int] = {}
         for broker_id in range(1, count + 1):
-            self.disks[broker_id] = MemDisk(DIRECTORY)
+            self.disks[broker_id] = MemDisk(*self.directories)
             self.start(broker_id)
 
     # Life
@@ -140,7 +143,7 @@ class Nodes:
 
     def replace_disk(self, broker_id: int) -> None:
         """Of a broker that is not there."""
-        self.disks[broker_id] = MemDisk(DIRECTORY)
+        self.disks[broker_id] = MemDisk(*self.directories)
 
     def kill_process(self, broker_id: int) -> MemoryStore:
         """The process alone ends (kill -9): the host closes its connections and refuses new ones; its session goes on until it expires."""

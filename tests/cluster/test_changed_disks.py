@@ -1,0 +1,158 @@
+"""What docs/cluster.md says of disks that change: an old one that is put back, and one of several directories that is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.cluster.nodes import Nodes, content
+from tests.cluster.test_kips import has_a_leader, state
+from tests.fakes.disk import MemDisk
+
+TWO = ("/data-a", "/data-b")
+UNCLEAN = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+
+
+def take_out(world: Nodes, broker_id: int) -> MemDisk:
+    """Stops the machine of a broker when all is written back, and gives it an empty disk; returns the old one."""
+    stop(world, broker_id)
+    old = world.disks[broker_id]
+    world.replace_disk(broker_id)
+    return old
+
+
+def stop(world: Nodes, broker_id: int) -> None:
+    world.disks[broker_id].write_back()
+    world.kill(broker_id, keeps_some=False)
+
+
+def wait_for_all(world: Nodes) -> None:
+    world.until(lambda: has_a_leader(world) and sorted(state(world).isr) == sorted(state(world).replicas))
+
+
+def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the_others_start() -> None:
+    """min.insync 1. Broker 2 was alone in sync, and its disk was replaced: the partition waits, and what 2 had is wanted."""
+    world = Nodes(3)
+    world.create("t", [2, 3])
+    world.write("on both")
+    world.until(lambda: world.replica(3).high_watermark == 1)
+    stop(world, 3)
+    world.until(lambda: state(world).isr == (2,))
+    world.write("on 2 alone")
+    kept = content(world.replica(2))
+    old = take_out(world, 2)
+    for broker_id in (2, 3):
+        world.start(broker_id)
+    world.settle(2_000)
+    assert (state(world).leader, state(world).isr) == (-1, ())
+    for broker_id in (2, 3):
+        stop(world, broker_id)
+    world.disks[2] = old
+    world.start(2)
+    world.settle(2_000)
+    assert state(world).leader == -1, "it is not elected by itself: another replica may hold something"
+    assert world.ask(world.controller_id, UNCLEAN).error_code == ErrorCode.NONE
+    world.until(lambda: state(world).leader == 2)
+    world.start(3)
+    wait_for_all(world)
+    assert world.replica(2).is_leading and content(world.replica(2)) == content(world.replica(3)) == kept
+
+
+def test_an_old_disk_that_is_put_back_later_is_one_that_the_broker_did_not_have() -> None:
+    """Broker 2 went on with a new disk, was the last in sync, and comes back with the disk of before: the one that is eligible leads."""
+    world = Nodes(3)
+    world.create("t", [2, 3, 1], min_insync_replicas="2")
+    world.write("on all")
+    world.until(lambda: all(world.replica(broker_id).high_watermark == 1 for broker_id in (1, 2, 3)))
+    old = take_out(world, 2)
+    world.start(2)
+    wait_for_all(world)
+    assert world.ask(world.controller_id, preferred()).error_code == ErrorCode.NONE
+    world.until(lambda: world.replica(2).is_leading)
+    world.write("after the change")
+    world.until(lambda: all(world.replica(broker_id).high_watermark == 2 for broker_id in (1, 2, 3)))
+    kept = content(world.replica(1))
+    stop(world, 3)
+    world.until(lambda: 3 not in state(world).isr)
+    stop(world, 1)
+    world.until(lambda: has_a_leader(world) and state(world).isr == (2,))
+    stop(world, 2)
+    world.disks[2] = old
+    world.start(2)
+    world.settle(2_000)
+    assert state(world).leader == -1
+    for broker_id in (1, 3):
+        world.start(broker_id)
+    wait_for_all(world)
+    assert not world.replica(2).is_leading
+    assert [content(world.replica(broker_id)) for broker_id in (1, 2, 3)] == [kept] * 3
+
+
+def preferred() -> ElectLeadersRequest:
+    return ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+
+
+@pytest.mark.parametrize("order", [(2, 1, 3), (1, 2, 3), (1, 3, 2)])
+@pytest.mark.parametrize("is_together", [False, True])
+def test_a_broker_that_lacks_one_of_its_directories_leads_after_those_that_lack_none(order: Sequence[int], is_together: bool) -> None:
+    """All machines lose their power, and the last leader's comes back without the directory in which its log lay."""
+    world = Nodes(3, directories=TWO)
+    world.create("t", [2, 3, 1], min_insync_replicas="2")
+    world.write("acknowledged")
+    world.until(lambda: all(world.replica(broker_id).high_watermark == 1 for broker_id in (1, 2, 3)))
+    kept = content(world.replica(2))
+    for broker_id in (1, 2, 3):
+        stop(world, broker_id)
+    lose_directory(world, 2)
+    for broker_id in order:
+        world.start(broker_id, is_awaited=False)
+        world.settle(0 if is_together else 2_000)
+    wait_for_all(world)
+    assert [content(world.replica(broker_id)) for broker_id in (1, 2, 3)] == [kept] * 3
+
+
+def test_a_broker_that_lacks_one_of_its_directories_fetches_what_lay_there() -> None:
+    """The others run on: it leaves the in-sync set, though its other directory was closed cleanly, until it has everything."""
+    world = Nodes(3, directories=TWO)
+    world.create("t", [2, 3])
+    world.write("acknowledged")
+    world.until(lambda: world.replica(3).high_watermark == 1)
+    kept = content(world.replica(2))
+    stop(world, 2)
+    lose_directory(world, 2)
+    world.start(2)
+    wait_for_all(world)
+    assert world.replica(3).leader_epoch > 0 and content(world.replica(2)) == content(world.replica(3)) == kept
+
+
+def test_of_the_last_in_sync_the_others_are_elected_before_it_starts_without_the_directory() -> None:
+    """min.insync 1. Broker 3 was left behind, so nothing says that it holds what broker 2 has lost: an operator does."""
+    world = Nodes(3, directories=TWO)
+    world.create("t", [2, 3])
+    world.write("on both")
+    world.until(lambda: world.replica(3).high_watermark == 1)
+    kept = content(world.replica(3))
+    stop(world, 3)
+    world.until(lambda: state(world).isr == (2,))
+    world.write("on 2 alone")
+    stop(world, 2)
+    lose_directory(world, 2)
+    world.start(3)
+    world.settle(2_000)
+    assert (state(world).leader, state(world).isr) == (-1, (2,))
+    assert world.ask(world.controller_id, UNCLEAN).error_code == ErrorCode.NONE
+    world.until(lambda: world.replica(3).is_leading)
+    world.start(2)
+    wait_for_all(world)
+    assert world.replica(3).is_leading and content(world.replica(2)) == content(world.replica(3)) == kept
+
+
+def lose_directory(world: Nodes, broker_id: int) -> None:
+    """Of a broker that is not there: the one in which the log lies is empty from now on."""
+    disk = world.disks[broker_id]
+    (directory,) = (path for path in TWO if disk.exists(f"{path}/t-0"))
+    disk.remove_tree(directory)
+    disk.makedirs(directory)
