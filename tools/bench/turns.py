@@ -2,8 +2,10 @@
 with the worst body of every API.
 
 A turn is one call of the loop: the requests of one read of a socket, a piece of a long request, a timer. What counts is the processor time
-of the loop's thread, so that other work of the machine does not. A garbage collection within a turn counts. Each API has a broker of its
-own, in a process of its own, so that no collection walks over what another API or the client has left.
+of the loop's thread, so that other work of the machine does not. A garbage collection within a turn counts. After each body the garbage
+collector looks twice (`server/garbage.py`), as it does each ten seconds: at a broker that has worked on the body, and at one that has had
+nothing to do since, which may walk over everything. The first one counts as a turn, the second has a column of its own. Each API has a
+broker of its own, in a process of its own, so that no collection walks over what another API or the client has left.
 
 usage: python -m tools.bench.turns [words that the API's name contains]
 """
@@ -37,20 +39,30 @@ SETTLE_SECONDS = 0.05
 SERVE = "--serve"
 
 
+class Turns(NamedTuple):
+    """The longest turn, a look of the garbage collector right after it, and another one that finds nothing else to do; in ms."""
+
+    longest_ms: float
+    look_ms: float
+    idle_look_ms: float
+
+
 class Row(NamedTuple):
-    """What one body did: the longest turn in ms, then how long its answer took in ms, and the answer's size in KiB."""
+    """What one body did: how long it held the loop at most in ms, by its turns and the look after it, then how long its answer took in ms,
+    and the answer's size in KiB."""
 
     longest_ms: float
     api: str
     body: str
+    turns: Turns
     answer: str
 
     def __str__(self) -> str:
-        return f"| {self.api}: {self.body} | {number(self.longest_ms)} | {self.answer} |"
+        return f"| {self.api}: {self.body} | {number(self.longest_ms)} | {number(self.turns.idle_look_ms)} | {self.answer} |"
 
 
 class TurnMeter:
-    """The longest turn of the loop's thread since it was reset, in ms."""
+    """The longest turn of the loop's thread since it was taken, in ms."""
 
     def __init__(self) -> None:
         self.longest_ms = 0.0
@@ -70,9 +82,22 @@ class TurnMeter:
     def __exit__(self, *_: object) -> None:
         events.Handle._run = self._run  # type: ignore[method-assign]
 
+    def take(self) -> float:
+        longest_ms, self.longest_ms = self.longest_ms, 0.0
+        return longest_ms
+
+
+def look(loop: asyncio.AbstractEventLoop, garbage: Garbage) -> None:
+    """In a turn of the loop, while another thread waits."""
+    looked = threading.Event()
+    loop.call_soon_threadsafe(garbage.look)
+    loop.call_soon_threadsafe(looked.set)
+    looked.wait()
+
 
 def serve(folder: str) -> None:
-    """The broker's process: prints its port, then for each line of standard input the longest turn since the last one, in ms."""
+    """The broker's process: prints its port, then for each line of standard input the longest turn since the last one, and that of each
+    of two looks, in ms."""
     loop = asyncio.SelectorEventLoop()
     asyncio.set_event_loop(loop)
     with TurnMeter() as meter:
@@ -85,8 +110,11 @@ def serve(folder: str) -> None:
         def answer() -> None:
             print(server.node.endpoints[0].port, flush=True)
             for _ in sys.stdin:
-                print(meter.longest_ms, flush=True)
-                meter.longest_ms = 0.0
+                taken = [meter.take()]
+                for _ in range(2):
+                    look(loop, garbage)
+                    taken.append(meter.take())
+                print(*taken, flush=True)
             loop.call_soon_threadsafe(loop.stop)
 
         threading.Thread(target=answer, daemon=True).start()
@@ -109,12 +137,12 @@ class MeasuredBroker:
         self._process.communicate()
         self._folder.cleanup()
 
-    def longest_ms(self) -> float:
-        """The longest turn since this was asked last."""
+    def turns(self) -> Turns:
+        """Since this was asked last."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return float(self._line())
+        return Turns(*map(float, self._line().split()))
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -134,7 +162,7 @@ def measure(broker: MeasuredBroker, api: str) -> Iterator[Row]:
                 if body.request.API_KEY >= 10_000:
                     attacker.ask_for_extensions()
                 frame = attacker.frame(body.request, body.version)
-                broker.longest_ms()
+                broker.turns()
                 began = time.perf_counter()
                 try:
                     attacker.send(frame)
@@ -144,7 +172,8 @@ def measure(broker: MeasuredBroker, api: str) -> Iterator[Row]:
                 took_ms = (time.perf_counter() - began) * 1000
                 time.sleep(SETTLE_SECONDS)
                 size = "closed" if answer is None else number(len(answer) / 1024)
-                yield Row(broker.longest_ms(), api, body.name, f"{number(took_ms)} | {size}")
+                turns = broker.turns()
+                yield Row(max(turns.longest_ms, turns.look_ms), api, body.name, turns, f"{number(took_ms)} | {size}")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -166,7 +195,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    print("| body | longest turn, ms | answered in, ms | answer, KiB |\n| --- | --- | --- | --- |")
+    print("| body | longest turn, ms | walk when idle, ms | answered in, ms | answer, KiB |\n| --- | --- | --- | --- | --- |")
     for row in rows:
         print(row)
 
