@@ -178,7 +178,7 @@ class HttpPort:
             self._end_scrape()
             patience = IDLE_SECONDS_MAX
         # A close right behind the answer could overtake it; the peer gets a moment to take it.
-        if writer.can_write_eof():
+        if writer.can_write_eof() and not writer.is_closing():
             writer.write_eof()
         await asyncio.wait_for(reader.read(HEAD_BYTES_MAX), 1.0)
 

@@ -308,3 +308,31 @@ def test_keep_alive_is_the_default_of_its_version() -> None:
 def test_the_url_is_what_a_user_would_type(server: BrokerServer, listen: str, url: str) -> None:
     port = make_port(server.node, listen)
     assert port.url == url
+
+
+def test_a_peer_that_is_gone_behind_its_answer_is_no_error(
+    port: HttpPort, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop raises where the end is written to a connection that has been reset."""
+
+    class Gone:
+        def can_write_eof(self) -> bool:
+            return True
+
+        def is_closing(self) -> bool:
+            return True
+
+        def write_eof(self) -> None:
+            raise RuntimeError("the handler is closed")
+
+    async def sent(*_args: object, **_options: object) -> None:
+        pass
+
+    async def converse() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        reader.feed_eof()
+        await port._converse(reader, Gone())  # type: ignore[arg-type]
+
+    monkeypatch.setattr(http, "send", sent)
+    loop.run_until_complete(converse())
