@@ -3,20 +3,23 @@
 An `Attack` prepares the broker (topics, groups), makes its bytes beforehand and then sends them. `measure` runs it beside an honest client,
 which does small things on a connection of its own all the time (it writes a record, reads it, commits its offset, asks for metadata), and
 returns an `Outcome`: the longest time that the honest client waited, its 99th percentile, and the greatest memory that the broker and its
-worker processes had (the kernel's own high-water mark, reset before).
+worker processes had (the kernel's own high-water mark, reset before). `broken_bounds` says which bounds of memory that breaks.
 
 How to add one: a function that takes a `Target`, under `@attack("name")`, in a module `attacks_<subject>.py` of this folder, and its
-module in `MODULES`. What it does before `target.begin()` is preparation and is not measured. The bytes are the same for any broker that
-speaks the protocol, so each can be run on Apache Kafka as well; where that makes no sense `not_on_kafka` says why. Tests assert bounds of
-memory and the kind of the answers; times are figures of a table (`python -m tools.bench.attacks`), never assertions, because the machine
-may do other work.
+subject in `SUBJECTS`. What it does before `target.begin()` is preparation and is not measured. The numbers that make it large go through
+`target.part`, so that tests can send a small part of what the benchmark sends. The bytes are the same for any broker that speaks the
+protocol, so each can be run on Apache Kafka as well; where that makes no sense `not_on_kafka` says why. Tests and the benchmark assert
+the bounds of memory; times are figures of a table (`python -m tools.bench.attacks`), never assertions, because the machine may do other
+work.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,6 +34,13 @@ from tests.hostile.honest import Honest
 
 SUBJECTS = ("input", "requests", "growth", "floods", "groups", "transactions", "records", "logins", "wire", "staging")
 ANSWER_SECONDS_MAX = 120
+SAMPLE_SECONDS = 0.05
+MIB = 1 << 20
+ALLOWANCE_BYTES = 100 * MIB
+"""What a broker may have more than `ottla.memory.max.bytes` while it is attacked."""
+WORKERS_BYTES_MAX = 256 * MIB
+"""Of its worker processes together, whatever they are given. One looks into records, one compacts: each an interpreter with a codec, a
+batch of `ottla.batch.decompressed.max.bytes` and what is made of it, and the keys of `log.cleaner.dedupe.buffer.size`."""
 OTHER_PORT = "{port}"
 """In a setting: a free port, `Target.other_port`."""
 
@@ -44,7 +54,11 @@ class Outcome:
     rss_before_bytes: int = 0
     rss_peak_bytes: int = 0
     workers_peak_bytes: int = 0
-    """Of the broker's worker processes together, where it had any when the attack was over."""
+    """Of the broker's worker processes together."""
+
+    @property
+    def growth_bytes(self) -> int:
+        return self.rss_peak_bytes - self.rss_before_bytes
 
     @property
     def longest_ms(self) -> float:
@@ -56,20 +70,58 @@ class Outcome:
         return waits[min(len(waits) - 1, len(waits) * 99 // 100)] if waits else 0.0
 
 
-class Target:
-    """The broker under attack, with a world in it, and the connections of the attacker."""
+class WorkerWatch:
+    """The greatest memory that a process's worker processes had together. They end when they have nothing to do, so they are looked at
+    all the time; what a worker had between two looks is in the kernel's high-water mark of it."""
 
-    def __init__(self, port: int, pid: int, other_port: int = 0) -> None:
+    def __init__(self, pid: int) -> None:
+        self.peak_bytes = 0
+        self._pid = pid
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="worker-watch")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            is_last = self._stop.wait(SAMPLE_SECONDS)
+            with contextlib.suppress(OSError):  # the broker has ended, which the attack will notice
+                self.peak_bytes = max(self.peak_bytes, sum(map(peak_of_worker, workers_of(self._pid))))
+            if is_last:
+                return
+
+
+class Target:
+    """The broker under attack, with a world in it, and the connections of the attacker. `share` is how much of its full size an attack
+    has."""
+
+    def __init__(self, port: int, pid: int, other_port: int = 0, share: float = 1.0) -> None:
         self.port = port
         self.pid = pid
         self.other_port = other_port
+        self.share = share
         self.outcome = Outcome()
+        self._watch = WorkerWatch(pid)
         self._made: list[WireClient] = []
         self._unread: list[socket.socket] = []
         self.client = self.connect()
         self.world = World(self.client)
         self._honest = Honest(port)
         self._began = 0.0
+
+    def part(self, count: int) -> int:
+        """How many of what a full attack has so many of."""
+        return max(1, round(count * self.share))
+
+    def numbers(self, count: int) -> range:
+        """From 0 on, as many as that."""
+        return range(self.part(count))
 
     def connect(self) -> WireClient:
         client = WireClient(self.port, timeout=ANSWER_SECONDS_MAX, client_id="attacker")
@@ -93,17 +145,23 @@ class Target:
         """The preparation is over: what comes now is measured."""
         self.outcome.rss_before_bytes = memory_bytes(self.pid, "VmRSS")
         reset_peak(self.pid)
+        self._watch.start()
         self._honest.start().wait_for_answers(5)
         self._began = time.perf_counter()
 
     def send(self, *frames: bytes) -> list[bytes | None]:
-        """Sends frames on one new connection; returns an answer for each (None: closed)."""
+        """Sends frames on one new connection, and reads meanwhile; returns an answer for each (None: closed)."""
         client = self.connect()
-        try:
-            client.send(b"".join(frames))
-        except OSError:
-            return [None] * len(frames)
-        return [client.receive() for _ in frames]
+
+        def send() -> None:
+            with contextlib.suppress(OSError):  # the broker has closed it
+                client.send(b"".join(frames))
+
+        sending = threading.Thread(target=send, name="attacker")
+        sending.start()
+        answers = [client.receive() for _ in frames]
+        sending.join()
+        return answers
 
     def hold(self, answers: int) -> None:
         """Keeps the attack up until the honest client has had so many further answers."""
@@ -115,14 +173,16 @@ class Target:
         assert self._began, "an attack that never began"
         outcome.attack_ms = (time.perf_counter() - self._began) * 1000
         honest.stop()
+        self._watch.stop()
         assert honest.failure is None, f"the honest client was not served: {honest.failure!r}"
         outcome.waits_ms = honest.waits_ms
         outcome.rss_peak_bytes = memory_bytes(self.pid, "VmHWM")
-        outcome.workers_peak_bytes = sum(memory_bytes(worker, "VmHWM") for worker in workers_of(self.pid))
+        outcome.workers_peak_bytes = self._watch.peak_bytes
         return outcome
 
     def close(self) -> None:
         self._honest.stop()
+        self._watch.stop()
         for client in self._made:
             client.socket.close()
         for peer in self._unread:
@@ -166,14 +226,29 @@ def settings_of(attack: Attack, other_port: int) -> list[str]:
     return [setting.replace(OTHER_PORT, str(other_port)) for setting in attack.settings]
 
 
-def measure(port: int, pid: int, run: Run, other_port: int = 0) -> Outcome:
-    """Runs an attack on the broker; raises AssertionError if the honest client was not served."""
-    target = Target(port, pid, other_port)
+def measure(port: int, pid: int, run: Run, other_port: int = 0, share: float = 1.0) -> Outcome:
+    """Runs an attack, or a share of it, on the broker; raises AssertionError if the honest client was not served."""
+    target = Target(port, pid, other_port, share)
     try:
         run(target)
         return target.end()
     finally:
         target.close()
+
+
+def broken_bounds(outcome: Outcome, memory_max_bytes: int) -> list[str]:
+    """Which bounds an attack has broken, of a broker with this `ottla.memory.max.bytes`: a sentence for each."""
+    bounds = (("the broker", outcome.growth_bytes, memory_max_bytes + ALLOWANCE_BYTES),
+              ("its workers", outcome.workers_peak_bytes, WORKERS_BYTES_MAX))  # fmt: skip
+    return [f"{who} took {used / MIB:.0f} MiB, {most / MIB:.0f} may be" for who, used, most in bounds if used > most]
+
+
+def peak_of_worker(pid: int) -> int:
+    """0 when it has ended meanwhile."""
+    try:
+        return memory_bytes(pid, "VmHWM")
+    except (OSError, AssertionError):
+        return 0
 
 
 def workers_of(pid: int) -> list[int]:

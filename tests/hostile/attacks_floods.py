@@ -34,7 +34,7 @@ def ask_for_versions(target: Target) -> None:
     frame = target.request(18, 3, client_software_name="flood", client_software_version="1")
     clients = [target.connect() for _ in range(50)]
     target.begin()
-    flood(clients, frame * 100, 100, 40)
+    flood(clients, frame * 100, 100, target.part(40))
 
 
 @attack("20 connections that produce one record with acks=0, 10,000 times each")
@@ -45,7 +45,7 @@ def produce_without_answers(target: Target) -> None:
     frame = target.request(0, 9, acks=0, timeout_ms=1000, topic_data=topics)
     clients = [target.connect() for _ in range(20)]
     target.begin()
-    for _ in range(100):
+    for _ in target.numbers(100):
         for client in clients:
             client.send(frame * 100)
     target.hold(50)
@@ -54,7 +54,7 @@ def produce_without_answers(target: Target) -> None:
 @attack("500 connections that send their requests byte by byte")
 def byte_by_byte(target: Target) -> None:
     frame = target.request(3, 8, topics=None)
-    clients = [target.connect() for _ in range(500)]
+    clients = [target.connect() for _ in target.numbers(500)]
     target.begin()
     for at in range(len(frame)):
         for client in clients:
@@ -66,7 +66,7 @@ def byte_by_byte(target: Target) -> None:
 @attack("3,000 connections that are opened and reset")
 def open_and_reset(target: Target) -> None:
     target.begin()
-    for _ in range(3000):
+    for _ in target.numbers(3000):
         with socket.create_connection(("127.0.0.1", target.port), timeout=60) as peer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -82,7 +82,7 @@ def half_a_login(target: Target) -> None:
     half = target.request(36, 2, auth_bytes=bytes(100_000))[:-1]
     target.begin()
     with contextlib.ExitStack() as stack:
-        for number in range(3000):
+        for number in target.numbers(3000):
             with contextlib.suppress(OSError):
                 peer = stack.enter_context(socket.create_connection(("127.0.0.1", target.other_port), timeout=60))
                 peer.sendall(handshake if number % 2 else handshake + half)
@@ -110,7 +110,7 @@ def flood_the_log(target: Target) -> None:
     create(target, "plain")
     frame = produce_frame(target, "plain", bytes(100))
     target.begin()
-    for number in range(5000):
+    for number in target.numbers(5000):
         with contextlib.suppress(OSError):
             client = WireClient(target.port, timeout=60, client_id=f"\x1b]0;{number}\x07" + "\u202e" * 5000)
             with client:
@@ -124,7 +124,7 @@ def slow_http(target: Target) -> None:
     head = b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
     target.begin()
     with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(socket.create_connection(("127.0.0.1", target.other_port), timeout=60)) for _ in range(200)]
+        peers = [stack.enter_context(socket.create_connection(("127.0.0.1", target.other_port), timeout=60)) for _ in target.numbers(200)]
         for at in range(len(head)):
             for peer in peers:
                 with contextlib.suppress(OSError):
@@ -144,7 +144,7 @@ def assert_is_alive(target: Target) -> None:
 def scrape_without_end(target: Target) -> None:
     make_topic(target, "wide", 5000)
     target.begin()
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + SECONDS * target.share
     with contextlib.ExitStack() as stack:
         while time.monotonic() < until:
             peer = stack.enter_context(socket.socket())
@@ -163,5 +163,5 @@ def idle_http(target: Target) -> None:
         for peer in peers:
             with contextlib.suppress(OSError):
                 peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        for _ in range(200):
+        for _ in target.numbers(200):
             assert_is_alive(target)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.base.errors import ErrorCode
+from ottla.base.uuids import uuid_to_text
 from ottla.wire.codec import encoder
 from ottla.wire.framing import load
-from ottla.wire.messages import create_topics, join_group
+from ottla.wire.messages import create_topics, join_group, metadata, share_fetch
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.schema import Request
+from tests.clients.broker_process import eventually
+from tests.clients.wire_client import error_codes
 from tests.hostile.attacks import Target, attack
 from tests.hostile.attacks_growth import make_topic, send_many, wait_for_coordinators
 
 MEMBERS = 300
+MEMBER = uuid_to_text(bytes(15) + b"\1")
 ASSIGNS_AT_ONCE = "group.consumer.assignment.interval.ms=0"
 
 
@@ -35,13 +40,17 @@ def member(group: str, number: int, **fields: Any) -> Request:
 
 @attack("300 members of a consumer group, each with a regular expression of its own, and 5,000 topics")
 def many_expressions(target: Target) -> None:
-    make_topics(target, 5000, 1)
+    make_topics(target, target.part(5000), 1)
     wait_for_coordinators(target, 0, "x")
     target.begin()
-    send_many(target, ((member("large", number, subscribed_topic_regex=f"(topic|other{number})-.*"), 1) for number in range(MEMBERS)))
+    send_many(target, (with_an_expression(number) for number in target.numbers(MEMBERS)))
     make_topic(target, "one-more", 1)
     target.hold(20)
-    send_many(target, ((member("large", number, subscribed_topic_regex=f"(topic|other{number})-.*"), 1) for number in range(20)))
+    send_many(target, (with_an_expression(number) for number in range(20)))
+
+
+def with_an_expression(number: int) -> tuple[Request, int]:
+    return member("large", number, subscribed_topic_regex=f"(topic|other{number})-.*"), 1
 
 
 @attack("300 members of a consumer group that subscribe to other halves of 200 topics of 10 partitions", ASSIGNS_AT_ONCE)
@@ -50,7 +59,7 @@ def unequal_subscriptions(target: Target) -> None:
     wait_for_coordinators(target, 0, "x")
     target.begin()
     requests = []
-    for number in range(MEMBERS):
+    for number in target.numbers(MEMBERS):
         names = [f"topic-{(number * 7 + topic) % 200}" for topic in range(100)]
         requests.append((member("large", number, subscribed_topic_names=names), 0))
     send_many(target, requests)
@@ -58,31 +67,31 @@ def unequal_subscriptions(target: Target) -> None:
 
 @attack("2,000 members of a consumer group that join and leave, and 5,000 partitions", ASSIGNS_AT_ONCE)
 def large_group(target: Target) -> None:
-    make_topic(target, "wide", 5000)
+    make_topic(target, "wide", target.part(5000))
     wait_for_coordinators(target, 0, "x")
     target.begin()
-    send_many(target, ((member("large", number, subscribed_topic_names=["wide"]), 0) for number in range(2000)))
+    send_many(target, ((member("large", number, subscribed_topic_names=["wide"]), 0) for number in target.numbers(2000)))
     leave = load(68)[0]
-    send_many(target, ((leave(group_id="large", member_id=f"member-{number}", member_epoch=-1), 0) for number in range(2000)))
+    send_many(target, ((leave(group_id="large", member_id=f"member-{number}", member_epoch=-1), 0) for number in target.numbers(2000)))
 
 
 @attack("200 members of a share group that subscribe to 2,000 topics", "group.share.assignment.interval.ms=0")
 def large_share_group(target: Target) -> None:
-    make_topics(target, 2000, 1)
+    make_topics(target, target.part(2000), 1)
     wait_for_coordinators(target, 0, "x")
     names = [f"topic-{number}" for number in range(2000)]
     target.begin()
     beat = load(76)[0]
-    send_many(target, ((beat(group_id="share", member_id=f"m{number}", subscribed_topic_names=names), 1) for number in range(200)))
+    send_many(target, ((beat(group_id="share", member_id=f"m{number}", subscribed_topic_names=names), 1) for number in target.numbers(200)))
 
 
 @attack("200 members of a share group that subscribe to other halves of 2,000 topics", "group.share.assignment.interval.ms=0")
 def unequal_share_group(target: Target) -> None:
-    make_topics(target, 2000, 1)
+    make_topics(target, target.part(2000), 1)
     wait_for_coordinators(target, 0, "x")
     target.begin()
     beat, requests = load(76)[0], []
-    for number in range(200):
+    for number in target.numbers(200):
         names = [f"topic-{(number * 7 + place) % 2000}" for place in range(1000)]
         requests.append((beat(group_id="share", member_id=f"m{number}", subscribed_topic_names=names), 1))
     send_many(target, requests)
@@ -90,10 +99,10 @@ def unequal_share_group(target: Target) -> None:
 
 @attack("1,000 members of a consumer group that subscribe to other halves of 1,000 topics of 10 partitions", ASSIGNS_AT_ONCE)
 def many_unequal_subscriptions(target: Target) -> None:
-    make_topics(target, 1000, 10)
+    make_topics(target, target.part(1000), 10)
     wait_for_coordinators(target, 0, "x")
     target.begin()
-    send_many(target, ((member("large", number, subscribed_topic_names=half_of_topics(number)), 0) for number in range(1000)))
+    send_many(target, ((member("large", number, subscribed_topic_names=half_of_topics(number)), 0) for number in target.numbers(1000)))
 
 
 def half_of_topics(number: int) -> list[str]:
@@ -102,7 +111,7 @@ def half_of_topics(number: int) -> list[str]:
 
 @attack("a consumer group of one regular expression, then another, and 10,000 topics", ASSIGNS_AT_ONCE)
 def one_expression(target: Target) -> None:
-    make_topics(target, 10_000, 1)
+    make_topics(target, target.part(10_000), 1)
     wait_for_coordinators(target, 0, "x")
     target.begin()
     for number in range(20):
@@ -112,25 +121,25 @@ def one_expression(target: Target) -> None:
 
 @attack("regular expressions of consumer groups that backtrack, and 2,000 topics of 245 letters")
 def expressions_that_backtrack(target: Target) -> None:
-    make_topics(target, 2000, 1, "a" * 240)
+    make_topics(target, target.part(2000), 1, "a" * 240)
     wait_for_coordinators(target, 0, "x")
     target.begin()
     for number, pattern in enumerate((r"\b(a?){900}b", "(a+)+$", "(a|a)*b", "(a?){100}a{100}.*", "(.*)*(.*)*(.*)*b", r"(\w+\s?)*z")):
-        send_many(target, ((member(f"group-{number}", one, subscribed_topic_regex=pattern), 1) for one in range(20)))
+        send_many(target, ((member(f"group-{number}", one, subscribed_topic_regex=pattern), 1) for one in target.numbers(20)))
 
 
 @attack("100 members of a consumer group that subscribe to 5,000 topics each that are not there", ASSIGNS_AT_ONCE)
 def topics_that_are_not_there(target: Target) -> None:
     wait_for_coordinators(target, 0, "x")
     target.begin()
-    for number in range(100):
+    for number in target.numbers(100):
         names = [f"t{number}-{topic}" for topic in range(5000)]
         send_many(target, [(member("large", number, subscribed_topic_names=names), 0)])
 
 
 @attack("3 members of a share group of a topic of 10,000 partitions", "group.share.assignment.interval.ms=0")
 def wide_share_group(target: Target) -> None:
-    make_topic(target, "wide", 10_000)
+    make_topic(target, "wide", target.part(10_000))
     wait_for_coordinators(target, 0, "x")
     target.begin()
     beat = load(76)[0]
@@ -146,7 +155,7 @@ def wide_subscriptions(target: Target) -> None:
     subscription = b"\0\1" + encoder(ConsumerProtocolSubscription, 1)(ConsumerProtocolSubscription(topics=names))
     protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=subscription)
     target.begin()
-    for _ in range(50):
+    for _ in target.numbers(50):
         joining = join_group.JoinGroupRequest(
             group_id="wide", session_timeout_ms=30_000, rebalance_timeout_ms=30_000, protocol_type="consumer", protocols=[protocol]
         )
@@ -167,3 +176,30 @@ def describe_one_group(target: Target) -> None:
     target.begin()
     for _ in range(5):
         assert target.send(flood) != [None]
+
+
+@attack("60 share sessions of 5,000 partitions each, in as many groups, and one of 5,001 partitions")
+def large_share_sessions(target: Target) -> None:
+    """More than all share sessions together may have, and more than one may have."""
+    make_topic(target, "wide", target.part(5000))
+    topic_id = target.client.ask(metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="wide")]), 12).topics[0].topic_id
+    wait_for_coordinators(target, 0, "x")
+    target.begin()
+    for number in target.numbers(60):
+        group, client = f"group-{number}", target.connect()
+        assert not client.ask(load(76)[0](group_id=group, member_id=MEMBER, subscribed_topic_names=["wide"]), 1).error_code
+        eventually(
+            lambda group=group, client=client: not any(error_codes(client.ask(share_fetch_of(group, topic_id, target.part(5000)), 1))), 120
+        )
+    refused = target.connect().ask(share_fetch_of("one-more", topic_id, 5001), 1)
+    assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED, refused.error_code
+    target.hold(200)
+
+
+def share_fetch_of(group: str, topic_id: bytes, partitions: int) -> share_fetch.ShareFetchRequest:
+    """The request that opens a share session of so many partitions."""
+    wanted = [share_fetch.FetchPartition(partition_index=number) for number in range(partitions)]
+    return share_fetch.ShareFetchRequest(
+        group_id=group, member_id=MEMBER, share_session_epoch=0, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20,
+        max_records=100, batch_size=100, topics=[share_fetch.FetchTopic(topic_id=topic_id, partitions=wanted)],
+    )  # fmt: skip

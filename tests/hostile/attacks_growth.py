@@ -50,7 +50,8 @@ def many_transactional_ids(target: Target) -> None:
     wait_for_coordinators(target, 1, "x")
     target.begin()
     init: Any = load(22)[0]
-    send_many(target, ((init(transactional_id=f"{number:06}" + "x" * 994, transaction_timeout_ms=60_000), 4) for number in range(50_000)))
+    ids = (f"{number:06}" + "x" * 994 for number in target.numbers(50_000))
+    send_many(target, ((init(transactional_id=name, transaction_timeout_ms=60_000), 4) for name in ids))
 
 
 @attack("OffsetCommit of 4 kB of metadata for 2,000 partitions in 80 groups")
@@ -58,7 +59,7 @@ def large_offsets(target: Target) -> None:
     make_topic(target, "wide", 2000)
     wait_for_coordinators(target, 0, "x")
     target.begin()
-    send_many(target, ((commit(f"group-{group}", first), 8) for group in range(80) for first in range(0, 2000, 100)))
+    send_many(target, ((commit(f"group-{group}", first), 8) for group in target.numbers(80) for first in range(0, 2000, 100)))
 
 
 def commit(group: str, first: int) -> offset_commit.OffsetCommitRequest:
@@ -85,7 +86,7 @@ def many_classic_groups(target: Target) -> None:
                     protocols=[protocol],
                 ), 3,
             )
-            for number in range(5000)
+            for number in target.numbers(5000)
         ),
     )  # fmt: skip
 
@@ -103,7 +104,7 @@ def many_new_groups(target: Target) -> None:
             (share(group_id=f"share-{number}", **beat), 1)
             if number % 2
             else (consumer(group_id=f"group-{number}", rebalance_timeout_ms=1000, topic_partitions=[], **beat), 0)
-            for number in range(11_000)
+            for number in target.numbers(11_000)
         ),
     )
 
@@ -112,7 +113,7 @@ def many_new_groups(target: Target) -> None:
 def long_software_names(target: Target) -> None:
     frame = target.request(18, 3, client_software_name="n" * 32_000, client_software_version="v" * 32_000)
     target.begin()
-    for _ in range(1500):
+    for _ in target.numbers(1500):
         client = target.connect()
         client.send(frame)
         client.receive()
@@ -123,7 +124,7 @@ def long_software_names(target: Target) -> None:
 def create_and_delete(target: Target) -> None:
     target.begin()
     for number in range(3):
-        make_topic(target, f"again-{number}", 5000)
+        make_topic(target, f"again-{number}", target.part(5000))
         state = delete_topics.DeleteTopicState(name=f"again-{number}")
         target.client.ask(delete_topics.DeleteTopicsRequest(topics=[state], timeout_ms=60_000), 6)
 
@@ -135,7 +136,7 @@ def create_and_delete(target: Target) -> None:
 )
 def many_rules(target: Target) -> None:
     target.begin()
-    for first in range(0, 50_000, 2500):
+    for first in range(0, target.part(50_000), 2500):
         creations = [
             create_acls.AclCreation(
                 resource_type=2, resource_name=f"topic-{number}", resource_pattern_type=3, principal=f"User:{number}", host="*",

@@ -97,7 +97,7 @@ def produce_to_a_topic_with_a_codec(target: Target) -> None:
     create(target, "packed", **{"compression.type": "lz4"})
     frame = produce_frame(target, "packed", zeros())
     target.begin()
-    target.send(*[frame] * 80)
+    target.send(*[frame] * target.part(80))
     target.hold(100)
 
 
@@ -118,7 +118,7 @@ def half_sent_frames(target: Target) -> None:
     create(target, "plain")
     start = struct.pack(">i", FRAME_BYTES) + bytes(17_000)
     target.begin()
-    silent = [target.connect() for _ in range(OPEN_CONNECTIONS)]
+    silent = [target.connect() for _ in target.numbers(OPEN_CONNECTIONS)]
     for client in silent:
         client.send(start)
     send_in_pieces(target, produce_frame(target, "plain", bytes(bomb(1)) + bytes(100_000)))
@@ -133,11 +133,11 @@ def send_in_pieces(target: Target, frame: bytes) -> None:
     assert client.receive() is not None, "the honest client was dropped"
 
 
-@attack("1,000 connections that hold 105 kB of a frame each")
+@attack("2,000 connections that hold 105 kB of a frame each")
 def many_half_sent_frames(target: Target) -> None:
     start = struct.pack(">i", FRAME_BYTES) + bytes(105_000)
     target.begin()
-    for _ in range(1_000):
+    for _ in target.numbers(2000):
         try:
             target.connect().send(start)
         except OSError:
@@ -149,7 +149,7 @@ def many_half_sent_frames(target: Target) -> None:
 def never_read(target: Target) -> None:
     frame = target.request(18, 3, client_software_name="a" * 100, client_software_version="1")
     target.begin()
-    for _ in range(300):
+    for _ in target.numbers(300):
         send_and_never_read(target, frame * 500, 20)
     target.hold(200)
 
@@ -167,7 +167,7 @@ def never_read_large_answers(target: Target) -> None:
         eventually(lambda commit=commit: not any(found.error_code for found in target.client.ask(commit, 8).topics[0].partitions))
     frame = target.request(9, 7, group_id="large", topics=None)
     target.begin()
-    for _ in range(300):
+    for _ in target.numbers(300):
         send_and_never_read(target, frame * 10, 1)
     target.hold(200)
 
@@ -179,7 +179,7 @@ def wait_for_many_partitions(target: Target) -> None:
     topics = [fetch.FetchTopic(topic="wide", partitions=partitions)]
     waiting = target.request(1, 12, max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=1 << 20, session_epoch=-1, topics=topics)
     target.begin()
-    for _ in range(100):
+    for _ in target.numbers(100):
         send_and_never_read(target, waiting * 20, 1)
     target.hold(200)
 

@@ -65,12 +65,12 @@ def many_tokens(target: Target) -> None:
     create, renew, expire, describe = (load(key)[0] for key in (38, 39, 40, 41))
     with logged_in(target) as client:
         target.begin()
-        made = ask_all(client, (create(renewers=renewers, max_lifetime_ms=-1) for _ in range(TOKENS)), 3)
+        made = ask_all(client, (create(renewers=renewers, max_lifetime_ms=-1) for _ in target.numbers(TOKENS)), 3)
         assert not any(token.error_code for token in made)
         renewed = ask_all(client, (renew(hmac=token.hmac, renew_period_ms=-1) for token in made[:500]), 2)
         assert not any(found.error_code for found in renewed)
         for _ in range(5):
-            assert len(client.ask(describe(owners=None), 3).tokens) == TOKENS
+            assert len(client.ask(describe(owners=None), 3).tokens) == target.part(TOKENS)
         ended = ask_all(client, (expire(hmac=token.hmac, expiry_time_period_ms=-1) for token in made), 2)
         assert not any(found.error_code for found in ended)
 
@@ -82,10 +82,10 @@ def many_tokens(target: Target) -> None:
 def many_credentials(target: Target) -> None:
     handshake, first = load(17)[0](mechanism="SCRAM-SHA-256"), load(36)[0](auth_bytes=b"n,,n=unknown,r=0123456789abcdef")
     target.begin()
-    for first_user in range(0, 20_000, 500):
+    for first_user in range(0, target.part(20_000), 500):
         users = [credential(number) for number in range(first_user, first_user + 500)]
         assert not any(found.error_code for found in target.client.ask(load(51)[0](upsertions=users), 0).results)
-    for _ in range(2000):
+    for _ in target.numbers(2000):
         with contextlib.suppress(OSError, AssertionError), connect(target) as client:
             client.ask(handshake, 1)
             client.ask(first, 2)

@@ -54,7 +54,7 @@ def lying_compression(target: Target) -> None:
     create(target, "compacted", **{"cleanup.policy": "compact"})
     frames = [produce_frame(target, "compacted", packed(codec, section)) for codec, section in lying_sections()]
     target.begin()
-    target.send(*frames * 10)
+    target.send(*frames * target.part(10))
 
 
 @attack("ListOffsets by time over batches whose compression lies, 20 times")
@@ -65,7 +65,7 @@ def look_up_lying_compression(target: Target) -> None:
     asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=NOW_MS + 500_000)
     frame = target.request(2, 7, replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name="lies", partitions=[asked])])
     target.begin()
-    target.send(*[frame] * 20)
+    target.send(*[frame] * target.part(20))
 
 
 @attack("20,000 segments of one record each")
@@ -73,7 +73,7 @@ def many_segments(target: Target) -> None:
     make_topic(target, "rolling", 1, **{"segment.bytes": "1048576", "segment.ms": "1"})
     eventually(lambda: put(target, "rolling", one_record(0)) == 0)
     target.begin()
-    send_many(target, ((produce_of("rolling", one_record(number)), 9) for number in range(20_000)))
+    send_many(target, ((produce_of("rolling", one_record(number)), 9) for number in target.numbers(20_000)))
 
 
 def one_record(number: int) -> bytes:
@@ -97,7 +97,7 @@ def hostile_compaction(target: Target) -> None:
     eventually(lambda: put(target, "keys", one_record(0)) == 0)
     for codec, section in lying_sections():
         put(target, "keys", packed(codec, section))
-    for number in range(110):
+    for number in target.numbers(110):
         records = [Record(0, NOW_MS, f"{number}-{index}".encode() * 10, b"", ()) for index in range(8000)]
         assert put(target, "keys", bytes(encode_batch(records, codec=CODEC_ZSTD))) == 0
     alter: Any = target.client
@@ -107,4 +107,4 @@ def hostile_compaction(target: Target) -> None:
     setting = configs.AlterableConfig(name="cleanup.policy", config_operation=0, value="compact")
     resource = configs.AlterConfigsResource(resource_type=2, resource_name="keys", configs=[setting])
     alter.ask(configs.IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    target.hold(2000)
+    target.hold(target.part(2000))

@@ -20,7 +20,7 @@ def tiny_chunks(target: Target) -> None:
     client = target.connect()
     client.ask_for_extensions()
     target.begin()
-    for number in range(200):
+    for number in target.numbers(200):
         parts = [StagePartition(index=0, chunk=chunk, records=CHUNK) for chunk in range(20)]
         topics = [StageTopic(name=target.world.topic, partitions=parts)]
         assert not any(error_codes(client.ask(StageRecordsRequest(batch_token=TOKEN, attempt_id=number, topics=topics), 0)))
@@ -33,7 +33,9 @@ def long_manifests(target: Target) -> None:
     staged = [StageTopic(name=target.world.topic, partitions=[StagePartition(index=0, chunk=0, records=CHUNK)])]
     assert not any(error_codes(client.ask(StageRecordsRequest(batch_token=TOKEN, attempt_id=1, topics=staged), 0)))
     name, producer_id, epoch = target.world.transaction(target.world.topic)
-    chunks = [StagedChunk(attempt_id=1, chunk=number, records=3, length=len(CHUNK), crc=crc32c(CHUNK)) for number in range(200_000)]
+    chunks = [
+        StagedChunk(attempt_id=1, chunk=number, records=3, length=len(CHUNK), crc=crc32c(CHUNK)) for number in target.numbers(200_000)
+    ]
     topics = [AttachTopic(name=target.world.topic, partitions=[AttachPartition(index=0, base_sequence=0, chunks=chunks)])]
     identity = {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch, "batch_token": TOKEN}
     request = AttachRecordsRequest(acks=-1, timeout_ms=5000, topics=topics, **identity)

@@ -16,12 +16,12 @@ ABORTED = 3000
 
 @attack("a transaction of 10,000 partitions, aborted, 3 times")
 def wide_transaction(target: Target) -> None:
-    make_topic(target, "wide", 10_000)
+    make_topic(target, "wide", target.part(10_000))
     wait_for_coordinators(target, 1, "x")
     target.begin()
     for _ in range(3):
         name, producer_id, epoch = target.world.transaction()
-        topic = add_partitions_to_txn.AddPartitionsToTxnTopic(name="wide", partitions=list(range(10_000)))
+        topic = add_partitions_to_txn.AddPartitionsToTxnTopic(name="wide", partitions=list(target.numbers(10_000)))
         adding = add_partitions_to_txn.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name, v3_and_below_producer_id=producer_id, v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=[topic],
@@ -35,7 +35,7 @@ def wide_transaction(target: Target) -> None:
 def read_behind_aborted(target: Target) -> None:
     make_topic(target, "aborted", 1)
     wait_for_coordinators(target, 1, "x")
-    for _ in range(ABORTED):
+    for _ in target.numbers(ABORTED):
         abort_one(target)
     end = target.client.ask(load(2)[0](replica_id=-1, topics=[ends("aborted")]), 7).topics[0].partitions[0].offset
     partition = fetch.FetchPartition(partition=0, fetch_offset=end - 1, partition_max_bytes=1 << 20)
@@ -78,7 +78,7 @@ def pending_offsets(target: Target) -> None:
     wait_for_coordinators(target, 1, "x")
     name, producer_id, epoch = target.world.transaction()
     target.begin()
-    for group in range(80):
+    for group in target.numbers(80):
         adding = load(25)[0](transactional_id=name, producer_id=producer_id, producer_epoch=epoch, group_id=f"group-{group}")
         target.client.ask(adding, 3)
         send_many(target, ((pending(f"group-{group}", first, name, producer_id, epoch), 3) for first in range(0, 2000, 100)))
@@ -104,6 +104,6 @@ def without_coordinators(target: Target) -> None:
     topics = [produce.TopicProduceData(name=target.world.topic, partition_data=[data])]
     writing = produce.ProduceRequest(transactional_id="nowhere", acks=-1, timeout_ms=5000, topic_data=topics)
     target.begin()
-    answers = send_many(target, ((writing, 9 + number % 3) for number in range(2000)))
-    answers += send_many(target, ((pending("group", 0, "nowhere", 1_000_000, 0), 3 + number % 2) for number in range(2000)))
-    assert len(answers) == 4000 and all(answers)
+    answers = send_many(target, ((writing, 9 + number % 3) for number in target.numbers(2000)))
+    answers += send_many(target, ((pending("group", 0, "nowhere", 1_000_000, 0), 3 + number % 2) for number in target.numbers(2000)))
+    assert len(answers) == 2 * target.part(2000) and all(answers)

@@ -32,7 +32,7 @@ def frame(key: int, version: int, header_tags: bytes, body: bytes) -> bytes:
 
 @attack("a header of 2 million tags, 5 times")
 def tags_in_a_header(target: Target) -> None:
-    flood = frame(18, 3, tags(TAGS), b"\x05wire\x021" + NO_TAGS)
+    flood = frame(18, 3, tags(target.part(TAGS)), b"\x05wire\x021" + NO_TAGS)
     target.begin()
     for _ in range(5):
         target.send(flood)
@@ -40,7 +40,7 @@ def tags_in_a_header(target: Target) -> None:
 
 @attack("a body of 2 million tags, 5 times")
 def tags_in_a_body(target: Target) -> None:
-    flood = frame(18, 3, NO_TAGS, b"\x05wire\x021" + tags(TAGS))
+    flood = frame(18, 3, NO_TAGS, b"\x05wire\x021" + tags(target.part(TAGS)))
     target.begin()
     for _ in range(5):
         target.send(flood)
@@ -49,8 +49,9 @@ def tags_in_a_body(target: Target) -> None:
 @attack("Metadata of 20,000 topics with 100 tags each, 3 times")
 def tags_in_elements(target: Target) -> None:
     own = tags(100)
-    topics = b"".join(bytes(16) + uvarint(len(name) + 1) + name + own for name in (b"topic-%d" % number for number in range(20_000)))
-    flood = frame(3, 12, NO_TAGS, uvarint(20_001) + topics + b"\0\0" + NO_TAGS)
+    names = [b"topic-%d" % number for number in target.numbers(20_000)]
+    topics = b"".join(bytes(16) + uvarint(len(name) + 1) + name + own for name in names)
+    flood = frame(3, 12, NO_TAGS, uvarint(len(names) + 1) + topics + b"\0\0" + NO_TAGS)
     target.begin()
     for _ in range(3):
         target.send(flood)
@@ -70,7 +71,7 @@ def arrays_that_lie(target: Target) -> None:
     lies = [frame(key, version, NO_TAGS, b"\xff\xff\xff\xff\x07" * 3) for key, version in LYING]
     target.begin()
     for lie in lies:
-        for _ in range(100):
+        for _ in target.numbers(100):
             target.send(lie)
 
 

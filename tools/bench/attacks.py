@@ -3,6 +3,8 @@ API with a mebibyte of one name repeated and of different names, of which the wo
 
 usage: python -m tools.bench.attacks [--kafka] [words that the attack's name contains]
 
+A bound of memory that Ottla breaks, and an honest client that it does not serve, stand in a line below the tables, and the exit code is 1.
+
 With `--kafka` each attack is sent to Apache Kafka as well, a fresh node with a heap of 1 GiB for each (a JDK 17 and Maven are needed).
 """
 
@@ -13,32 +15,41 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from ottla.base.config import load as load_config
 from ottla.requests.apis import TABLE
 from ottla.wire.framing import load
 from tests.clients.broker_process import BrokerProcess
-from tests.hostile.attacks import Attack, Outcome, Run, Target, corpus, measure, settings_of
+from tests.hostile.attacks import MIB, Attack, Outcome, Target, broken_bounds, corpus, measure, settings_of
 from tests.hostile.large_bodies import DIFFERENT, REPEATED, array_paths, filled
 from tools.bench.brokers import KAFKA_VERSION, free_port, start_kafka
 from tools.bench.report import number
 
-MIB = 1 << 20
 WORST = 15
 KAFKA_JARS = Path("build/kafka")
 COLUMNS = "longest wait, ms | p99, ms | attack, ms | memory, MiB more | of workers, MiB"
 
 
-def on_ottla(attack: Attack) -> Outcome:
+class Attacked(NamedTuple):
+    """What an attack did to Ottla, and what was wrong with that."""
+
+    outcome: Outcome | None
+    faults: Sequence[str] = ()
+
+
+def on_ottla(attack: Attack) -> Attacked:
     """Runs an attack on a fresh broker."""
-    other_port = free_port()
+    settings = settings_of(attack, other_port := free_port())
     with tempfile.TemporaryDirectory(prefix="ottla-attack-") as folder:
-        broker = BrokerProcess(Path(folder), settings_of(attack, other_port)).start()
+        broker = BrokerProcess(Path(folder), settings).start()
         try:
-            return measure(broker.port, broker.pid, attack.run, other_port)
+            outcome = measure(broker.port, broker.pid, attack.run, other_port)
+        except (AssertionError, OSError) as error:
+            return Attacked(None, [failure(error)])
         finally:
             broker.kill()
-            assert broker.process is not None and broker.process.stdout is not None
-            broker.process.stdout.close()
+    return Attacked(outcome, broken_bounds(outcome, load_config(assignments=settings)[0].ottla_memory_max_bytes))
 
 
 def on_kafka(attack: Attack) -> Outcome:
@@ -52,8 +63,7 @@ def on_kafka(attack: Attack) -> Outcome:
 
 
 def figures(found: Outcome) -> tuple[float, ...]:
-    rise = (found.rss_peak_bytes - found.rss_before_bytes) / MIB
-    return found.longest_ms, found.p99_ms, found.attack_ms, rise, found.workers_peak_bytes / MIB
+    return found.longest_ms, found.p99_ms, found.attack_ms, found.growth_bytes / MIB, found.workers_peak_bytes / MIB
 
 
 def failure(error: Exception) -> str:
@@ -62,40 +72,34 @@ def failure(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:80]}".replace("|", "/")
 
 
-def measured(name: str, run: Run) -> tuple[float, str]:
-    """(longest wait in ms, row) of an attack on a fresh broker."""
+def cells_of_kafka(attack: Attack) -> str:
+    if attack.not_on_kafka:
+        return f"{attack.not_on_kafka} | | |"
     try:
-        found = on_ottla(Attack(run))
+        return " | ".join(map(number, figures(on_kafka(attack))[:4]))
     except (AssertionError, OSError) as error:
-        return 0.0, f"| {name} | {failure(error)} | | | |"
-    return found.longest_ms, f"| {name} | {' | '.join(map(number, figures(found)[:4]))} |"
+        return f"{failure(error)} | | |"
 
 
-def cells(attack: Attack, *, is_kafka: bool) -> str:
-    if is_kafka and attack.not_on_kafka:
-        return f"{attack.not_on_kafka} | | | |"
-    try:
-        found = figures(on_kafka(attack) if is_kafka else on_ottla(attack))
-    except (AssertionError, OSError) as error:
-        return f"{failure(error)} | | | |" + ("" if is_kafka else " |")
-    return " | ".join(map(number, found[:4] if is_kafka else found))
-
-
-def print_table(word: str, *, has_kafka: bool) -> None:
-    columns = COLUMNS.split(" | ")
+def print_table(word: str, *, has_kafka: bool) -> list[str]:
+    """Runs the attacks of which the name contains a word; returns what was wrong."""
+    columns, wrong = COLUMNS.split(" | "), list[str]()
     if has_kafka:
         columns += [f"Kafka: {column}" for column in columns[:4]]
     print(f"| attack | {' | '.join(columns)} |\n|{' --- |' * (1 + len(columns))}", flush=True)
     for name, attack in corpus().items():
         if word in name:
-            row = [name, cells(attack, is_kafka=False)]
+            outcome, faults = on_ottla(attack)
+            wrong += [f"{name}: {fault}" for fault in faults]
+            row = [name, *(map(number, figures(outcome)) if outcome else (faults[0], "", "", "", ""))]
             if has_kafka:
-                row.append(cells(attack, is_kafka=True))
+                row.append(cells_of_kafka(attack))
             print(f"| {' | '.join(row)} |", flush=True)
+    return wrong
 
 
-def large_body_rows() -> Iterator[tuple[float, str]]:
-    """(longest wait, row) of each API and kind of body."""
+def large_body_rows() -> Iterator[tuple[float, str, Sequence[str]]]:
+    """(longest wait in ms, row, what was wrong) of each API and kind of body."""
     for api in TABLE.values():
         paths = [] if api.is_extension else array_paths(load(api.key)[0], api.max_version)
         for path, kind in [(path, kind) for path in paths if len(path) == 1 for kind in (REPEATED, DIFFERENT)]:
@@ -108,15 +112,19 @@ def large_body_rows() -> Iterator[tuple[float, str]]:
                 target.send(frame)
 
             name = f"{api.name}: a mebibyte of {path[0]}, {kind}"
-            yield measured(name, run)
+            outcome, faults = on_ottla(Attack(run))
+            values = map(number, figures(outcome)[:4]) if outcome else (faults[0], "", "", "")
+            yield outcome.longest_ms if outcome else 0.0, f"| {name} | {' | '.join(values)} |", [f"{name}: {fault}" for fault in faults]
 
 
-def print_large_bodies() -> None:
+def print_large_bodies() -> list[str]:
+    """Returns what was wrong."""
     print("\n| body | longest wait, ms | p99, ms | answered in, ms | memory, MiB more |\n| --- | --- | --- | --- | --- |", flush=True)
     rows = sorted(large_body_rows(), reverse=True)
-    for _, text in rows[:WORST]:
+    for _, text, _ in rows[:WORST]:
         print(text, flush=True)
     print(f"\n{len(rows)} bodies; the median of their longest waits is {number(rows[len(rows) // 2][0])} ms", flush=True)
+    return [fault for _, _, faults in rows for fault in faults]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -124,10 +132,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--kafka", action="store_true", help=f"attack Apache Kafka {KAFKA_VERSION} as well")
     parser.add_argument("words", nargs="*", help="of the attack's name")
     args = parser.parse_args(argv)
-    print_table(" ".join(args.words), has_kafka=args.kafka)
+    wrong = print_table(" ".join(args.words), has_kafka=args.kafka)
     if not args.words:
-        print_large_bodies()
-    return 0
+        wrong += print_large_bodies()
+    for fault in wrong:
+        print(f"error: {fault}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

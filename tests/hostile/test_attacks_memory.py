@@ -1,0 +1,62 @@
+"""No attack takes more memory than it may, be it in the broker or in its workers (I46, P12).
+
+Those that go for memory and are quick are sent whole, of others a part: the whole ones are the benchmark's, which holds them to the same
+bounds with more for clients (`tools/bench/attacks.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.conftest import SETTINGS
+from tests.hostile.attacks import MIB, Outcome, broken_bounds, corpus, measure, settings_of
+from tools.bench.brokers import free_port
+
+MEMORY_BYTES_MAX = 64 * MIB
+PART = 0.1
+WHOLE = (
+    "Produce of 4 million records of a future time in a few kilobytes",
+    "Produce of 4 million records in a few kilobytes to a compacted topic, 5 times",
+    "600 connections that have sent 17 kB of a frame each, and an honest one that sends 100 kB in pieces",
+    "2,000 connections that hold 105 kB of a frame each",
+    "300 connections that ask for 10,000 small answers each and never read",
+    "300 connections that ask for 10 answers of 2 MB each and never read",
+    "100 connections of 20 fetches each that wait for 2,000 partitions",
+    "OffsetCommit of 4 kB of metadata for 2,000 partitions in 80 groups",
+    "TxnOffsetCommit of 4 kB of metadata for 2,000 partitions in 80 groups, never committed",
+    "64 scrapes at once of 5,000 partitions, over and over, that are not read",
+    "64 idle connections to the HTTP port, and /healthz 200 times",
+)
+
+
+def test_whole_attacks_are_of_the_corpus() -> None:
+    assert set(WHOLE) <= set(corpus())
+
+
+@pytest.mark.parametrize("name", corpus())
+def test_i46_memory_stays_within_its_bound(tmp_path: Path, name: str) -> None:
+    """Of a broker that may use little memory for its clients."""
+    attack, other_port = corpus()[name], free_port()
+    settings = (*SETTINGS, f"ottla.memory.max.bytes={MEMORY_BYTES_MAX}", *settings_of(attack, other_port))
+    broker = BrokerProcess(tmp_path, settings).start()
+    try:
+        outcome = measure(broker.port, broker.pid, attack.run, other_port, 1.0 if name in WHOLE else PART)
+    finally:
+        if broker.is_running:
+            broker.stop()
+    assert not broken_bounds(outcome, MEMORY_BYTES_MAX)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "broken"),
+    [
+        (Outcome(rss_before_bytes=50 * MIB, rss_peak_bytes=214 * MIB, workers_peak_bytes=256 * MIB), []),
+        (Outcome(rss_before_bytes=50 * MIB, rss_peak_bytes=215 * MIB), ["the broker took 165 MiB, 164 may be"]),
+        (Outcome(workers_peak_bytes=257 * MIB), ["its workers took 257 MiB, 256 may be"]),
+    ],
+)
+def test_a_broken_bound_is_named(outcome: Outcome, broken: list[str]) -> None:
+    assert broken_bounds(outcome, MEMORY_BYTES_MAX) == broken
