@@ -9,10 +9,14 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.turns import pieces_of, run_steps
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
+from ottla.storage.producers import ProducerEntry
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -23,15 +27,32 @@ from ottla.wire.messages.describe_producers import (
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(name=topic.name, partitions=[describe(broker, request, topic.name, index) for index in topic.partition_indexes])
-            for topic in body.topics
-        ]
-    )
+    return run_steps(handle_in_steps(broker, request, body))
 
 
-def describe(broker: Broker, request: RequestContext, topic: str, index: int) -> PartitionResponse:
+def listed(broker: Broker, body: DescribeProducersRequest) -> int:
+    """Of the first partition: a request that names more is answered in steps whatever they hold."""
+    for topic in body.topics:
+        for index in topic.partition_indexes:
+            partition = broker.partitions.get(topic.name, index)
+            return len(partition.log.producers) if partition is not None and partition.is_online else 0
+    return 0
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: DescribeProducersRequest
+) -> Generator[None, None, DescribeProducersResponse]:
+    """The same for thousands of producers, of one partition or of all that are named."""
+    topics = []
+    for topic in body.topics:
+        answer = TopicResponse(name=topic.name)
+        for index in topic.partition_indexes:
+            answer.partitions.append((yield from describe(broker, request, topic.name, index)))
+        topics.append(answer)
+    return DescribeProducersResponse(topics=topics)
+
+
+def describe(broker: Broker, request: RequestContext, topic: str, index: int) -> Generator[None, None, PartitionResponse]:
     response = PartitionResponse(partition_index=index)
     try:
         require(broker, request, AclOperation.READ, ResourceType.TOPIC, topic)
@@ -45,15 +66,18 @@ def describe(broker: Broker, request: RequestContext, topic: str, index: int) ->
         response.error_code = error.code
         response.error_message = error.message or None
         return response
-    for producer in partition.log.producers.active():
-        response.active_producers.append(
-            ProducerState(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.transaction_first_offset,
-            )
-        )
+    for piece in pieces_of(partition.log.producers.active()):
+        response.active_producers += map(state_of, piece)
+        yield
     return response
+
+
+def state_of(producer: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.transaction_first_offset,
+    )

@@ -212,6 +212,8 @@ class LongRequest:
                 return
             number = answer.expect(is_end=is_end)
             response = self._executed(piece, items, answer)
+            if isinstance(response, Generator):
+                response = yield from response
             if type(response) is Pending:
                 if not response.is_done:
                     self._outstanding[number] = response
@@ -237,7 +239,8 @@ class LongRequest:
         route = self._route
         if answer.size > self._broker.config.ottla_response_max_bytes:
             return refuse(load(route.key)[1], piece, items, ErrorCode.POLICY_VIOLATION, TOO_LARGE)
-        return route.handle(self._broker, self._context, piece)
+        handle = route.handle_in_steps if items.is_in_steps else None
+        return (handle or route.handle)(self._broker, self._context, piece)
 
     def _arrived(self, number: int, response: Any) -> None:
         """The answer to a piece has come later."""

@@ -25,6 +25,7 @@ from ottla.wire.messages import (
     describe_client_quotas,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     describe_user_scram_credentials,
     fetch,
     find_coordinator,
@@ -197,6 +198,29 @@ def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tu
             directory.usable_bytes = 0  # others write to the same file system
     assert long == short and len(long_requests) == 1
     assert "1" in str(short), "there was something to list"
+
+
+def test_many_producers_are_the_same_in_one_request_and_in_several(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask((metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t1")], allow_auto_topic_creation=True), 9))
+    for number in range(250):
+        data = [
+            produce.PartitionProduceData(index=index, records=batch(1, producer_id=2 * number + index, producer_epoch=0, base_sequence=0))
+            for index in (0, 1)
+        ]
+        topic = produce.TopicProduceData(name="t1", partition_data=data)
+        (answer,) = ask((produce.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 9))
+        assert [partition.error_code for partition in answer.responses[0].partition_responses] == [0, 0]
+
+    def described(*indexes: int) -> list[list[int]]:
+        asked = describe_producers.TopicRequest(name="t1", partition_indexes=list(indexes))
+        (answer,) = ask((describe_producers.DescribeProducersRequest(topics=[asked]), 0))
+        return [[producer.producer_id for producer in partition.active_producers] for partition in answer.topics[0].partitions]
+
+    at_once = [*described(0), *described(1)]
+    assert at_once == [list(range(0, 500, 2)), list(range(1, 500, 2))]
+    monkeypatch.setattr("ottla.server.route.LISTED_AT_ONCE_MAX", 100)
+    assert [*described(0), *described(1)] == at_once
+    assert described(0, 1) == at_once
 
 
 def test_rules_are_deleted_in_steps_as_at_once(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
