@@ -80,13 +80,21 @@ class HttpListener:
         self._sockets, self._accepting = [], []
 
 
+class PeerProtocol(asyncio.StreamReaderProtocol):
+    """A peer that resets its connection has gone, as one that closes it. Its error would be kept for those who ask how the connection
+    ended; nothing here does, and an error that was kept for nothing may be logged with a traceback."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(None)
+
+
 async def streams(
     sock: socket.socket, tls: ssl.SSLContext | None, *, limit: int, handshake_seconds: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """The streams of an accepted connection, after the handshake where there is one. Raises `OSError`."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit)
-    protocol = asyncio.StreamReaderProtocol(reader)
+    protocol = PeerProtocol(reader)
     seconds = handshake_seconds if tls is not None else None
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls, ssl_handshake_timeout=seconds)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
