@@ -137,7 +137,10 @@ def topics_that_are_not_there(target: Target) -> None:
         send_many(target, [(member("large", number, subscribed_topic_names=names), 0)])
 
 
-@attack("3 members of a share group of a topic of 10,000 partitions", "group.share.assignment.interval.ms=0")
+@attack(
+    "3 members of a share group of a topic of 10,000 partitions", "group.share.assignment.interval.ms=0",
+    not_on_kafka="refuses to create the topic",
+)  # fmt: skip
 def wide_share_group(target: Target) -> None:
     make_topic(target, "wide", target.part(10_000))
     wait_for_coordinators(target, 0, "x")

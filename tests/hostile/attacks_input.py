@@ -101,7 +101,7 @@ def produce_to_a_topic_with_a_codec(target: Target) -> None:
     target.hold(100)
 
 
-@attack("ListOffsets by time over 4 batches of 4 million records that lie about their time, twice")
+@attack("ListOffsets by time over 4 batches of 4 million records that lie about their time, twice", not_on_kafka="refuses the batches")
 def look_up_lying_batches(target: Target) -> None:
     create(target, "lies")
     for _ in range(4):

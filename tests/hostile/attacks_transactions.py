@@ -14,7 +14,7 @@ from tests.hostile.attacks_growth import TEXT, make_topic, send_many, wait_for_c
 ABORTED = 3000
 
 
-@attack("a transaction of 10,000 partitions, aborted, 3 times")
+@attack("a transaction of 10,000 partitions, aborted, 3 times", not_on_kafka="refuses to create the topic")
 def wide_transaction(target: Target) -> None:
     make_topic(target, "wide", target.part(10_000))
     wait_for_coordinators(target, 1, "x")
