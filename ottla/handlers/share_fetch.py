@@ -185,6 +185,10 @@ class ShareFetch:
         is_opening = self._body.share_session_epoch == INITIAL_EPOCH
         return [(reading.place, reading.error) for reading in self._readings if reading.error or is_opening]
 
+    def let_go(self) -> None:
+        """Ends the circle of references with the answer, once that is made: many partitions would be kept until the next collection."""
+        self._readings, self._watch, self._on_end = [], None, _nothing
+
     def abandon(self) -> None:
         """Ends the wait of a client that is gone, without reading."""
         if self._watch is not None:
@@ -219,8 +223,7 @@ class ShareFetch:
         return is_allowed(broker, request, AclOperation.READ, ResourceType.GROUP, self._session.group_id)
 
     def _end(self) -> None:
-        assert self._watch is not None
-        if not self._watch.is_cancelled:
+        if self._watch is not None and not self._watch.is_cancelled:
             self._watch.cancel()
             self.is_over = True
             self._on_end()
@@ -242,7 +245,8 @@ class ShareFetch:
         return reading
 
     def _open_share(self, reading: Reading, partition: Partition) -> None:
-        """The share partition, checked first if the member begins to read it; made again if what it goes on from is not stored any more."""
+        """The share partition, checked first if the member begins to read it; made again if what it goes on from is not stored any more.
+        None where there is no room for it: until there is, no record is available."""
         shares, clock, session = self._broker.share_partitions, self._broker.clock, self._session
         key = SharePartitionKey(session.group_id, *reading.place)
         known = shares.find(key, partition.leader_epoch)
@@ -250,9 +254,17 @@ class ShareFetch:
         def get() -> SharePartition:
             return shares.get(key, partition.leader_epoch, lambda reset: find_start(partition, reset, clock.wall_ms()))
 
-        share = get()
-        reading.check = session.check(reading.place, share, share is not known)
-        reading.share = get() if share is known and share.is_closed else share
+        try:
+            share = get()
+            reading.check = session.check(reading.place, share, share is not known)
+            share = get() if share is known and share.is_closed else share
+        except ApiError:
+            reading.check = None
+            return
+        if share.is_closed:
+            reading.error = closed_error(share)
+        else:
+            reading.share = share
 
     def _attempt(self, is_last: bool) -> bool:
         """Acquires available records; False if the request should wait for more."""
@@ -284,9 +296,7 @@ class ShareFetch:
         if partition is None or share is None or reading.error:
             return None
         if share.is_closed or not partition.is_leading:
-            # The coordinator may be known later; until then no record is available.
-            is_passing = share.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            reading.error = ErrorCode.NONE if is_passing else share.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            reading.error = closed_error(share)
             return None
         if share.flight.end > partition.log.log_end_offset:
             share.forget_from(partition.log.log_end_offset)
@@ -337,6 +347,16 @@ class ShareFetch:
                 return 0
             offset = further  # no record before it may be delivered
         return 0
+
+
+def _nothing() -> None:
+    """What is called at the end of a reading that was answered."""
+
+
+def closed_error(share: SharePartition) -> ErrorCode:
+    """The error of a share partition that is closed. The coordinator may be known later; until then no record is available."""
+    is_passing = share.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE if is_passing else share.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Answer:
@@ -392,6 +412,7 @@ class Answer:
             size = sum(got.records.length for got in self.fetch.got.values())
             response.throttle_time_ms = quotas.charge_fetch(request.connection.principal, request.client_id, size, is_sent=True)
         response.acquisition_lock_timeout_ms = self._broker.share_partitions.terms_of(self._body.group_id or "").lock_duration_ms
+        self.fetch.let_go()
         if leaders:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)

@@ -1,9 +1,12 @@
-"""The memory of one kind of thing that coordinators remember (members, offsets, transactional ids): what is new must find room.
+"""The memory of one kind of thing that coordinators remember (members, offsets, transactional ids, share states): what is new must
+find room.
 
 Things go in many ways (a member leaves or its session ends, an offset expires, a log refuses a record), so what is given back is not
 counted. What comes is added to an estimate for its shard, and where the sum of all shards is too much shards are counted anew: the one that
 asks, and with each question another one, some things of each, so that no question costs more than that. Where there is still no room the
 new thing is refused with COORDINATOR_NOT_AVAILABLE, which clients try again later.
+
+What share groups hold is counted as it comes and goes (`ExactShare`): nothing is estimated there, and a question costs no counting.
 """
 
 from __future__ import annotations
@@ -31,9 +34,13 @@ class Share:
         self._counted = self._admitted = 0
         self.bytes = 0
 
+    def find_room(self, size: int) -> None:
+        """Asks for a shard that counts what it holds by itself. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        self._memory.find_room(self, size)
+
     def admit(self, size: int) -> None:
         """Something that takes so many bytes comes. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
-        self._memory.find_room(self, size)
+        self.find_room(size)
         self.bytes += size
         self._admitted += size
 
@@ -54,6 +61,18 @@ class Share:
             self.bytes = self._counted + self._admitted
 
 
+class ExactShare(Share):
+    """The part of one shard that keeps `bytes` up to date by itself."""
+
+    __slots__ = ()
+
+    def __init__(self, memory: CoordinatorMemory) -> None:
+        super().__init__(memory, tuple)
+
+    def count_on(self) -> None:
+        """There is nothing to be counted."""
+
+
 class CoordinatorMemory:
     """The shares of all shards of one broker; one that is not used any more counts for nothing."""
 
@@ -65,9 +84,17 @@ class CoordinatorMemory:
 
     def share(self, sizes: Callable[[], Iterable[int]]) -> Share:
         share = Share(self, sizes)
+        self._add(share)
+        return share
+
+    def exact_share(self) -> ExactShare:
+        share = ExactShare(self)
+        self._add(share)
+        return share
+
+    def _add(self, share: Share) -> None:
         self._shares = [known for known in self._shares if known() is not None]
         self._shares.append(ref(share))
-        return share
 
     def total_bytes(self) -> int:
         return sum([share.bytes for known in self._shares if (share := known()) is not None])

@@ -25,6 +25,7 @@ from ottla.machine.loading import BatchReader
 from ottla.machine.memory import CoordinatorMemory
 from ottla.replication.partition import Partition
 from ottla.server.coordinator_views import MetadataTopics
+from ottla.sharing.partition_memory import PartitionMemory
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.routing import ShareStateCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
@@ -46,13 +47,20 @@ def reader_of(partition: Partition, bytes_max: int) -> BatchReader:
 
 
 MEMORY_PARTS = 4
-"""The members of groups, their offsets and transactional ids may each take this part of `ottla.memory.max.bytes`."""
+"""Each of `CoordinatorMemories` may take this part of `ottla.memory.max.bytes`."""
 
 
-def coordinator_memories(bytes_max: int) -> tuple[CoordinatorMemory, CoordinatorMemory, CoordinatorMemory]:
-    """The bounds on members of groups, on offsets and on transactional ids, of a broker that may use so many bytes."""
-    part = bytes_max // MEMORY_PARTS
-    return CoordinatorMemory(part, "groups"), CoordinatorMemory(part, "offsets"), CoordinatorMemory(part, "transactional ids")
+class CoordinatorMemories:
+    """The bounds on members of groups, on offsets, on transactional ids, on stored share states and on share partitions that are led here,
+    of a broker that may use so many bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        part = bytes_max // MEMORY_PARTS
+        self.groups = CoordinatorMemory(part, "groups")
+        self.offsets = CoordinatorMemory(part, "offsets")
+        self.transactional_ids = CoordinatorMemory(part, "transactional ids")
+        self.share_states = CoordinatorMemory(part, "states of share groups")
+        self.share_partitions = PartitionMemory(CoordinatorMemory(part, "share partitions"))
 
 
 PIECE_MS = 5
@@ -205,8 +213,10 @@ class ShareStateHosts:
         coordinators: ShareStateCoordinators,
         settings: ShareStateSettings,
         flush: Callable[[Partition], object],
+        memory: CoordinatorMemory | None = None,
     ) -> None:
         self._flush = flush
+        self._memory = memory or CoordinatorMemory()
         self._clock = clock
         self._timers = timers
         self._topics = MetadataTopics(metadata)
@@ -219,13 +229,15 @@ class ShareStateHosts:
         self.resign(index)
         if leader is None:
             return  # it went offline as it began to lead
-        machine = ShareStateMachine(self._settings, self._topics, Pruner(leader, lambda: self._flush(partition)))
+        machine = ShareStateMachine(self._settings, self._topics, Pruner(leader, lambda: self._flush(partition)), self._memory)
         host = self._led[index] = MachineHost(machine, leader, self._clock, self._timers)
         self._coordinators.attach(index, host)
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
 
     def resign(self, index: int) -> None:
-        if self._led.pop(index, None) is not None:
+        host = self._led.pop(index, None)
+        if host is not None:
+            host.machine.shard.memory.bytes = 0
             self._coordinators.detach(index)
 
     def configure(self, settings: ShareStateSettings) -> None:

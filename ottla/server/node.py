@@ -40,7 +40,7 @@ from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer
 from ottla.security.audit import AuditLog
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
-from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts, coordinator_memories
+from ottla.server.coordinator_hosts import CoordinatorHosts, CoordinatorMemories, GroupHosts, ShareStateHosts, TransactionHosts
 from ottla.server.coordinator_views import (
     MetadataLeaders,
     group_settings,
@@ -181,14 +181,14 @@ class Node:
             config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), PeerShareStates(self.peers)
         )
         self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers, other_share_coordinators)
+        terms, memories = share_terms(config, self.metadata), CoordinatorMemories(config.ottla_memory_max_bytes)
         self.share_partitions = SharePartitions(
-            persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata)
+            persister=self.share_persister, clock=clock, timers=timers, terms_of=terms, memory=memories.share_partitions
         )
-        own_settings = own_group_settings(config, self.metadata)
-        members, offsets, ids = coordinator_memories(config.ottla_memory_max_bytes)
         self.groups = GroupHosts(
-            clock, timers, self.ports.random, self.metadata, group_settings(config), own_settings, self.share_persister, members, offsets
-        )
+            clock, timers, self.ports.random, self.metadata, group_settings(config), own_group_settings(config, self.metadata),
+            self.share_persister, memories.groups, memories.offsets,
+        )  # fmt: skip
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
         peer_transactions = PeerTransactions(self.peers)
         self.transactions = TransactionCoordinators(
@@ -200,11 +200,11 @@ class Node:
             local_markers=markers,
             timers=timers,
             elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions),
-            memory=ids,
+            memory=memories.transactional_ids,
         )
         self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
         self.share_state_hosts = ShareStateHosts(
-            clock, timers, self.metadata, self.share_states, share_state_settings(config), self.flusher.request
+            clock, timers, self.metadata, self.share_states, share_state_settings(config), self.flusher.request, memories.share_states
         )
         load_bytes: dict[str, Callable[[], int]] = {
             GROUP_METADATA_TOPIC: lambda: config.offsets_load_buffer_size,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from ottla.base.ports import Clock, Timers
 from ottla.base.share_state import Persister, SharePartitionKey
 from ottla.base.uuids import Uuid
+from ottla.sharing.partition_memory import PartitionMemory
 from ottla.sharing.share_partition import GroupTerms, SharePartition
 
 FindStart = Callable[[str], int]
@@ -19,11 +20,15 @@ FindStart = Callable[[str], int]
 class SharePartitions:
     """See above. `terms_of` answers what a group's settings say."""
 
-    def __init__(self, *, persister: Persister, clock: Clock, timers: Timers, terms_of: Callable[[str], GroupTerms]) -> None:
+    def __init__(
+        self, *, persister: Persister, clock: Clock, timers: Timers, terms_of: Callable[[str], GroupTerms],
+        memory: PartitionMemory | None = None,
+    ) -> None:  # fmt: skip
         self._persister = persister
         self._clock = clock
         self._timers = timers
         self.terms_of = terms_of
+        self._memory = memory or PartitionMemory()
         self._groups: dict[str, dict[tuple[Uuid, int], SharePartition]] = {}
 
     def __iter__(self) -> Iterator[SharePartition]:
@@ -36,7 +41,8 @@ class SharePartitions:
         return share if share is not None and share.leader_epoch == leader_epoch else None
 
     def get(self, key: SharePartitionKey, leader_epoch: int, find_start: FindStart) -> SharePartition:
-        """The share partition, which may be loading yet; or one that is closed and says by its `error` why it could not be loaded."""
+        """The share partition, which may be loading yet; or one that is closed and says by its `error` why it could not be loaded.
+        Raises ApiError COORDINATOR_NOT_AVAILABLE where a new one finds no room."""
         place = (key.topic_id, key.partition)
         group = self._groups.get(key.group_id)
         known = group.get(place) if group is not None else None
@@ -44,10 +50,11 @@ class SharePartitions:
             if known.leader_epoch == leader_epoch:
                 return known
             known.close()
+        self._memory.find_room()
         group_id = key.group_id
         share = SharePartition(
             key, leader_epoch, persister=self._persister, clock=self._clock, timers=self._timers,
-            terms=lambda: self.terms_of(group_id), find_start=find_start, on_closed=self._forget,
+            terms=lambda: self.terms_of(group_id), find_start=find_start, on_closed=self._forget, memory=self._memory,
         )  # fmt: skip
         self._groups.setdefault(group_id, {})[place] = share
         share.load()

@@ -25,6 +25,7 @@ from ottla.sharing import acknowledgement, acquisition
 from ottla.sharing.acknowledgement import Acknowledgement, Rules
 from ottla.sharing.acquisition import Acquired, LogBatch, Terms
 from ottla.sharing.in_flight import ACQUIRED, TERMINAL, InFlight, Run, state_batches
+from ottla.sharing.partition_memory import PARTITION_BYTES, RUN_BYTES, PartitionMemory
 
 CLOSING = frozenset(
     {
@@ -78,6 +79,7 @@ class SharePartition:
     def __init__(
         self, key: SharePartitionKey, leader_epoch: int, *, persister: Persister, clock: Clock, timers: Timers,
         terms: Callable[[], GroupTerms], find_start: Callable[[str], int], on_closed: Callable[[SharePartition], None],
+        memory: PartitionMemory | None = None,
     ) -> None:  # fmt: skip
         self.key = key
         self.leader_epoch = leader_epoch
@@ -92,6 +94,8 @@ class SharePartition:
         self._timers = timers
         self._find_start = find_start
         self._on_closed = on_closed
+        self._memory = memory or PartitionMemory()
+        self._held_bytes = 0
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._completing = 0  # records that will be done with when what is being written is durable
@@ -101,6 +105,7 @@ class SharePartition:
         self._checks: list[Check] = []
         self._written_end = 0  # the start plus the completed records after it, as of the last write
         self.notifier = Notifier()
+        self._hold(PARTITION_BYTES)
 
     # Life
 
@@ -128,6 +133,7 @@ class SharePartition:
         self.flight = InFlight(start, state.batches)
         self._written_end = self.flight.start + self.flight.complete_count
         self.is_loaded = True
+        self._count_runs()
         self.notifier.notify()
 
     def close(self) -> None:
@@ -141,8 +147,18 @@ class SharePartition:
             self._timer = None
         for check in self._checks:
             check.is_over = True
+        self._hold(0)
         self._on_closed(self)
         self.notifier.notify()
+
+    def _hold(self, size: int) -> None:
+        """So many bytes are held from here on."""
+        self._memory.hold(size - self._held_bytes)
+        self._held_bytes = size
+
+    def _count_runs(self) -> None:
+        if not self.is_closed:
+            self._hold(PARTITION_BYTES + RUN_BYTES * len(self.flight.runs))
 
     # Noticing that it was altered or deleted
 
@@ -202,7 +218,10 @@ class SharePartition:
             return None
         if flight.start < log_start_offset:
             flight.forget_below(log_start_offset)
-        return flight.next_offset() if acquisition.may_acquire(flight, self.terms().in_flight_max) else None
+        return flight.next_offset() if acquisition.may_acquire(flight, self._in_flight_max()) else None
+
+    def _in_flight_max(self) -> int:
+        return self._memory.in_flight_max(self.terms().in_flight_max)
 
     def forget_from(self, offset: int) -> None:
         """The log ends here: a crash has taken what was read beyond it, and other records will have those offsets. The stored state
@@ -224,8 +243,9 @@ class SharePartition:
         """Locks records for a member; `batches` are those of the log from `offset` on, which `fetch_offset` has named."""
         group = self.terms()
         deadline_ms = self._clock.monotonic_ms() + group.lock_duration_ms
-        terms = Terms(records_max, batch_size, is_record_limit, group.in_flight_max, group.delivery_count_max, deadline_ms)
+        terms = Terms(records_max, batch_size, is_record_limit, self._in_flight_max(), group.delivery_count_max, deadline_ms)
         acquired = acquisition.acquire(self.flight, member, offset, batches, terms)
+        self._count_runs()
         if acquired:
             self._arm(deadline_ms)
         else:
@@ -260,6 +280,7 @@ class SharePartition:
         if not changing:
             done(ErrorCode.NONE)
             return
+        self._count_runs()
         # The start moves only after the write is durable: a start written ahead would be taken back by the next write, together with
         # the batches that it no longer names.
         flight = self.flight
@@ -278,8 +299,9 @@ class SharePartition:
 
     def _settle(self, changing: list[Run], code: ErrorCode) -> None:
         flight = self.flight
-        was_full = self.is_loaded and flight.count >= self.terms().in_flight_max
+        was_full = self.is_loaded and flight.count >= self._in_flight_max()
         has_more = flight.settle(changing, not code)
+        self._count_runs()
         if code in CLOSING:
             self.close()
         elif code:
@@ -322,6 +344,7 @@ class SharePartition:
         late = acknowledgement.expire(flight, self._clock.monotonic_ms(), self.terms().delivery_count_max)
         if late:
             flight.advance()
+            self._count_runs()
             complete = flight.complete_count + self._completing
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(late, flight.start))
             self._write(state, self._on_background_write)

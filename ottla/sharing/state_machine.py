@@ -7,8 +7,11 @@ group's offsets starts the state again with a higher state epoch, which fences e
 Two scans: snapshots of share partitions that were not written for long are repeated, so that the part of the log which is still needed
 moves on, and what stands before it is removed (`prune`, a port: it raises the start of the log).
 
-The checks, their order and their codes are Kafka's, but for writes of a higher state epoch than the stored one, which Kafka takes. Left
-out: which shard a share partition belongs to and trying again (`routing.py`).
+A state that is new must find room in the memory that all states of the broker may take. It is refused with POLICY_VIOLATION: what is
+passing the brokers that ask try again at once, and each question that waits takes as much memory as the state.
+
+The checks, their order and their codes are Kafka's, but for that, and for writes of a higher state epoch than the stored one, which Kafka
+takes. Left out: which shard a share partition belongs to and trying again (`routing.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
 from ottla.machine.contract import Decision, LogRecord, Reply, Transactional
 from ottla.machine.draft import Draft, answered, logged
+from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.batches import merge
 from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
 from ottla.sharing.state_settings import ShareStateSettings, TopicsView
-from ottla.sharing.state_shard import ShareStateShard, StoredShare, updated
+from ottla.sharing.state_shard import ShareStateShard, StoredShare, state_bytes, updated
 
 NO_EPOCH = -1
 UNREAD = -1
@@ -39,9 +43,11 @@ UNINITIALIZED = Result(ErrorCode.INVALID_REQUEST, None, "the share partition has
 class ShareStateMachine:
     """One shard; see `machine/contract.py` for what a host does with it."""
 
-    def __init__(self, settings: ShareStateSettings, topics: TopicsView, prune: Callable[[int], None]) -> None:
+    def __init__(
+        self, settings: ShareStateSettings, topics: TopicsView, prune: Callable[[int], None], memory: CoordinatorMemory | None = None
+    ) -> None:
         self.settings = settings
-        self.shard = ShareStateShard()
+        self.shard = ShareStateShard((memory or CoordinatorMemory()).exact_share())
         self.writes = 0  # for metrics
         self._topics = topics
         self._prune = prune
@@ -87,6 +93,11 @@ class ShareStateMachine:
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, state_epoch, known.state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
+        if known is None:
+            try:
+                self.shard.memory.find_room(state_bytes(key))
+            except ApiError as error:
+                return _answer(reply, Result(ErrorCode.POLICY_VIOLATION, None, error.message))
         leader_epoch = UNREAD if key in self.shard.ended else 0
         if known is not None:
             # Epochs never go back: an earlier leader must not return only because the group's offsets were reset.

@@ -11,11 +11,17 @@ from typing import NamedTuple
 
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.machine.contract import LogRecord
+from ottla.machine.memory import ExactShare
 from ottla.sharing.batches import merge
 from ottla.sharing.state_records import Snapshot, Update, read_record
 
 ENDED_MAX = 10_000
 """So many deleted states are remembered: their leaders write on from memory for moments, not longer."""
+
+
+STATE_BYTES = 600
+"""What a state takes in memory beside the letters of its group's id: its key, its numbers, its entry."""
+BATCH_BYTES = 160
 
 
 class StoredShare(NamedTuple):
@@ -30,11 +36,12 @@ class StoredShare(NamedTuple):
 
 
 class ShareStateShard:
-    """The state in one partition of `__share_group_state`."""
+    """The state in one partition of `__share_group_state`; `memory` has what all of it takes, as of the last record."""
 
-    __slots__ = ("applied_end", "ended", "partitions")
+    __slots__ = ("applied_end", "ended", "memory", "partitions")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: ExactShare) -> None:
+        self.memory = memory
         self.partitions: dict[SharePartitionKey, StoredShare] = {}
         self.ended: dict[SharePartitionKey, None] = {}
         """Those whose state was deleted last and has not begun anew."""
@@ -47,6 +54,7 @@ class ShareStateShard:
         if read is None:
             return
         key, what = read
+        before = self._held_bytes(key)
         if what is None:
             self._end(key)
         elif type(what) is Snapshot:
@@ -54,6 +62,11 @@ class ShareStateShard:
         else:
             assert type(what) is Update
             self._take_update(key, what, offset)
+        self.memory.bytes += self._held_bytes(key) - before
+
+    def _held_bytes(self, key: SharePartitionKey) -> int:
+        stored = self.partitions.get(key)
+        return 0 if stored is None else state_bytes(key, len(stored.state.batches))
 
     def _end(self, key: SharePartitionKey) -> None:
         if self.partitions.pop(key, None) is not None:
@@ -82,6 +95,13 @@ class ShareStateShard:
     def redundant_end(self) -> int:
         """Everything below may be removed from the log: the oldest snapshot that is still needed stands here."""
         return min((stored.snapshot_offset for stored in self.partitions.values()), default=self.applied_end)
+
+
+def state_bytes(key: SharePartitionKey, batches: int = 0) -> int:
+    """Roughly the memory of a stored state."""
+    group_id = key.group_id
+    letters = len(group_id) if group_id.isascii() else 4 * len(group_id)
+    return STATE_BYTES + letters + BATCH_BYTES * batches
 
 
 def updated(known: ShareState, change: ShareState) -> ShareState:

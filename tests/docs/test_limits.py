@@ -16,6 +16,7 @@ from ottla.handlers import add_partitions_to_txn, create_delegation_token, fetch
 from ottla.replication import fetch_sessions, reads
 from ottla.requests import coordination, share_acknowledgements
 from ottla.server import coordinator_hosts
+from ottla.sharing import partition_memory, state_shard
 from ottla.sharing import sessions as share_sessions
 from ottla.transactions import shard as transactions_shard
 from ottla.wire import decoding
@@ -52,6 +53,8 @@ LIMITS = {
     "things that a request names": [decoding.REQUEST_OBJECTS_MAX],
     "bytes of an answer": [BROKER_SETTINGS["ottla.response.max.bytes"].default >> 20],
     "memory of members": [],
+    "memory of stored states": [],
+    "memory of partitions": [],
     "memory of answers": [],
 }
 
@@ -75,6 +78,16 @@ def test_the_memory_of_coordinators() -> None:
     (what,) = [what for what in ROWS if what.startswith("memory of members")]
     assert numbers(what) == [group_settings.OFFSET_BYTES, transactions_shard.ID_BYTES, transactions_shard.PARTITION_BYTES]
     assert (coordinator_hosts.MEMORY_PARTS, ROWS[what]) == (4, "each a quarter of `ottla.memory.max.bytes`")
+
+
+def test_the_memory_of_share_groups() -> None:
+    """What is in flight without room stands in the last column."""
+    (states,) = [what for what in ROWS if what.startswith("memory of stored states")]
+    (partitions,) = [what for what in ROWS if what.startswith("memory of partitions")]
+    assert numbers(states) == [state_shard.STATE_BYTES, state_shard.BATCH_BYTES]
+    assert numbers(partitions) == [partition_memory.PARTITION_BYTES, partition_memory.RUN_BYTES]
+    assert ROWS[states] == ROWS[partitions] == "a quarter of `ottla.memory.max.bytes`"
+    assert f"no more than {partition_memory.IN_FLIGHT_WHEN_SHORT} records are in flight" in _PAGE
 
 
 def test_the_two_group_limits_are_one_number_and_sessions_of_both_kinds_are_alike() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.handlers import share_acknowledge, share_fetch
+from ottla.machine.memory import CoordinatorMemory
 from ottla.requests.context import ConnectionInfo, Pending, RequestContext
+from ottla.sharing.partition_memory import PartitionMemory
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.sessions import ShareSessions
 from ottla.sharing.share_partition import GroupTerms
@@ -48,7 +50,11 @@ class ShareWorld(World):
         if is_initialized:
             for index in range(partitions):
                 self.persister.states[SharePartitionKey(GROUP, TOPIC_ID, index)] = ShareState(0, 0, -1, -1)
-        self.shares = SharePartitions(persister=self.persister, clock=self.clock, timers=self.timers, terms_of=lambda group_id: self.terms)
+        self.memory = CoordinatorMemory()
+        self.shares = SharePartitions(
+            persister=self.persister, clock=self.clock, timers=self.timers, terms_of=lambda group_id: self.terms,
+            memory=PartitionMemory(self.memory),
+        )  # fmt: skip
         self.sessions = ShareSessions(self.shares, sessions_max)
         self.broker.share_partitions = self.shares
         self.broker.share_sessions = self.sessions

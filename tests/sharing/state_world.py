@@ -7,6 +7,7 @@ from typing import Any
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.machine.host import MachineHost
+from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.commands import Command, Result
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_settings import ShareStateSettings
@@ -36,8 +37,11 @@ class Topics:
 class StateWorld:
     """One shard; `restart` loads it anew from what is left of the log."""
 
-    def __init__(self, settings: ShareStateSettings | None = None, *, is_instant: bool = True) -> None:
+    def __init__(
+        self, settings: ShareStateSettings | None = None, *, is_instant: bool = True, memory: CoordinatorMemory | None = None
+    ) -> None:
         self.settings = settings if settings is not None else share_state_settings(updates_per_snapshot=3)
+        self.memory = memory
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.topics = Topics()
@@ -52,7 +56,7 @@ class StateWorld:
         self.timers.run_due()
 
     def new_machine(self) -> ShareStateMachine:
-        return ShareStateMachine(self.settings, self.topics, self.prune)
+        return ShareStateMachine(self.settings, self.topics, self.prune, self.memory)
 
     def prune(self, end: int) -> None:
         assert end <= self.log.high_watermark, "what is not committed must not push anything out"
