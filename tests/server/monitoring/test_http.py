@@ -6,6 +6,7 @@ import asyncio
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import NamedTuple
 
 import pytest
@@ -322,11 +323,17 @@ def test_a_peer_that_is_gone_behind_its_answer_is_no_error(
         def is_closing(self) -> bool:
             return True
 
-        def write_eof(self) -> None:
+        def write(self, _data: object) -> None:
             raise RuntimeError("the handler is closed")
+
+        write_eof = write
 
     async def sent(*_args: object, **_options: object) -> None:
         pass
+
+    answer = http.Answer(HTTPStatus.OK, b"{}")
+    with pytest.raises(ConnectionResetError):
+        loop.run_until_complete(http.send(Gone(), answer, is_head=False, is_kept_alive=True))  # type: ignore[arg-type]
 
     async def converse() -> None:
         reader = asyncio.StreamReader()
