@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 READY_SECONDS = 120
 STOP_SECONDS = 120
@@ -125,10 +126,11 @@ class BrokerProcess:
         return int(found[1]) * 1024
 
 
-def eventually(is_true: object, seconds: float = 60, pause: float = 0.05) -> None:
-    """Waits until the function answers something true; an assertion with its last answer if that takes too long."""
+def eventually(is_true: object, seconds: float = 60, pause: float = 0.05) -> Any:
+    """Waits until the function answers something true, and returns that; an assertion with its last answer if it takes too long."""
     assert callable(is_true)
     deadline = time.monotonic() + seconds
     while not (answer := is_true()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {answer!r}"
         time.sleep(pause)
+    return answer

@@ -7,7 +7,6 @@ makes the request; what an API may answer besides "no error" stands in `MAY_ANSW
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -147,9 +146,8 @@ class World:
         name = self.fresh("transaction")
         init = load(22)[0](transactional_id=name, transaction_timeout_ms=NEVER_EXPIRES_MS)
         answer = self.client.ask(init, 4)
-        while answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # as Apache Kafka says for a moment
-            time.sleep(0.1)
-            answer = self.client.ask(init, 4)
+        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # as Apache Kafka says for a moment
+            answer = eventually(lambda: None if (found := self.client.ask(init, 4)).error_code in NOT_YET else found)
         assert answer.error_code == 0, answer
         if topic is not None:
             added = self.client.ask(self.add_partitions(In(3), name, answer.producer_id, answer.producer_epoch, topic), 3)

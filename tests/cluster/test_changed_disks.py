@@ -116,10 +116,7 @@ def test_a_broker_that_lacks_one_of_its_directories_leads_after_those_that_lack_
 
 def test_a_broker_that_lacks_one_of_its_directories_fetches_what_lay_there() -> None:
     """The others run on: it leaves the in-sync set, though its other directory was closed cleanly, until it has everything."""
-    world = Nodes(3, directories=TWO)
-    world.create("t", [2, 3])
-    world.write("acknowledged")
-    world.until(lambda: world.replica(3).high_watermark == 1)
+    world = written_on_both()
     kept = content(world.replica(2))
     stop(world, 2)
     lose_directory(world, 2)
@@ -130,10 +127,7 @@ def test_a_broker_that_lacks_one_of_its_directories_fetches_what_lay_there() -> 
 
 def test_of_the_last_in_sync_the_others_are_elected_before_it_starts_without_the_directory() -> None:
     """min.insync 1. Broker 3 was left behind, so nothing says that it holds what broker 2 has lost: an operator does."""
-    world = Nodes(3, directories=TWO)
-    world.create("t", [2, 3])
-    world.write("on both")
-    world.until(lambda: world.replica(3).high_watermark == 1)
+    world = written_on_both()
     kept = content(world.replica(3))
     stop(world, 3)
     world.until(lambda: state(world).isr == (2,))
@@ -148,6 +142,15 @@ def test_of_the_last_in_sync_the_others_are_elected_before_it_starts_without_the
     world.start(2)
     wait_for_all(world)
     assert world.replica(3).is_leading and content(world.replica(2)) == content(world.replica(3)) == kept
+
+
+def written_on_both() -> Nodes:
+    """Brokers with two directories each; a record is on both replicas."""
+    world = Nodes(3, directories=TWO)
+    world.create("t", [2, 3])
+    world.write("on both")
+    world.until(lambda: world.replica(3).high_watermark == 1)
+    return world
 
 
 def lose_directory(world: Nodes, broker_id: int) -> None:

@@ -105,9 +105,8 @@ def test_kip_101_after_hard_failures_of_both_a_new_record_takes_the_place_of_a_l
     assert b"m3" in content(world.replica(2)) == content(world.replica(3))
 
 
-def test_kip_279_histories_that_parted_twice_meet_again_at_the_largest_epoch_that_both_know() -> None:
-    """A writes alone in its epoch; B leads without having it, and writes alone; A leads again before B was its follower. B ends in an epoch
-    that A never knew: A answers with the one before, which in A's log ends higher than in B's."""
+def left_alone() -> Nodes:
+    """A record is on both replicas; then broker 2 leads alone, and what it takes on is not on broker 3. Either may lead next."""
     world = Nodes(3)
     world.create("t", [2, 3], unclean_leader_election_enable="true")
     world.write("on both")
@@ -115,6 +114,13 @@ def test_kip_279_histories_that_parted_twice_meet_again_at_the_largest_epoch_tha
     world.disks[3].write_back()
     world.kill_process(3).expire()
     world.until(lambda: world.replica(2).isr == (2,))
+    return world
+
+
+def test_kip_279_histories_that_parted_twice_meet_again_at_the_largest_epoch_that_both_know() -> None:
+    """A writes alone in its epoch; B leads without having it, and writes alone; A leads again before B was its follower. B ends in an epoch
+    that A never knew: A answers with the one before, which in A's log ends higher than in B's."""
+    world = left_alone()
     world.write("a1", "a2")
     world.write("a3")
     world.disks[2].write_back()
@@ -155,13 +161,7 @@ def fetch_as_consumer(world: Nodes, broker_id: int, offset: int, *, current: int
 def test_kip_320_a_consumer_learns_that_what_it_has_read_was_cut() -> None:
     """It has read three records of A. B, which has the first alone, is elected uncleanly and writes as many others, so that the consumer's
     offset exists again. Its fetch with the old epoch is fenced; with the new one it learns where its history ends."""
-    world = Nodes(3)
-    world.create("t", [2, 3], unclean_leader_election_enable="true")
-    world.write("on both")
-    world.until(lambda: world.replica(3).high_watermark == 1)
-    world.disks[3].write_back()
-    world.kill_process(3).expire()
-    world.until(lambda: world.replica(2).isr == (2,))
+    world = left_alone()
     world.write("read", "read too")
     read = world.replica(2).leader_epoch
     seen = fetch_as_consumer(world, 2, 0, current=read)

@@ -40,6 +40,18 @@ def running(cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    """A topic with three partitions, each on all brokers."""
+    for broker in cluster.brokers.values():
+        if not broker.is_running:
+            broker.start()
+    name = request.node.name.replace("[", "-").replace("]", "")
+    cluster.create_topic(name)
+    cluster.wait_until_healthy(name)
+    return name
+
+
+@pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """`make_broker(directory name, settings)`: a broker that is not started yet."""
     made: list[BrokerProcess] = []

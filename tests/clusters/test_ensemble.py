@@ -32,14 +32,6 @@ def cluster(ensemble: ZooKeeperEnsemble, tmp_path_factory: pytest.TempPathFactor
         yield made
 
 
-@pytest.fixture
-def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name
-    cluster.create_topic(name)
-    cluster.wait_until_healthy(name)
-    return name
-
-
 def leader_of(ensemble: ZooKeeperEnsemble) -> ZooKeeperProcess:
     eventually(ensemble.leader, WAIT_SECONDS)
     found = ensemble.leader()

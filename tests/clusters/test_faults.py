@@ -24,18 +24,6 @@ def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactor
         yield made
 
 
-@pytest.fixture
-def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """A topic with three partitions, each on all brokers."""
-    for broker in cluster.brokers.values():
-        if not broker.is_running:
-            broker.start()
-    name = request.node.name.replace("[", "-").replace("]", "")
-    cluster.create_topic(name)
-    cluster.wait_until_healthy(name)
-    return name
-
-
 def test_three_brokers_register_and_elect(cluster: Cluster, topic: str) -> None:
     assert cluster.registered() == [1, 2, 3] and cluster.controller() in (1, 2, 3)
     assert {part.leader for part in cluster.metadata(topic).values()} == {1, 2, 3}, "leadership is spread"

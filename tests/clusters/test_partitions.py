@@ -19,14 +19,6 @@ def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactor
         yield made
 
 
-@pytest.fixture
-def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name
-    cluster.create_topic(name)
-    cluster.wait_until_healthy(name)
-    return name
-
-
 def replaced(cluster: Cluster, topic: str, victim: int) -> bool:
     """Whether every partition is led by another broker than this one."""
     found = cluster.metadata(topic)
