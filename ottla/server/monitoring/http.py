@@ -297,8 +297,9 @@ def parse_head(head: bytes) -> Request:
 async def send(writer: asyncio.StreamWriter, answer: Answer, *, is_head: bool, is_kept_alive: bool) -> None:
     """Sends an answer piece by piece, so that little of it lies in the connection of a peer that does not read."""
     body = memoryview(b"" if is_head else answer.body)
-    pieces = [body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES)]
-    for piece in (encode_head(answer, is_kept_alive=is_kept_alive), *pieces):
+    pieces: list[bytes | memoryview] = [encode_head(answer, is_kept_alive=is_kept_alive)]
+    pieces += (body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES))
+    for piece in pieces:
         if writer.is_closing():
             raise ConnectionResetError  # uvloop would raise RuntimeError
         writer.write(piece)
