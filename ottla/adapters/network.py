@@ -1,8 +1,8 @@
 """Production network: plain sockets on the event loop.
 
-A channel receives straight into its user's buffer and sends bytes with one system call and file slices by `sendfile`; what the socket does
-not take waits in a queue that is continued when it is writable again. Readers and writers are registered with the loop directly, because
-transports copy once more and keep a buffer of their own for each connection.
+A channel receives straight into its user's buffer. It sends bytes with one system call, small slices of files among them, and large
+slices by `sendfile`; what the socket does not take waits in a queue that is continued when it is writable again. Readers and writers are
+registered with the loop directly, because transports copy once more and keep a buffer of their own for each connection.
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ CONNECT_SECONDS_MAX = 10.0
 SLICE_PIECE_BYTES = 1 << 20
 """A slice that cannot go by sendfile is read and sent in pieces of this size."""
 JOINED_BYTES_MAX = 1 << 20
+SMALL_SLICE_BYTES = 32 << 10
+"""A slice up to this size is read and goes in one write with the bytes around it: it takes a third of the CPU of three calls, and the peer
+wakes once. From 64 KiB on `sendfile` is cheaper."""
+READ_SLICES_BYTES_MAX = 64 << 10
+"""So much is read of slices for one write; what the socket does not take of it stays in memory."""
 SENT_BYTES_PER_TURN = 8 << 20
 """A receiver that keeps up with the loop does not keep it: the rest goes in its next turn."""
 MORE = getattr(socket, "MSG_MORE", 0)
+SHORT_SEGMENT = "a segment is shorter than the slice that was promised of it"
 
 
 def _no_room() -> memoryview:
@@ -186,7 +192,7 @@ class SocketChannel:
             if self.bytes_sent >= self._turn_end:
                 return False
             part = queue[0]
-            if isinstance(part, Slice):
+            if isinstance(part, Slice) and (self._file_position or len(part) > SMALL_SLICE_BYTES):
                 if not self._send_slice(part):
                     return False
             elif not self._send_run():
@@ -194,9 +200,9 @@ class SocketChannel:
         return True
 
     def _send_run(self) -> bool:
-        """Sends the run of bytes at the head of the queue as one write; True when all of it went."""
+        """Sends the run of bytes and small slices at the head of the queue as one write; True when all of it went."""
         queue = self._queue
-        if len(queue) > 1 and not isinstance(queue[1], Slice):
+        if len(queue) > 1 or isinstance(queue[0], Slice):
             self._join_run()
         part = queue[0]
         assert not isinstance(part, Slice)
@@ -212,13 +218,21 @@ class SocketChannel:
         return True
 
     def _join_run(self) -> None:
+        """Makes one part of the bytes and small slices at the head of the queue: all that may go in one write, and at least one."""
+        queue = self._queue
         run: list[bytes | bytearray | memoryview] = []
         size = 0
-        while self._queue and not isinstance(part := self._queue[0], Slice) and (not run or size + len(part) <= JOINED_BYTES_MAX):
-            run.append(part)
+        while queue:
+            part = queue[0]
+            is_slice = isinstance(part, Slice)
+            if is_slice and len(part) > SMALL_SLICE_BYTES:
+                break
+            if run and size + len(part) > (READ_SLICES_BYTES_MAX if is_slice else JOINED_BYTES_MAX):
+                break
+            run.append(_read_whole(part) if isinstance(part, Slice) else part)
             size += len(part)
-            self._queue.popleft()
-        self._queue.appendleft(b"".join(run))
+            queue.popleft()
+        queue.appendleft(b"".join(run) if len(run) > 1 else run[0])
 
     def _send_slice(self, part: Slice) -> bool:
         """Sends the slice at the head of the queue; True when all of it went."""
@@ -229,7 +243,7 @@ class SocketChannel:
             except BlockingIOError:
                 return False
             if sent == 0:
-                raise OSError("a segment is shorter than the slice that was promised of it")
+                raise OSError(SHORT_SEGMENT)
             self._file_position += sent
             self._count(sent)
             left -= sent
@@ -248,6 +262,13 @@ class SocketChannel:
     def _count(self, sent: int) -> None:
         self.queued_bytes -= sent
         self.bytes_sent += sent
+
+
+def _read_whole(part: Slice) -> bytes:
+    data = part.read_piece(0, len(part))
+    if len(data) < len(part):
+        raise OSError(SHORT_SEGMENT)
+    return data
 
 
 Secure = Callable[[SocketChannel], Channel]

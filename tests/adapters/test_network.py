@@ -114,22 +114,75 @@ def test_slices_of_files_between_bytes(segment: tuple[bytes, SharedFile]) -> Non
     assert sender.queued_bytes == 0
 
 
-def test_a_slice_that_the_file_cannot_fill_loses_the_connection(segment: tuple[bytes, SharedFile]) -> None:
+@pytest.mark.parametrize(("start", "length", "arrives"), [(299_999, 10, b""), (299_999, 100_000, b"head" + b"last")])
+def test_a_slice_that_the_file_cannot_fill_loses_the_connection(
+    segment: tuple[bytes, SharedFile], start: int, length: int, arrives: bytes
+) -> None:
+    """A small slice is noticed before anything is sent, a large one when it ends too early."""
     _, shared = segment
+    arrives = arrives.replace(b"last", shared.file.pread(1, 299_999))
 
     async def run() -> list[str]:
         near, far = socket.socketpair()
         near.setblocking(False)
         receiver, sender = Receiver(), SocketChannel(asyncio.get_running_loop(), near)
         sender.open(receiver)
-        sender.send([b"head", FileSlice(shared, 299_999, 10)])
+        sender.send([b"head", FileSlice(shared, start, length)])
         sender.send([b"this must not follow"])
-        assert far.recv(1000) == b"head" + shared.file.pread(1, 299_999)
-        assert far.recv(1000) == b""
+        for piece in (arrives, b"") if arrives else (b"",):
+            assert far.recv(1000) == piece
         far.close()
         return receiver.events
 
     assert asyncio.run(run()) == ["closed"]
+
+
+class WithoutSendfile(FileSlice):
+    """A slice that must be read."""
+
+    __slots__ = ()
+
+    def fileno(self) -> int:
+        pytest.fail("a small slice goes in one write with what stands around it")
+
+
+def test_small_slices_go_in_one_write_with_the_bytes_around_them(segment: tuple[bytes, SharedFile]) -> None:
+    """An answer to a fetch of one record wakes the one who asked once."""
+    data, shared = segment
+
+    async def run() -> tuple[bytes, int]:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        sender = SocketChannel(asyncio.get_running_loop(), near)
+        sender.open(Receiver())
+        sender.send([b"head", WithoutSendfile(shared, 3, 170), b"middle", WithoutSendfile(shared, 0, 2_000), b"end"])
+        arrived = far.recv(10_000)
+        sender.close()
+        far.close()
+        return arrived, sender.queued_bytes
+
+    assert asyncio.run(run()) == (b"head" + data[3:173] + b"middle" + data[:2_000] + b"end", 0)
+
+
+def test_slices_are_not_read_for_a_peer_that_takes_nothing(segment: tuple[bytes, SharedFile]) -> None:
+    """What waits for a slow reader stays in the files, but for one write."""
+    _, shared = segment
+
+    async def run() -> tuple[int, int]:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        sender = SocketChannel(asyncio.get_running_loop(), near)
+        sender.open(Receiver())
+        sender.send([FileSlice(shared, 0, 30_000) for _ in range(200)])
+        held = sender.unsent_bytes(), sender.queued_bytes
+        sender.close()
+        far.close()
+        return held
+
+    in_memory, queued = asyncio.run(run())
+    assert in_memory <= 64 << 10
+    assert queued > 5_000_000
 
 
 def test_a_peer_that_is_gone_is_reported_once() -> None:
