@@ -122,7 +122,8 @@ def _plan_one(
 
 def outcome(run: Run, kind: int, delivery_count_max: int) -> DeliveryState:
     state = OUTCOMES[kind]
-    return ARCHIVED if state is AVAILABLE and run.delivery_count >= delivery_count_max else state
+    is_spent = run.delivery_count >= delivery_count_max and not run.was_accepted
+    return ARCHIVED if state is AVAILABLE and is_spent else state
 
 
 def plan_release(flight: InFlight, member: str, delivery_count_max: int) -> list[Run]:

@@ -34,9 +34,10 @@ _first = attrgetter("first")
 
 
 class Run:
-    """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch they were once delivered in."""
+    """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch they were once delivered in. `was_accepted`: the
+    owner has accepted them, and that could not be made durable; they are not archived for having been delivered too often then."""
 
-    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "origin_size", "state", "target")
+    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "origin_size", "state", "target", "was_accepted")
 
     def __init__(
         self, first: int, last: int, state: DeliveryState, delivery_count: int, member: str = NO_MEMBER, deadline_ms: int = 0
@@ -48,6 +49,7 @@ class Run:
         self.member = member
         self.deadline_ms = deadline_ms
         self.target: DeliveryState | None = None
+        self.was_accepted = False
         self.origin_size = last - first + 1
 
     def __repr__(self) -> str:
@@ -67,6 +69,7 @@ class Run:
             and self.delivery_count == other.delivery_count
             and self.member == other.member
             and self.deadline_ms == other.deadline_ms
+            and self.was_accepted is other.was_accepted
             and self.target is None
             and other.target is None
         )
@@ -136,7 +139,7 @@ class InFlight:
         run = self.runs[index]
         assert run.first < offset <= run.last and run.target is None, f"cannot cut {run} at {offset}"
         rest = Run(offset, run.last, run.state, run.delivery_count, run.member, run.deadline_ms)
-        rest.origin_size = run.origin_size
+        rest.origin_size, rest.was_accepted = run.origin_size, run.was_accepted
         run.last = offset - 1
         self.runs.insert(index + 1, rest)
 
@@ -166,6 +169,7 @@ class InFlight:
         run.member = member
         run.deadline_ms = deadline_ms
         run.target = None
+        run.was_accepted = False
         self._count(run, 1)
 
     def archive_free(self, first: int, last: int) -> None:
@@ -191,6 +195,7 @@ class InFlight:
             if is_durable:
                 self.set_state(run, run.target)
             else:
+                run.was_accepted = run.was_accepted or run.target is ACKNOWLEDGED
                 run.target = None
         if is_durable:
             self.advance()

@@ -45,6 +45,7 @@ _CODES_FOR_MEMBERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.POLICY_VIOLATION: ErrorCode.POLICY_VIOLATION,  # there is no memory for what was acknowledged
 }
 
 

@@ -7,8 +7,9 @@ group's offsets starts the state again with a higher state epoch, which fences e
 Two scans: snapshots of share partitions that were not written for long are repeated, so that the part of the log which is still needed
 moves on, and what stands before it is removed (`prune`, a port: it raises the start of the log).
 
-A state that is new must find room in the memory that all states of the broker may take. It is refused with POLICY_VIOLATION: what is
-passing the brokers that ask try again at once, and each question that waits takes as much memory as the state.
+A state that is new must find room in the memory that all states of the broker may take, and so must what a write adds to one
+(`state_room.py`). It is refused with POLICY_VIOLATION: what is passing the brokers that ask try again at once, and each question that waits
+takes as much memory as the state.
 
 The checks, their order and their codes are Kafka's, but for that, and for writes of a higher state epoch than the stored one, which Kafka
 takes. Left out: which shard a share partition belongs to and trying again (`routing.py`).
@@ -27,14 +28,17 @@ from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.batches import merge
 from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
+from ottla.sharing.state_room import LASTING_MIN, spared
 from ottla.sharing.state_settings import ShareStateSettings, TopicsView
-from ottla.sharing.state_shard import ShareStateShard, StoredShare, state_bytes, updated
+from ottla.sharing.state_shard import BATCH_BYTES, ShareStateShard, StoredShare, state_bytes, updated
 
 NO_EPOCH = -1
 UNREAD = -1
 """The leader epoch of a state that began anew after a deletion, and that no leader has read since."""
 FORGOTTEN_MAX = 1_000  # tombstones in one batch
 FORGET_RETRY_MS = 1_000
+ADDED_MAX = 2
+"""Batches that one of a write adds to a state: it may cut one in two, and stand between them."""
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
 NO_TOPIC = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
 UNINITIALIZED = Result(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
@@ -147,7 +151,10 @@ class ShareStateMachine:
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
         # Only a read takes over leadership: the epoch that is logged with a write is the one that is known.
-        return self._log(reply, WRITTEN, self._change(now_ms, key, known, change._replace(leader_epoch=state.leader_epoch)))
+        try:
+            return self._log(reply, WRITTEN, self._written(now_ms, key, known, change._replace(leader_epoch=state.leader_epoch)))
+        except ApiError as error:
+            return _answer(reply, Result(ErrorCode.POLICY_VIOLATION, None, error.message))
 
     def _delete(self, now_ms: int, command: Delete, reply: Reply) -> Decision:
         key = command.key
@@ -156,6 +163,20 @@ class ShareStateMachine:
         if key not in self.shard.partitions:
             return _answer(reply, WRITTEN)
         return self._log(reply, WRITTEN, tombstone(key))
+
+    def _written(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> StateRecord:
+        """The record of a write, which is spared what there is no room for. Raises `ApiError`."""
+        if change.batches:
+            try:
+                self.shard.memory.find_room(BATCH_BYTES * ADDED_MAX * len(change.batches))
+            except ApiError:
+                after = updated(known.state, change)
+                if len(after.batches) > max(len(known.state.batches), LASTING_MIN):
+                    tight = spared(known.state, after)
+                    if tight is None:
+                        raise
+                    return snapshot_record(key, Snapshot(known.snapshot_epoch + 1, tight, now_ms, now_ms))
+        return self._change(now_ms, key, known, change)
 
     def _change(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> StateRecord:
         if known.updates >= self.settings.updates_per_snapshot:

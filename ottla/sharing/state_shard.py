@@ -14,6 +14,7 @@ from ottla.machine.contract import LogRecord
 from ottla.machine.memory import ExactShare
 from ottla.sharing.batches import merge
 from ottla.sharing.state_records import Snapshot, Update, read_record
+from ottla.sharing.state_room import RESERVED_BATCHES
 
 ENDED_MAX = 10_000
 """So many deleted states are remembered: their leaders write on from memory for moments, not longer."""
@@ -98,10 +99,10 @@ class ShareStateShard:
 
 
 def state_bytes(key: SharePartitionKey, batches: int = 0) -> int:
-    """Roughly the memory of a stored state."""
+    """Roughly the memory of a stored state, with room for the batches that it may always have."""
     group_id = key.group_id
     letters = len(group_id) if group_id.isascii() else 4 * len(group_id)
-    return STATE_BYTES + letters + BATCH_BYTES * batches
+    return STATE_BYTES + letters + BATCH_BYTES * max(batches, RESERVED_BATCHES)
 
 
 def updated(known: ShareState, change: ShareState) -> ShareState:

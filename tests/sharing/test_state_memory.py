@@ -7,6 +7,7 @@ from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.commands import Delete, Initialize, Result, Write
 from ottla.sharing.routing import RETRIABLE
+from ottla.sharing.state_room import RESERVED_BATCHES
 from ottla.sharing.state_shard import BATCH_BYTES, STATE_BYTES, state_bytes
 from tests.sharing.state_world import ORDERS, StateWorld
 
@@ -81,7 +82,7 @@ def test_batches_and_long_names_count() -> None:
     world.answer(Write(long, ShareState(1, -1, 0, 4, batches)))
     assert world.machine.shard.memory.bytes == STATE_BYTES + 4000 + 4 * BATCH_BYTES
     world.answer(Write(long, ShareState(1, -1, 9, 0)))
-    assert world.machine.shard.memory.bytes == STATE_BYTES + 4000
+    assert world.machine.shard.memory.bytes == STATE_BYTES + 4000 + RESERVED_BATCHES * BATCH_BYTES
 
 
 def test_a_refusal_is_not_asked_again_at_once() -> None:
