@@ -22,6 +22,7 @@ from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.settings.access import parse_super_users
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.cluster.broker_addresses import BrokerAddresses
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
 from ottla.cluster.member import ClusterMember
@@ -121,11 +122,12 @@ class Node:
             ports.disk, ports.clock, self.directories, self._make_partition,
             metadata=self.metadata, files_max=files_max, producers_max=lambda: config.ottla_producers_max,
         )  # fmt: skip
+        self._addresses = BrokerAddresses(config, self._known_broker)
         self.links = None if config.is_single_broker else self._make_links()
         self.peers = self.links.peers if self.links is not None else self._make_peers()
         self.audit = AuditLog(ports.clock, logs_granted=config.ottla_audit_granted)
         self.acl_authorizer = self._make_acl_authorizer()
-        self.peers.start(self._locate)
+        self.peers.start(self._addresses.find)
         self.stages = StageSpace(config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files)
         self._make_coordinators()
         self._make_controller()
@@ -241,7 +243,7 @@ class Node:
         )  # fmt: skip
         self._propose_isr: Callable[[PartitionState, IsrProposal], None] | None = None
         if self.links is not None:
-            self.links.attach(self.member, self.route, locate=self._locate, watched=self._watched, leader_of=self._leader_of)
+            self.links.attach(self.member, self.route, locate=self._addresses.find, watched=self._watched, leader_of=self._leader_of)
             self._propose_isr = self.links.isr_changes.propose
         self.replicas.on_metadata = self._on_metadata
         self.replicas.on_replicas = self.member.report_replicas
@@ -480,18 +482,12 @@ class Node:
     def _ensure_internal_topic(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
         self.internal_topics.ensure(topic, done)
 
-    def _locate(self, broker_id: int) -> tuple[str, int] | None:
-        """The address at which another broker listens for brokers: as the controller here knows it, or as controllers have sent it."""
-        known = self._known_broker(broker_id)
-        if known is None or broker_id == self.config.this_broker_id:
-            return None
-        return known.endpoints.get(self.config.inter_broker_listener)
-
     def _epoch_of(self, broker_id: int) -> int:
         known = self._known_broker(broker_id)
         return known.epoch if known is not None else -1
 
     def _known_broker(self, broker_id: int) -> BrokerMetadata | None:
+        """As the controller here knows it, or as controllers have sent it."""
         brokers = self.controller.state.brokers if self.controller.is_active else self.metadata.brokers
         return brokers.get(broker_id)
 
