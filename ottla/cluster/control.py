@@ -137,13 +137,14 @@ def _sound(states: Sequence[ReplicaRole]) -> list[ReplicaRole]:
 
 
 def _contradiction(state: PartitionMetadata) -> str:
-    """Why no partition can be in this state; empty if one can."""
+    """Why no partition can be in this state; empty if one can. A partition without a leader may have no member in sync: the last one came
+    back with another disk."""
     replicas, isr = state.replicas, state.isr
     if state.index < 0 or state.leader_epoch < 0 or state.partition_epoch < 0:
         return f"negative index or epoch {state.index}, {state.leader_epoch}, {state.partition_epoch}"
     if not replicas or len(set(replicas)) < len(replicas):
         return f"replicas {replicas}"
-    if not isr or not set(isr) <= set(replicas):
+    if not set(isr) <= set(replicas):
         return f"ISR {isr} of replicas {replicas}"
     if state.leader not in isr and state.leader != NO_LEADER:
         return f"leader {state.leader} outside of the ISR {isr}"

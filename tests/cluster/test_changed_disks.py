@@ -33,7 +33,7 @@ def wait_for_all(world: Nodes) -> None:
     world.until(lambda: has_a_leader(world) and sorted(state(world).isr) == sorted(state(world).replicas))
 
 
-def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the_others_start() -> None:
+def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the_others_start(caplog: pytest.LogCaptureFixture) -> None:
     """min.insync 1. Broker 2 was alone in sync, and its disk was replaced: the partition waits, and what 2 had is wanted."""
     world = Nodes(3)
     world.create("t", [2, 3])
@@ -48,6 +48,7 @@ def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the
         world.start(broker_id)
     world.settle(2_000)
     assert (state(world).leader, state(world).isr) == (-1, ())
+    assert world.replica(3).leader_epoch == state(world).leader_epoch, "its replicas have learned of it"
     for broker_id in (2, 3):
         stop(world, broker_id)
     world.disks[2] = old
@@ -59,6 +60,7 @@ def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the
     world.start(3)
     wait_for_all(world)
     assert world.replica(2).is_leading and content(world.replica(2)) == content(world.replica(3)) == kept
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_an_old_disk_that_is_put_back_later_is_one_that_the_broker_did_not_have() -> None:

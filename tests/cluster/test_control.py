@@ -124,10 +124,13 @@ def test_a_state_that_contradicts_itself_is_refused_and_the_others_are_not(wrong
     assert world.replicas.states[-1].partition.leader_epoch == 4
 
 
-def test_a_partition_without_a_leader_contradicts_nothing() -> None:
+@pytest.mark.parametrize("isr", [(1,), ()])
+def test_a_partition_without_a_leader_contradicts_nothing(isr: tuple[int, ...]) -> None:
+    """Its in-sync set is empty where the last member has a new disk."""
     world = Receiver()
-    state = ReplicaRole(topic="t", topic_id=ID, partition=replace(partition(4), leader=-1))
-    assert world.receive(LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=[state])) == [ErrorCode.NONE]
+    state = ReplicaRole(topic="t", topic_id=ID, partition=replace(partition(4), leader=-1, isr=isr))
+    message = LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=[state])
+    assert world.receive(message) == [ErrorCode.NONE]
     assert world.terms() == [(3, 7), (4, 0)]
 
 

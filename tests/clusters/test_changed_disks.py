@@ -127,6 +127,7 @@ def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the
     cluster.brokers[FOLLOWER].start()
     wait_for_state(cluster, VICTIM, [VICTIM, FOLLOWER])
     assert read_partition(cluster, TOPIC, 0) == {0: 0, 1: 1, 2: 2}
+    assert [line for broker in cluster.brokers.values() for line in broker.log_text().splitlines() if '"level": "error"' in line] == []
 
 
 def test_an_old_disk_that_is_put_back_later_leads_nothing_although_it_was_closed_cleanly(cluster: Cluster) -> None:
