@@ -23,7 +23,8 @@ def _status(args: argparse.Namespace) -> int:
     with connect(args, with_extensions=True) as cluster:
         partitions = _partitions(cluster)
         found = _overview(cluster, partitions)
-        views = {broker_id: _view_of(cluster, broker_id) for broker_id in sorted(cluster.brokers)}
+        hosts = {broker_id for _, partition in partitions for broker_id in partition.replica_nodes}
+        views = {broker_id: _view_of(cluster, broker_id) for broker_id in sorted(hosts | set(cluster.brokers))}
         found["controller_epoch"] = max((view["controller_epoch"] for view in views.values()), default=-1)
         found["reassignments"] = _moves(cluster)
         found["brokers"] = [_broker_row(cluster, broker_id, partitions) | views[broker_id] for broker_id in views]
@@ -51,12 +52,13 @@ PARTITION_COLUMNS = ("topic", "partition", "leader", "epoch", "replicas", "isr")
 
 
 def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> dict[str, Any]:
-    address = cluster.brokers[broker_id]
+    """A broker that has replicas and is not registered has no address."""
+    address = cluster.brokers.get(broker_id)
     hosted = [one for _, one in partitions if broker_id in one.replica_nodes]
     return {
         "id": broker_id,
-        "host": address.host,
-        "port": address.port,
+        "host": address and address.host,
+        "port": address and address.port,
         "rack": cluster.racks.get(broker_id),
         "controller": broker_id == cluster.controller_id,
         "leaders": sum(one.leader_id == broker_id for one in hosted),
@@ -69,8 +71,10 @@ def _view_of(cluster: Cluster, broker_id: int) -> dict[str, int]:
     """What only the broker itself knows: under which controller it is, and how often it has changed in-sync sets since it started. -1 where
     it does not answer, or is not one of ours."""
     try:
-        seen = admin.describe_cluster(cluster, broker_id)
+        seen = admin.describe_cluster(cluster, broker_id) if broker_id in cluster.brokers else None
     except OttlaError:
+        seen = None
+    if seen is None:
         return dict.fromkeys(UNSAID, UNKNOWN)
     return {
         "controller_epoch": seen.ottla_controller_epoch,

@@ -36,6 +36,21 @@ def test_the_status_of_a_broker_that_is_not_ours(offline: Ottla) -> None:
     assert (found["controller_epoch"], found["reassignments"], found["brokers"][0]["isr_shrinks"]) == (None, None, None)
 
 
+def test_the_status_names_a_broker_that_is_not_there_but_has_replicas(offline: Ottla) -> None:
+    def metadata(_body: object, _version: int) -> MetadataResponse:
+        partitions = [MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[2, 1], isr_nodes=[1])]
+        brokers = [MetadataResponseBroker(node_id=1, host="127.0.0.1", port=server.port)]
+        return MetadataResponse(brokers=brokers, controller_id=1, topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+
+    with FakeBroker({3: metadata, 60: lambda _body, _version: DescribeClusterResponse(cluster_id="x")}) as server:
+        found = json.loads(offline("cluster", "status", "-b", server.address, "-o", "json").out)
+        table = offline("cluster", "status", "-b", server.address).out
+    away = {"id": 2, "host": None, "port": None, "rack": None, "controller": False, "leaders": 0, "replicas": 1, "out_of_sync": 1}
+    assert found["brokers"][1] == away | {"controller_epoch": None, "isr_expansions": None, "isr_shrinks": None}
+    assert (found["broker_count"], len(found["brokers"])) == (1, 2)
+    assert ["2", "-", "-", "-", "false", "0", "1", "1", "-", "-"] in [line.split() for line in table.splitlines()]
+
+
 def test_a_healthy_cluster_and_an_unhealthy_one(ottla: Ottla, offline: Ottla) -> None:
     well = ottla("cluster", "health")
     assert (well.code, well.out) == (0, "healthy\n")
