@@ -34,6 +34,10 @@ class Placed(NamedTuple):
 
 Item = TypeVar("Item", bound=Hashable)
 
+SESSION_PARTITION_BYTES = 4 << 10
+"""For each partition of the sessions of one kind, fetches or share groups, a broker must be allowed so much memory: each takes up to 300
+bytes, and an answer about it more."""
+
 
 class FairSlots(Generic[Item]):
     """Items by address, least recently used first. Finding whose goes costs in proportion to the addresses and to the items of one."""

@@ -2,9 +2,10 @@
 
 A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
 byte limit starves none of them. It belongs to the principal that opened it, is found by its random id and used by one request at a time,
-guarded by an epoch that counts up. The number of sessions is bounded, and so are the partitions of one and of all together: a new one
-evicts the least recently used of its address, or of one that holds more (`base/fair_slots.py`); a client whose session is gone starts
-again, which costs it one full request. A fetch of more partitions than a session may have gets none, and names them each time.
+guarded by an epoch that counts up. The number of sessions is bounded, and so are the partitions of one and of all together, the latter also
+by `ottla.memory.max.bytes`: a new one evicts the least recently used of its address, or of one that holds more (`base/fair_slots.py`); a
+client whose session is gone starts again, which costs it one full request. A fetch of more partitions than a session may have gets none,
+and names them each time.
 
 A partition that a request names twice is fetched once, as its last mention says (Kafka keeps them in a map).
 """
@@ -104,14 +105,20 @@ class FetchPlan:
 class FetchSessions:
     """All sessions of this broker; each counts against the connection and the address that opened it."""
 
-    def __init__(self, random: Random, sessions_max: int) -> None:
+    def __init__(self, random: Random, sessions_max: int, partitions_max: int = PARTITIONS_MAX) -> None:
+        """`partitions_max`: for how many partitions of all sessions there is memory."""
         self._random = random
         self._sessions_max = sessions_max
+        self.partitions_max = min(PARTITIONS_MAX, partitions_max)
         self._sessions: dict[int, FetchSession] = {}
         self._slots = FairSlots[int]()
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def _partitions_of_one_max(self) -> int:
+        return min(SESSION_PARTITIONS_MAX, self.partitions_max)
 
     def plan(self, body: FetchRequest, has_topic_ids: bool, client: Client, given: list[Wanted] | None = None) -> FetchPlan:
         """Resolves a request: a full fetch without a session, a new session, or the next step of one. `given`: what the request wants, each
@@ -125,7 +132,7 @@ class FetchSessions:
             wanted = list(wanted_of(body)) if given is None else given
             if len(wanted) > 1 and given is None:
                 wanted = list({entry.key(): entry for entry in wanted}.values())
-            if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1 or len(wanted) > SESSION_PARTITIONS_MAX:
+            if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1 or len(wanted) > self._partitions_of_one_max:
                 return FetchPlan(wanted)
             return FetchPlan(wanted, self._create(wanted, has_topic_ids, client))
         return self._step(session, body, has_topic_ids)
@@ -140,7 +147,7 @@ class FetchSessions:
         self._slots.use(session.session_id)
         if body.topics or body.forgotten_topics_data:
             session.update(body)
-            if len(session.wanted) > SESSION_PARTITIONS_MAX:
+            if len(session.wanted) > self._partitions_of_one_max:
                 self._remove(session.session_id)
                 return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             self._slots.weigh(session.session_id, len(session.wanted))
@@ -177,7 +184,7 @@ class FetchSessions:
 
     def _make_room(self, keep: int) -> None:
         """Evicts sessions while all together have too many partitions."""
-        while self._slots.weight > PARTITIONS_MAX:
+        while self._slots.weight > self.partitions_max:
             self._remove(self._slots.weight_for(keep))
 
 

@@ -19,6 +19,7 @@ from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
+from ottla.base.fair_slots import SESSION_PARTITION_BYTES
 from ottla.base.ports import Peers, Ports
 from ottla.base.settings.access import parse_super_users
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
@@ -175,9 +176,7 @@ class Node:
 
     def _make_coordinators(self) -> None:
         config, clock, timers = self.config, self.ports.clock, self.ports.timers
-        self.share_states = ShareStateCoordinators(
-            lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC), self._is_lease_held
-        )
+        self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC), self._is_lease_held)
         leaders = MetadataLeaders(self.metadata)
         other_share_coordinators = OtherShareCoordinators(
             config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), PeerShareStates(self.peers)
@@ -277,6 +276,7 @@ class Node:
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config
+        session_partitions = config.ottla_memory_max_bytes // SESSION_PARTITION_BYTES
         self.follower_sessions = FollowerSessions(lambda: config.leader_replication_throttled_rate)
         return Broker(
             broker_id=config.this_broker_id,
@@ -296,11 +296,11 @@ class Node:
             share_states=self.share_states,
             share_persister=self.share_persister,
             share_partitions=self.share_partitions,
-            share_sessions=ShareSessions(self.share_partitions, config.group_share_max_share_sessions),
+            share_sessions=ShareSessions(self.share_partitions, config.group_share_max_share_sessions, session_partitions),
             internal_topics=self.internal_topics,
             waiters=self.waiters,
             inspections=self.inspections,
-            fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots),
+            fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots, session_partitions),
             stages=self.stages,
             authorizer=AllowClients() if self.acl_authorizer is None else self.acl_authorizer,
             audit=self.audit,

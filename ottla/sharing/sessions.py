@@ -7,9 +7,9 @@ is available again; the group's share partitions are closed with its last sessio
 A session is found by group and member alone, as in Kafka: a member may come by another connection, or as another principal. Each request
 needs READ on its group, and member ids are random uuids.
 
-The number of sessions is bounded by `group.share.max.share.sessions`, and so are the partitions of one and of all together. Where there is
-no room, a session of an address that holds more than others ends, or of a connection that holds more than others of its address do
-(`base/fair_slots.py`); else the new one is refused.
+The number of sessions is bounded by `group.share.max.share.sessions`, and so are the partitions of one and of all together, the latter also
+by `ottla.memory.max.bytes`. Where there is no room, a session of an address that holds more than others ends, or of a connection that holds
+more than others of its address do (`base/fair_slots.py`); else the new one is refused.
 
 Left out: what is read and acknowledged (`share_fetch.py`, `share_acknowledge.py`).
 """
@@ -30,7 +30,7 @@ EPOCH_MAX = 0x7FFFFFFF
 MEMBER_ID_LENGTH_MAX = 36
 SESSION_PARTITIONS_MAX = 5000
 PARTITIONS_MAX = 250_000
-"""Of all sessions together."""
+"""Of all sessions together; each takes some 150 bytes."""
 
 Place = tuple[bytes, int]
 """Topic id and partition."""
@@ -97,9 +97,11 @@ class ShareSession:
 class ShareSessions:
     """All sessions of this broker."""
 
-    def __init__(self, shares: SharePartitions, sessions_max: int) -> None:
+    def __init__(self, shares: SharePartitions, sessions_max: int, partitions_max: int = PARTITIONS_MAX) -> None:
+        """`partitions_max`: for how many partitions of all sessions there is memory."""
         self._shares = shares
         self._sessions_max = sessions_max
+        self.partitions_max = min(PARTITIONS_MAX, partitions_max)
         self._groups: dict[str, dict[str, ShareSession]] = {}
         self._slots = FairSlots[ShareSession]()
 
@@ -143,9 +145,9 @@ class ShareSessions:
         session.update(added, forgotten)
         slots.weigh(session, len(session.wanted))
         if len(session.wanted) <= SESSION_PARTITIONS_MAX:
-            while slots.weight > PARTITIONS_MAX and (heavier := slots.weight_in_others(session)) is not None:
+            while slots.weight > self.partitions_max and (heavier := slots.weight_in_others(session)) is not None:
                 self.end(heavier)
-            if slots.weight <= PARTITIONS_MAX:
+            if slots.weight <= self.partitions_max:
                 return True
         self.end(session)
         return False

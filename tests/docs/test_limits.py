@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from ottla.base import identifiers
+from ottla.base import fair_slots, identifiers
 from ottla.base.config import BROKER_SETTINGS
 from ottla.cluster import delegation_tokens
 from ottla.controller import api, configs, topics
 from ottla.groups import settings as group_settings
+from ottla.groups.share import group as share_group
 from ottla.groups.share import heartbeat as share_heartbeat
 from ottla.handlers import add_partitions_to_txn, create_delegation_token, fetch, share_group_heartbeat
 from ottla.replication import fetch_sessions, reads
@@ -32,8 +33,8 @@ LIMITS = {
         topics.PARTITION_BYTES >> 10,
         BROKER_SETTINGS["ottla.memory.max.bytes"].default // topics.PARTITION_BYTES,
     ],
-    "sessions of fetches": [fetch_sessions.PARTITIONS_MAX],
-    "sessions of share groups": [share_sessions.PARTITIONS_MAX],
+    "sessions of fetches": [fetch_sessions.PARTITIONS_MAX, fair_slots.SESSION_PARTITION_BYTES >> 10],
+    "sessions of share groups": [share_sessions.PARTITIONS_MAX, fair_slots.SESSION_PARTITION_BYTES >> 10],
     "characters in the id": [identifiers.ID_CHARACTERS_MAX],
     "characters in a client id": [identifiers.CLIENT_ID_CHARACTERS_MAX],
     "members of a group": [BROKER_SETTINGS["group.max.size"].default],
@@ -76,7 +77,8 @@ def test_a_number(start: str) -> None:
 
 def test_the_memory_of_coordinators() -> None:
     (what,) = [what for what in ROWS if what.startswith("memory of members")]
-    assert numbers(what) == [group_settings.OFFSET_BYTES, transactions_shard.ID_BYTES, transactions_shard.PARTITION_BYTES]
+    assert numbers(what)[:2] == [share_group.TOPIC_BYTES, share_group.PARTITION_BYTES]
+    assert numbers(what)[2:] == [group_settings.OFFSET_BYTES, transactions_shard.ID_BYTES, transactions_shard.PARTITION_BYTES]
     assert (coordinator_hosts.MEMORY_PARTS, ROWS[what]) == (4, "each a quarter of `ottla.memory.max.bytes`")
 
 

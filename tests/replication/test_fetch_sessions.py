@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
-
 from ottla.base.errors import ErrorCode
-from ottla.replication import fetch_sessions
 from ottla.replication.fetch_sessions import EPOCH_MAX, PARTITIONS_MAX, SESSION_PARTITIONS_MAX, FetchSessions, next_epoch
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.fakes.randomness import SeededRandom
@@ -38,8 +35,8 @@ def body(session_id: int, epoch: int, named: dict[str, dict[int, int]], forgotte
     return FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics, forgotten_topics_data=gone)
 
 
-def sessions(limit: int = 10) -> FetchSessions:
-    return FetchSessions(SeededRandom(1), limit)
+def sessions(limit: int = 10, partitions_max: int = PARTITIONS_MAX) -> FetchSessions:
+    return FetchSessions(SeededRandom(1), limit, partitions_max)
 
 
 def test_a_fetch_without_a_session_leaves_nothing_behind() -> None:
@@ -203,9 +200,18 @@ def test_a_connection_that_opens_many_loses_before_the_others_of_its_address() -
     assert len(cache) == 10 and all(lives(cache, session_id) for session_id in honest)
 
 
-def test_wide_sessions_of_one_address_do_not_evict_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 1000)
-    cache = sessions(1000)
+def test_a_session_wider_than_all_may_be_is_none() -> None:
+    """Where there is little memory."""
+    cache = sessions(10, 100)
+    session_id = opened(cache, ALICE, 100)
+    assert cache.plan(body(0, 0, {"t": dict.fromkeys(range(101), 0)}), has_topic_ids=False, client=ALICE).session is None
+    assert lives(cache, session_id)
+    more = cache.plan(body(session_id, 1, {"u": {0: 0}}), has_topic_ids=False, client=ALICE)
+    assert (more.error, len(cache)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+
+def test_wide_sessions_of_one_address_do_not_evict_those_of_others() -> None:
+    cache = sessions(1000, 1000)
     honest = [opened(cache, ALICE._replace(port=number), 10) for number in range(3)]
     for number in range(100):
         opened(cache, Peer("User:mallory", "10.0.0.2", number), 50)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.fair_slots import SESSION_PARTITION_BYTES
 from ottla.server.app import BrokerServer
 from ottla.server.listener import per_host, request_bytes_max
 from ottla.wire.codec import encoder
@@ -179,6 +180,11 @@ def test_a_waiting_request_ends_with_its_connection(make_server: MakeServer, loo
     sock.close()
     run_until(loop, lambda: not server.node.waiters.watches)
     assert not server.node.listeners.connections
+
+
+def test_i46_sessions_have_as_many_partitions_as_there_is_memory_for(make_server: MakeServer) -> None:
+    broker = make_server("ottla.memory.max.bytes=4000000").node.broker
+    assert broker.share_sessions.partitions_max == broker.fetch_sessions.partitions_max == 4_000_000 // SESSION_PARTITION_BYTES
 
 
 def test_i46_unfinished_requests_share_the_memory(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:

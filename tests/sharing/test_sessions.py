@@ -116,6 +116,17 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
     assert again is not None and known.update(again, places, []), "what a session had is free again"
 
 
+def test_i46_few_partitions_where_there_is_little_memory() -> None:
+    known = ShareSessions(ShareWorld().shares, 1000, 150)
+    places = [(TOPIC, index) for index in range(100)]
+    first, second, third = (known.open(group, "a", connection()) for group in ("g", "h", "i"))
+    assert first is not None and second is not None and third is not None
+    assert known.update(first, places, [])
+    assert not known.update(second, places, []), "refused"
+    known.end(first)
+    assert known.update(third, places, []), "what a session had is given back"
+
+
 # Addresses
 
 

@@ -20,6 +20,8 @@ from ottla.groups.epoch_group import EpochGroup
 from ottla.groups.states import GroupType
 
 SHARE_PROTOCOL_TYPE = "share"
+TOPIC_BYTES, PARTITION_BYTES = 400, 40
+"""What a topic that something is remembered of takes in memory beside the letters of its name, and each of its partitions."""
 COUNTED_SUBSCRIPTIONS = 8
 """From so many different subscriptions on it is kept how many of them have a topic: with each heartbeat that changes something it would
 be their sum to look at."""
@@ -99,6 +101,10 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
     def subscribed_topics(self) -> list[str]:
         return sorted(self.read_topics())
 
+    def held_bytes(self) -> int:
+        """Roughly the memory that the members take, and what is remembered of topics."""
+        return super().held_bytes() + state_topics_bytes(self.state_topics)
+
     def initializing_keys(self) -> list[SharePartitionKey]:
         return [
             SharePartitionKey(self.group_id, topic_id, partition)
@@ -129,6 +135,17 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
             _count(counts, after.topics, 1)
         if before is not None and id(before.topics) not in others:
             _count(counts, before.topics, -1)
+
+
+def state_topics_bytes(topics: StateTopics) -> int:
+    shares = (*topics.initializing.values(), *topics.initialized.values())
+    deleting = sum([topic_bytes(name) for name in topics.deleting.values()])
+    return sum([topic_bytes(share.name, len(share.partitions)) for share in shares]) + deleting
+
+
+def topic_bytes(name: str, partitions: int = 0) -> int:
+    """Roughly the memory of what is remembered of one topic."""
+    return TOPIC_BYTES + len(name) + PARTITION_BYTES * partitions
 
 
 def _count(counts: dict[str, int], names: Collection[str], by: int) -> None:

@@ -151,7 +151,7 @@ def _advance(
     if may_have_changed or wants_other:
         is_beginning, topics_hash = False, change.group.metadata_hash
         if may_have_changed or change.group.read_topics() != read_before:
-            is_beginning = want_states(shard, change)
+            is_beginning = want_states(shard, change, must_fit=wants_other)
             topics_hash = metadata_hash(shard, change.group)
         if is_beginning or wants_other or topics_hash != change.group.metadata_hash:
             change.put_epoch(change.group.epoch + 1, topics_hash)

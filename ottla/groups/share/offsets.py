@@ -12,6 +12,7 @@ has a state epoch of its own, so that nothing that was sent before it undoes it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.base.counted import counted
@@ -21,7 +22,7 @@ from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.answers import ShareOffsetOutcome, ShareOffsetOutcomes, refuse_share_offsets
 from ottla.groups.commands import AlterShareOffsets, DeleteShareOffsets
 from ottla.groups.shard import GroupShard
-from ottla.groups.share.group import ShareGroup, add_partitions
+from ottla.groups.share.group import ShareGroup, add_partitions, topic_bytes
 from ottla.groups.share.records import ShareChange
 from ottla.groups.share.topics import (
     Codes,
@@ -127,16 +128,33 @@ def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShare
         elif is_going(shard, change.group, topic_id):
             outcome.error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # soon it is forgotten, and can begin anew
         else:
-            starts[SharePartitionKey(command.group_id, topic_id, partition)] = (offset, outcome)
             share = topics.initialized.get(topic_id)
             if share is None or partition not in share.partitions:
                 new.setdefault(topic_id, (name, []))[1].append(partition)
+            starts[SharePartitionKey(command.group_id, topic_id, partition)] = (offset, outcome)
+    try:
+        shard.memory.admit(sum([topic_bytes(name, len(partitions)) for name, partitions in new.values()]))
+    except ApiError as error:
+        return _refuse_new(outcomes, starts, new, error)
     if new:
         initializing = dict(topics.initializing)
         for topic_id, (name, partitions) in new.items():
             add_partitions(initializing, topic_id, name, partitions)
         change.put_state_topics(topics._replace(initializing=initializing))
     return outcomes, starts
+
+
+def _refuse_new(
+    outcomes: list[ShareOffsetOutcome], starts: Starts, new: Mapping[Uuid, tuple[str, list[int]]], error: ApiError
+) -> tuple[list[ShareOffsetOutcome], Starts]:
+    """There is no memory for what is new; what is known already is altered."""
+    known = Starts()
+    for key, (offset, outcome) in starts.items():
+        if key.partition in new.get(key.topic_id, ("", []))[1]:
+            outcome.error, outcome.message = error.code, error.message
+        else:
+            known[key] = (offset, outcome)
+    return outcomes, known
 
 
 def _find_empty(shard: GroupShard, group_id: str, *, may_create: bool) -> ShareGroup:

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.groups.shard import GroupShard
-from ottla.groups.share.group import ShareGroup, StateTopics, TopicShare, add_partitions, remove_partitions
+from ottla.groups.share.group import ShareGroup, StateTopics, TopicShare, add_partitions, remove_partitions, topic_bytes
 from ottla.groups.share.records import ShareChange
 from ottla.machine.contract import NOTHING, Decision, LogRecord
 from ottla.machine.draft import Draft
@@ -70,11 +70,12 @@ def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
 # Beginning
 
 
-def want_states(shard: GroupShard, change: ShareChange) -> bool:
-    """Logs partitions of subscribed topics that nothing is remembered of yet; whether there are any. `initialize` has to follow."""
+def want_states(shard: GroupShard, change: ShareChange, *, must_fit: bool = False) -> bool:
+    """Logs partitions of subscribed topics that nothing is remembered of yet; whether there are any. `initialize` has to follow. Where
+    there is no memory for them they are left for the next look, or refused with an `ApiError` if they `must_fit`."""
     topics = change.group.state_topics
     initializing = dict(topics.initializing)
-    is_new = False
+    size = 0
     for name in change.group.subscribed_topics():
         topic_id = shard.topics.topic_id(name)
         if topic_id is None or is_going(shard, change.group, topic_id):
@@ -87,10 +88,21 @@ def want_states(shard: GroupShard, change: ShareChange) -> bool:
         new = tuple(partition for partition in range(count) if partition not in known)
         if new:
             add_partitions(initializing, topic_id, name, new)
-            is_new = True
+            size += topic_bytes(name, len(new))
+    is_new = size > 0 and _has_room(shard, size, must_fit)
     if is_new:
         change.put_state_topics(topics._replace(initializing=initializing))
     return is_new
+
+
+def _has_room(shard: GroupShard, size: int, must_fit: bool) -> bool:
+    try:
+        shard.memory.admit(size)
+    except ApiError:
+        if must_fit:
+            raise
+        return False
+    return True
 
 
 def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.share_state import SharePartitionKey, ShareState
+from ottla.groups.epoch_topics import LOOK_AGAIN_MS
+from ottla.groups.settings import MEMBER_BYTES
 from ottla.groups.share import heartbeat
+from ottla.groups.share.group import topic_bytes
 from ottla.groups.share.topics import KEYS_AT_ONCE
+from ottla.machine.memory import CoordinatorMemory
 from tests.scenarios.share_groups_world import World
 
 RETRY_MS = 30_000
@@ -103,6 +107,62 @@ def test_a_coordinator_that_is_replaced_begins_no_more_of_them() -> None:
     for _ in waiting[0]:
         pass
     assert len(world.persister.states) == KEYS_AT_ONCE
+
+
+def limited(world: World, bytes_max: int) -> CoordinatorMemory:
+    """Gives the groups no more memory than this."""
+    shard, memory = world.machine.shard, CoordinatorMemory(bytes_max)
+    shard.memory = memory.share(shard._sizes)
+    return memory
+
+
+def test_i46_what_is_remembered_of_topics_is_bounded() -> None:
+    """A member that names few letters may have thousands of partitions remembered, and its group keeps them when it has left."""
+    world = World()
+    world.run("topic t 100")
+    limited(world, 10 * MEMBER_BYTES)
+    answers = [world.run(f"share a group=g{number}")[0] for number in range(9)]
+    assert "COORDINATOR_NOT_AVAILABLE" not in answers[0]
+    assert "COORDINATOR_NOT_AVAILABLE" in answers[-1]
+    held = sum(group.held_bytes() for group in world.machine.shard.groups.values())
+    assert 5 * MEMBER_BYTES < held <= 10 * MEMBER_BYTES
+
+
+def test_what_was_remembered_of_topics_makes_room_when_its_group_goes() -> None:
+    world = World()
+    world.run("topic t 100")
+    limited(world, MEMBER_BYTES + topic_bytes("t", 150))
+    for command in ("share a group=g", "share a group=g epoch=-1"):
+        world.run(command)
+    assert "COORDINATOR_NOT_AVAILABLE" in world.run("share a group=h")[0]
+    world.run("delete-group g")
+    assert "COORDINATOR_NOT_AVAILABLE" not in world.run("share a group=h")[0]
+
+
+def test_i46_altered_offsets_of_groups_without_members_are_bounded() -> None:
+    world = World()
+    world.run("topic t 100")
+    limited(world, topic_bytes("t", 3))
+    assert "COORDINATOR_NOT_AVAILABLE" not in world.run("share-alter t-0=5")[0]
+    answer = world.run("share-alter t-0=7 " + " ".join(f"t-{number}=5" for number in range(1, 9)))[0]
+    assert "t-0 NONE" in answer and answer.count("COORDINATOR_NOT_AVAILABLE") == 8
+    assert "COORDINATOR_NOT_AVAILABLE" in world.run("share-alter t-0=5 group=h")[0]
+    assert len(world.persister.states) == 1 and len(world.machine.shard.groups) == 1
+
+
+def test_a_topic_that_grows_beyond_the_memory_does_not_refuse_the_members_that_are_there() -> None:
+    """Its new partitions are begun when there is room."""
+    world = World()
+    world.run("topic t 2")
+    world.run("share a")
+    memory = limited(world, 100)
+    world.run("topic t 50")
+    assert "COORDINATOR_NOT_AVAILABLE" not in world.run("share a")[0]
+    assert len(world.persister.states) == 2
+    memory.bytes_max = 1 << 30
+    world.run(f"advance {LOOK_AGAIN_MS}")
+    world.run("share a")
+    assert len(world.persister.states) == 50
 
 
 def test_a_group_reads_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
