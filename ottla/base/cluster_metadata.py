@@ -163,11 +163,11 @@ class ReplicasFailed:
 @immutable
 class BrokerEpochsNoted:
     """The epochs of the live brokers that the partitions' states take into account, and the registrations that are marked as dead though
-    they still stand; `version` is that of their node. `directories`: the data directories of every broker when it was last noted, live or
-    not."""
+    they still stand; `version` is that of their node, None if that is damaged and left as it is. `directories`: the data directories of
+    every broker when it was last noted, live or not."""
 
     epochs: Mapping[int, int]
-    version: int
+    version: int | None
     dead: Mapping[int, int] = field(default_factory=dict)
     directories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 

@@ -8,8 +8,12 @@ is exactly as the claim left it. A candidate that is not elected waits until `/c
 A controller that is provably gone, though its `/controller` still stands, is replaced (`take_over`). What was found of it stays true while
 the store is away, so it is tried again until another broker is the controller, or the same one under another registration.
 
-An epoch node that cannot be read is replaced, with a line: without a number in it there is no controller. Each write
-raises epoch and version by one, so the version of the node says which epoch it was, at least.
+While the epoch node cannot be read there is no controller, and it is left as it is. A line says which number belongs there: each write of a
+controller raises epoch and version by one, so the version of the node is no smaller than any epoch that was written to it. Candidates watch
+the node, and stand again when it changes.
+
+An epoch that is written by hand ends the mandate of the present controller at its next write. `/controller` is still its own then, and it
+claims the office anew, above that epoch.
 """
 
 from __future__ import annotations
@@ -71,8 +75,8 @@ class ControllerElection:
         self._claim: Mandate | None = None
         self._mandate: Mandate | None = None
         self._gone: tuple[int, int] | None = None  # a broker and the epoch of its registration: perhaps the controller
-        self._replacement: tuple[Mandate, bytes] | None = None
-        """The claim that replaces an epoch that could not be read, and what the node held."""
+        self._noted: tuple[int, bytes] | None = None
+        """Version and data of the damaged epoch that the last line was about."""
         self._round = 0
         store.listen(self._on_session)
 
@@ -177,7 +181,10 @@ class ControllerElection:
 
     def _confirm(self) -> None:
         """`/controller` is this session's: elected, if the epoch is still as the claim left it."""
-        if self._mandate is not None or self._claim is None:
+        if self._mandate is not None:
+            return
+        if self._claim is None:
+            self._renew()
             return
         claim, number = self._claim, self._round
 
@@ -188,9 +195,47 @@ class ControllerElection:
                 self._retry(result)
             elif (node.version, node.data) == (claim.version, znodes.controller_epoch_bytes(claim.epoch)):
                 self._elect(claim)
-            # Else a successor has raised the epoch, and `/controller` is no longer this session's; the watch is called.
+            else:
+                self._renew()
 
         self._store.get(znodes.CONTROLLER_EPOCH, confirmed)
+
+    def _renew(self) -> None:
+        """Claims the office anew, if `/controller` is still this session's though the epoch is not what it was claimed with. The epoch is
+        read first: a successor changes both in one write, so the claim fails if there is one."""
+        number = self._round
+        epochs: list[StoreNode | None] = []
+
+        def read_epoch(result: StoreResult, node: StoreNode | None) -> None:
+            if number != self._round:
+                return
+            if node is None and result is not StoreResult.NO_NODE:
+                self._retry(result)
+                return
+            epochs.append(node)
+            self._store.get(znodes.CONTROLLER, read_controller)
+
+        def read_controller(result: StoreResult, node: StoreNode | None) -> None:
+            if number != self._round:
+                return
+            if node is not None and node.ephemeral_owner == self._store.session_id():
+                self._claim_again(epochs[0])
+            elif node is None and result is not StoreResult.NO_NODE:
+                self._retry(result)
+            # Else the watch is called.
+
+        self._store.get(znodes.CONTROLLER_EPOCH, read_epoch)
+
+    def _claim_again(self, epoch: StoreNode | None) -> None:
+        """Gives `/controller` away instead if the epoch cannot be read: every candidate says so then, and waits until it is mended."""
+        if epoch is None or _epoch_of(epoch) is not None:
+            self._claim_office(epoch, [Delete(znodes.CONTROLLER)])
+            return
+        number = self._round
+        self._store.multi(
+            [Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)],
+            lambda outcome: self._retry(outcome.result) if number == self._round else None,
+        )
 
     def _read_epoch(self) -> None:
         number = self._round
@@ -206,7 +251,13 @@ class ControllerElection:
 
     def _claim_office(self, node: StoreNode | None, before: Sequence[Operation]) -> None:
         """`node`: the epoch as it was read; `before`: what makes room for `/controller`."""
-        claim = Mandate(1, 0) if node is None else self._claim_after(node)
+        claim = Mandate(1, 0)
+        if node is not None:
+            epoch = _epoch_of(node)
+            if epoch is None:
+                self._wait_for_epoch(node)
+                return
+            claim = Mandate(epoch + 1, node.version + 1)
         data = znodes.controller_epoch_bytes(claim.epoch)
         operations: list[Operation] = [
             Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version),
@@ -226,26 +277,42 @@ class ControllerElection:
         else:
             self._retry(outcome.result)
 
-    def _claim_after(self, node: StoreNode) -> Mandate:
-        try:
-            return Mandate(znodes.read_controller_epoch(node.data) + 1, node.version + 1)
-        except znodes.NodeError:
-            claim = Mandate(node.version + 2, node.version + 1)
-            self._replacement = (claim, node.data)
-            return claim
+    def _wait_for_epoch(self, damaged: StoreNode) -> None:
+        """Until the epoch is another than this one, which cannot be read."""
+        if self._noted != (damaged.version, damaged.data):
+            self._noted = (damaged.version, damaged.data)
+            log.error(
+                "%s in the metadata store is damaged: it holds %s; there is no controller until the number of the last epoch is written "
+                "there, or a larger one: at least %d",
+                znodes.CONTROLLER_EPOCH, repr(damaged.data[:SHOWN_BYTES]), damaged.version,
+            )  # fmt: skip
+        number = self._round
+
+        def look(result: StoreResult, node: StoreNode | None) -> None:
+            if number == self._round and (node is None or node.version != damaged.version):
+                self._retry(result)
+
+        def changed(event: WatchEvent) -> None:
+            if number == self._round:
+                self._on_change(event)
+
+        self._store.get(znodes.CONTROLLER_EPOCH, look, watch=changed)
 
     def _elect(self, mandate: Mandate) -> None:
         self._mandate = mandate
         self._gone = None
-        if self._replacement is not None and self._replacement[0] is mandate:
-            log.warning(
-                "%s in the metadata store held no epoch but %s; epoch %d, by the number of writes to it, has replaced that",
-                znodes.CONTROLLER_EPOCH, repr(self._replacement[1][:SHOWN_BYTES]), mandate.epoch,
-            )  # fmt: skip
-        self._replacement = None
+        self._noted = None
         self._on_elected(mandate)
 
     def _retry(self, result: StoreResult) -> None:
         if result is not StoreResult.SESSION_EXPIRED:
             number = self._round
             self._retries.again(lambda: self.run() if number == self._round else None)
+
+
+def _epoch_of(node: StoreNode) -> int | None:
+    """None if it cannot be read."""
+    try:
+        return znodes.read_controller_epoch(node.data)
+    except znodes.NodeError:
+        return None

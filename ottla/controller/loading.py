@@ -164,13 +164,17 @@ def _brokers(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], not
 
 
 def _noted_epochs(nodes: Mapping[str, StoreNode], notes: list[str]) -> list[Change]:
-    """A damaged node counts as empty: then every broker counts as restarted."""
+    """Nothing of a damaged node counts, so every broker counts as restarted."""
     node = nodes.get(znodes.BROKER_EPOCHS)
     if node is None:
         return []
-    epochs, dead = _tried(notes, znodes.BROKER_EPOCHS, znodes.read_broker_epochs, node.data) or ({}, {})
-    directories = _tried([], znodes.BROKER_EPOCHS, znodes.read_noted_directories, node.data) or {}
-    return [BrokerEpochsNoted(epochs, node.version, dead, directories)]
+    noted = _tried(notes, znodes.BROKER_EPOCHS, _read_noted, node)
+    return [noted or BrokerEpochsNoted({}, None)]
+
+
+def _read_noted(node: StoreNode) -> BrokerEpochsNoted:
+    epochs, dead = znodes.read_broker_epochs(node.data)
+    return BrokerEpochsNoted(epochs, node.version, dead, znodes.read_noted_directories(node.data))
 
 
 def _topics(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:

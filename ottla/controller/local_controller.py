@@ -200,7 +200,7 @@ class LocalController:
 
         def decide(state: ClusterState) -> Plan:
             restarted = membership.restarted_brokers(state, self._broker_id, is_own_new=is_own_new)
-            left = [broker_id for broker_id in sorted(state.brokers) if self._is_gone(state, state.brokers[broker_id])]
+            left = [broker_id for broker_id in sorted(state.brokers) if membership.is_gone(state, state.brokers[broker_id], self._gone)]
             return membership.decide_brokers_changed(
                 state, [broker for broker in restarted if broker.broker_id not in left], left, self._rules, self._gone
             )
@@ -297,12 +297,9 @@ class LocalController:
         """The brokers that have registered, and those that are gone, by what was read last: an older list may be decided after a newer."""
         if self._live is None:
             return [], []
-        present = [broker for _, broker in sorted(self._live.items()) if not self._is_gone(state, broker)]
+        present = [broker for _, broker in sorted(self._live.items()) if not membership.is_gone(state, broker, self._gone)]
         ids = [broker.broker_id for broker in present]
         return _unknown_of(state, present), [broker_id for broker_id in sorted(state.brokers) if broker_id not in ids]
-
-    def _is_gone(self, state: ClusterState, broker: BrokerMetadata) -> bool:
-        return broker.epoch in (self._gone.get(broker.broker_id), state.dead.get(broker.broker_id))
 
     def _on_log_dir_events(self, events: list[LogDirEvent], decided: Callable[[], object]) -> None:
         self._submit(

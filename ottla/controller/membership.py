@@ -16,6 +16,9 @@ A broker whose process is provably gone (`cluster/failure_detector.py`) counts a
 epoch is marked as dead in the same node, so no later controller takes it for live; if it lives after all, it finds the mark and registers
 anew.
 
+A damaged note is not written over: every broker counts as restarted for each new controller, which keeps the epochs to itself, and none
+counts as gone before its session is over, since it could not be marked.
+
 A broker that asks to stop is leaving until it is gone or registers anew: it enters no in-sync set and is elected nowhere. That is the
 controller's own knowledge; after a change of controllers the broker asks again.
 """
@@ -53,6 +56,12 @@ def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> 
     if not state.noted_epochs and list(state.brokers) == [own_id]:
         return [state.brokers[own_id]] if is_own_new else []
     return [broker for broker_id, broker in sorted(state.brokers.items()) if state.noted_epochs.get(broker_id) != broker.epoch]
+
+
+def is_gone(state: ClusterState, broker: BrokerMetadata, gone: Mapping[int, int]) -> bool:
+    """Whether a registration stands only because its session is not over: it is marked as dead, or is among `gone` and can be marked."""
+    found_gone = None if state.noted_version is None else gone.get(broker.broker_id)
+    return broker.epoch in (found_gone, state.dead.get(broker.broker_id))
 
 
 def decide_brokers_changed(
@@ -132,10 +141,12 @@ def _noted(
 ) -> Unit:
     """The write of the epochs that the partitions' states take into account from now on, and the brokers that they belong to."""
     is_noted = (epochs, dead, directories) == (state.noted_epochs, state.dead, state.noted_directories)
-    if is_noted or (state.noted_version < 0 and len(epochs) < 2 and not dead):
+    version = state.noted_version
+    if version is None:
+        return Unit([], [BrokerEpochsNoted(epochs, None, dead, directories), *members])
+    if is_noted or (version < 0 and len(epochs) < 2 and not dead):
         return Unit([], members)
     data = znodes.broker_epochs_bytes(epochs, dead, directories)
-    version = state.noted_version
     write: Operation = Create(znodes.BROKER_EPOCHS, data) if version < 0 else Set(znodes.BROKER_EPOCHS, data, version)
     return Unit([write], [BrokerEpochsNoted(epochs, version + 1, dead, directories), *members])
 

@@ -63,7 +63,7 @@ class ClusterState(ClusterMetadata):
         self.leaving: dict[int, int] = {}  # brokers that are about to stop, with their epochs
         self.failed: dict[int, frozenset[tuple[bytes, int]]] = {}  # replicas of live brokers whose logs have failed
         self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
-        self.noted_version = -1
+        self.noted_version: int | None = -1  # of the node that they stand in; None if it is damaged
         self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # of brokers, live or not
         self.dead: Mapping[int, int] = {}  # registrations that stand though their brokers are gone, by broker
         self._names_by_metric: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.ports import StoreResult
+from ottla.base.ports import Delete, Set, StoreResult
 from ottla.controller import znodes
 from tests.cluster.nodes import Nodes, host_of
 
@@ -76,6 +76,28 @@ def test_a_claim_whose_answer_is_lost_is_decided_again(is_applied: bool) -> None
     world.until(lambda: any(node.controller.is_active for node in others), SOON_MS)
     assert sum(node.controller.is_active for node in others) == 1
     world.until(lambda: world.replica(2).is_leading, SOON_MS)
+
+
+def test_a_broker_that_cannot_be_marked_is_replaced_when_its_session_is_over() -> None:
+    """The epochs are damaged: a broker that lived after all would not learn that others lead, and nothing is written over them."""
+    world = Nodes(3)
+    world.create("t", [3, 2, 1])
+    path = znodes.BROKER_EPOCHS
+    world.model.session().multi([Set(path, b"garbage")], lambda outcome: None)
+    store = world.kill_process(3)
+    world.settle(5_000)
+    assert not world.replica(2).is_leading
+    store.expire()
+    world.until(lambda: world.replica(2).is_leading, SOON_MS)
+    killed = world.kill_process(1)
+    killed.expire()
+    world.until(lambda: world.nodes[2].controller.is_active)
+    world.start(1)
+    world.until(lambda: 1 in world.replica(2).isr)
+    assert world.model.tree.nodes()[path].data == b"garbage" and world.replica(2).is_leading
+    world.model.session().multi([Delete(path)], lambda outcome: None)
+    world.model.session().multi([Delete(znodes.CONTROLLER)], lambda outcome: None)
+    world.until(lambda: path in world.model.tree.nodes() and sorted(epochs(world)[0]) == [1, 2])
 
 
 def test_the_mark_outlives_the_controller_that_made_it() -> None:

@@ -6,7 +6,9 @@ Garbage in `/cluster/id` refuses the start (`test_refusals.py`).
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kazoo.client import KazooClient
@@ -16,11 +18,11 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client import LATEST, KafkaError
 from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.clients.broker_process import BrokerProcess, eventually
 
 Make = Callable[..., BrokerProcess]
-CHROOT = "/garbage"
 GARBAGE = b'{"version":'
 STATE = "/brokers/topics/headless/partitions/0/state"
 SKIPPED = (
@@ -58,17 +60,19 @@ LATE_CHANGE = "/config/changes/config_change_0000000008"
 """Written while the broker runs."""
 
 PRODUCER_IDS = "/latest_producer_id_block"
-REPLACED = ("/controller_epoch", "/brokers/epochs")
-"""Without the first there is no controller, and the version of the node says what it was at least; without the second every broker counts
-as restarted, and is noted anew."""
+EPOCHS = "/brokers/epochs"
+"""Every broker counts as restarted."""
+
+CONTROLLER_EPOCH = "/controller_epoch"
 
 
 @pytest.fixture
 def nodes(zookeeper: ZooKeeperProcess) -> Iterator[KazooClient]:
     client = KazooClient(zookeeper.connect)
     client.start()
-    client.create(CHROOT)
-    client.chroot = CHROOT
+    root = f"/garbage-{uuid.uuid4()}"
+    client.create(root)
+    client.chroot = root
     yield client
     client.stop()
     client.close()
@@ -107,7 +111,7 @@ def test_damaged_nodes_cost_what_stood_in_them_and_stay_as_they_are(
     zookeeper: ZooKeeperProcess, make_broker: Make, nodes: KazooClient
 ) -> None:
     broker = make_broker(
-        "broker", broker_id=1, zookeeper_connect=zookeeper.connect + CHROOT, zookeeper_session_timeout_ms=2000,
+        "broker", broker_id=1, zookeeper_connect=zookeeper.connect + nodes.chroot, zookeeper_session_timeout_ms=2000,
         authorizer_class_name="kafka.security.authorizer.AclAuthorizer", super_users="User:ANONYMOUS", delegation_token_secret_key="x",
     ).start()  # fmt: skip
     with ottla.client.connect(broker.address) as client:
@@ -116,27 +120,75 @@ def test_damaged_nodes_cost_what_stood_in_them_and_stay_as_they_are(
             write(broker, topic)
     broker.kill()
     whole = {path: nodes.get(path)[0] for path in SKIPPED if nodes.exists(path)}
-    for path in (*SKIPPED, *UNREAD, *REPLACED, EVENT, PRODUCER_IDS):
+    for path in (*SKIPPED, *UNREAD, EPOCHS, EVENT, PRODUCER_IDS):
         put(nodes, path, GARBAGE)
     since = len(broker.log_text())
     broker.start()
     check_what_is_refused(broker)
     write(broker, "whole")
     put(nodes, LATE_CHANGE, GARBAGE)
-    noted = (*SKIPPED, *REPLACED, EVENT, PRODUCER_IDS, LATE_CHANGE)
+    noted = (*SKIPPED, EPOCHS, EVENT, PRODUCER_IDS, LATE_CHANGE)
     eventually(lambda: all(lines_about(path, broker.log_text()[since:]) for path in noted))
     broker.check_log(since)
     log = broker.log_text()[since:]
     assert {path: lines for path in noted if len(lines := lines_about(path, log)) != 1} == {}
     assert "from the controller is refused" not in log
-    overwritten = [path for path in (*SKIPPED, *UNREAD, PRODUCER_IDS) if nodes.get(path)[0] != GARBAGE]
-    assert overwritten == []
-    assert nodes.get("/controller_epoch")[0].isdigit() and not nodes.exists(EVENT)
+    damaged = (*SKIPPED, *UNREAD, EPOCHS, PRODUCER_IDS, LATE_CHANGE)
+    assert [path for path in damaged if nodes.get(path)[0] != GARBAGE] == []
+    assert not nodes.exists(EVENT)
     for path, data in whole.items():
         put(nodes, path, data)
     nodes.delete("/controller")
     eventually(lambda: leaders(broker) == {"whole": 1, "lost": 1, "headless": 1})
     assert [log_end(broker, topic) for topic in ("whole", "lost", "headless")] == [2, 1, 1]
+
+
+@pytest.fixture
+def pair(zookeeper: ZooKeeperProcess, make_broker: Make, nodes: KazooClient) -> list[BrokerProcess]:
+    """Two brokers that run, and a topic on both."""
+    settings = {"zookeeper_connect": zookeeper.connect + nodes.chroot, "zookeeper_session_timeout_ms": 2000}
+    brokers = [make_broker(f"broker-{number}", broker_id=number, **settings) for number in (1, 2)]
+    for broker in brokers:
+        broker.start()
+    with ottla.client.connect(brokers[0].address) as client:
+        client.create_topic("whole", partitions=1, replication_factor=2)
+    for broker in brokers:
+        write(broker, "whole")
+    return brokers
+
+
+def create(broker: BrokerProcess, topic: str) -> ErrorCode:
+    """What a creation is answered once, by this broker."""
+    request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=2)], timeout_ms=1_000)
+    with ottla.client.connect(broker.address) as client:
+        return ErrorCode(client.cluster.ask_any(request).topics[0].error_code)
+
+
+def test_without_an_epoch_there_is_no_controller_and_records_flow(pair: list[BrokerProcess], nodes: KazooClient) -> None:
+    """The controller gives up at its next write; a broker that starts says why it waits; the number in the line mends both."""
+    garbage = b"\xff\xfe\x00"
+    nodes.set(CONTROLLER_EPOCH, garbage)
+    for broker in pair:
+        assert create(broker, "refused") in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+    write(pair[0], "whole")
+    pair[1].kill()
+    with ThreadPoolExecutor(1) as executor:
+        starting = executor.submit(pair[1].start)
+        number = b"1"
+        try:
+            line = eventually(lambda: lines_about(CONTROLLER_EPOCH, pair[1].log_text()))[-1]
+            assert nodes.get(CONTROLLER_EPOCH)[0] == garbage
+            number = line.rpartition(" ")[2].encode()
+        finally:  # also what failed ends the start
+            nodes.set(CONTROLLER_EPOCH, number)
+        starting.result()
+    eventually(lambda: create(pair[1], "mended") in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS))
+    eventually(lambda: "mended" in leaders(pair[0]))
+    write(pair[0], "whole")
+    assert log_end(pair[0], "whole") == 4 and "refused" not in leaders(pair[0])
+    for broker in pair:
+        broker.check_log()
+        assert len(lines_about(CONTROLLER_EPOCH, broker.log_text())) == 1
 
 
 def check_what_is_refused(broker: BrokerProcess) -> None:

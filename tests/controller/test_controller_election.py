@@ -170,16 +170,30 @@ def test_a_candidate_that_was_cut_off_notices_that_the_controller_has_gone() -> 
     assert second.news == [Mandate(2, 1)]
 
 
-def test_a_mandate_that_is_given_up_ends_once() -> None:
-    """Its own `/controller` is no mandate: the epoch that it was written with has been raised by another."""
+def write_epoch(model: ZooKeeperModel, data: bytes, version: int = -1) -> None:
+    """What an operator does."""
+    model.session().multi([Set(znodes.CONTROLLER_EPOCH, data, version)], lambda outcome: None)
+
+
+def test_a_mandate_that_is_given_up_is_followed_by_one_above_the_epoch_that_was_written_by_hand() -> None:
+    """Its own `/controller` is no mandate, and nothing but its own session would end it: it claims the office again, in one write."""
     model = ZooKeeperModel()
-    candidate = Candidate(model)
-    model.session().multi([Set(znodes.CONTROLLER_EPOCH, znodes.controller_epoch_bytes(9))], lambda outcome: None)
+    candidate, other = Candidate(model), Candidate(model, 2)
+    write_epoch(model, b"9")
     candidate.election.give_up()
-    candidate.election.give_up()
-    assert candidate.news == [Mandate(1, 0), None]
+    assert candidate.news == [Mandate(1, 0), None, Mandate(10, 2)] and candidate.controller() == 0
     operator_removes_the_controller(model)
-    assert candidate.news == [Mandate(1, 0), None, Mandate(10, 2)]
+    assert [candidate.news[3:], other.news] in ([[None, Mandate(11, 3)], []], [[None], [Mandate(11, 3)]])
+
+
+def test_a_controller_that_was_replaced_claims_nothing() -> None:
+    """Its successor stands in `/controller`, however late it looks."""
+    model = ZooKeeperModel()
+    first, second = Candidate(model, 1), Candidate(model, 2)
+    second.election.take_over(1, register(first, 1))
+    first.election.give_up()
+    first.election.run()
+    assert first.news == [Mandate(1, 0), None] and second.news == [Mandate(2, 1)] and second.controller() == 2
 
 
 # Claims of unknown outcome
@@ -203,15 +217,15 @@ def test_a_claim_that_was_not_taken_is_made_again(result: StoreResult) -> None:
     assert candidate.news == [Mandate(1, 0)]
 
 
-def test_a_claim_that_another_has_overtaken_is_not_elected() -> None:
-    """I38: its node is there, but the epoch is no longer the one that it was claimed with."""
+def test_a_claim_whose_epoch_was_overwritten_is_not_elected() -> None:
+    """I38: its node is there, but the epoch is no longer the one that it was claimed with. It is claimed anew, under a larger one."""
     model = ZooKeeperModel()
     candidate = Candidate(model, is_standing=False)
     candidate.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
     candidate.election.run()
-    model.session().multi([Set(znodes.CONTROLLER_EPOCH, znodes.controller_epoch_bytes(2), 0)], lambda outcome: None)
+    write_epoch(model, b"2", 0)
     candidate.timers.advance(10 * RETRY_MS)
-    assert candidate.news == []
+    assert candidate.news == [Mandate(3, 2)]
 
 
 def test_a_claim_of_a_session_that_is_over_is_forgotten() -> None:
@@ -240,17 +254,62 @@ def test_a_read_that_fails_is_repeated(result: StoreResult) -> None:
     assert candidate.news == [Mandate(1, 0)]
 
 
-@pytest.mark.parametrize("garbage", [b"?", b"", b"-7", b"2147483647", b"99999999999"])
-def test_an_epoch_that_cannot_be_read_is_replaced_by_a_larger_one(garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """Each write raises epoch and version by one, so the version says which epoch it was, at least."""
+GARBAGE = [b"?", b"", b"-7", b"2147483647", b"99999999999"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_no_candidate_is_elected_while_the_epoch_cannot_be_read(garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is written over it, one line says which number belongs there, and when that is there, one of the candidates is elected."""
     model = ZooKeeperModel()
     store = model.session()
     store.put(znodes.CONTROLLER_EPOCH, b"1")
     for version in range(3):
         store.multi([Set(znodes.CONTROLLER_EPOCH, garbage, version)], lambda outcome: None)
-    assert Candidate(model).news == [Mandate(5, 4)]
-    (line,) = caplog.messages
-    assert line.startswith(f"/controller_epoch in the metadata store held no epoch but {garbage!r}; epoch 5,")
+    candidates = [Candidate(model, broker_id) for broker_id in (1, 2)]
+    for candidate in candidates:
+        candidate.timers.advance(10 * RETRY_MS)
+        candidate.election.run()
+        assert candidate.news == [] and candidate.controller() is None
+    assert store.nodes()[znodes.CONTROLLER_EPOCH].data == garbage
+    assert len(caplog.messages) == 2
+    assert f"damaged: it holds {garbage!r};" in caplog.messages[0] and caplog.messages[0].endswith("at least 3")
+    write_epoch(model, b"3")
+    assert [candidate.news for candidate in candidates] in ([[Mandate(4, 5)], []], [[], [Mandate(4, 5)]])
+
+
+def test_an_epoch_that_is_mended_while_the_connection_is_away_is_found() -> None:
+    model = ZooKeeperModel()
+    model.session().put(znodes.CONTROLLER_EPOCH, b"garbage")
+    candidate = Candidate(model)
+    candidate.store.disconnect()
+    write_epoch(model, b"3")
+    candidate.store.reconnect()
+    candidate.timers.advance(10 * RETRY_MS)
+    assert candidate.news == [Mandate(4, 2)]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_controller_whose_epoch_is_damaged_ends_at_its_next_write_and_goes_on_when_it_is_mended(garbage: bytes) -> None:
+    model = ZooKeeperModel()
+    candidate, other = Candidate(model, 1), Candidate(model, 2)
+    write_epoch(model, garbage)
+    candidate.election.give_up()
+    assert candidate.news == [Mandate(1, 0), None]
+    assert model.session().nodes()[znodes.CONTROLLER_EPOCH].data == garbage
+    assert candidate.controller() is None
+    write_epoch(model, b"1")
+    assert [candidate.news[2:], other.news] in ([[Mandate(2, 3)], []], [[], [Mandate(2, 3)]])
+
+
+def test_no_office_is_taken_over_while_the_epoch_cannot_be_read() -> None:
+    model = ZooKeeperModel()
+    first, second = Candidate(model, 1), Candidate(model, 2)
+    epoch = register(first, 1)
+    write_epoch(model, b"garbage")
+    second.election.take_over(1, epoch)
+    assert second.news == [] and second.controller() == 1
+    write_epoch(model, b"1")
+    assert second.news == [Mandate(2, 3)] and second.controller() == 2
 
 
 def test_standing_twice_is_standing_once() -> None:

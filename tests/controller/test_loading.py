@@ -131,18 +131,18 @@ def test_an_empty_store() -> None:
     assert (list(state.topics()), state.cluster_id, notes) == ([], "", [])
 
 
-def test_noted_epochs_and_a_damaged_node_counts_as_empty() -> None:
-    """Then every broker counts as restarted."""
-    for data, epochs in ((znodes.broker_epochs_bytes({2: 7, 11: 9}, {3: 5}), {2: 7, 11: 9}), (b"garbage", {}), (b'{"epochs":{"x":1}}', {})):
-        state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
-        assert (state.noted_epochs, state.noted_version, len(notes)) == (epochs, 4, 0 if epochs else 1)
+def test_noted_epochs_and_directories() -> None:
+    data = znodes.broker_epochs_bytes({2: 7, 11: 9}, {3: 5}, {2: ("a", "b"), 3: ("c",)})
+    state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
+    assert (state.noted_epochs, state.noted_version, state.dead, notes) == ({2: 7, 11: 9}, 4, {3: 5}, [])
+    assert state.noted_directories == {2: ("a", "b"), 3: ("c",)}
 
 
-def test_noted_directories_and_damaged_ones_count_as_unknown() -> None:
-    whole = znodes.broker_epochs_bytes({2: 7}, {}, {2: ("a", "b"), 3: ("c",)})
-    for data, directories in ((whole, {2: ("a", "b"), 3: ("c",)}), (b'{"epochs":{"2":7},"directories":{"2":"a"}}', {})):
-        state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
-        assert (state.noted_epochs, state.noted_directories, notes) == ({2: 7}, directories, [])
+@pytest.mark.parametrize("data", [b"", b"garbage", b'{"epochs":{"x":1}}', b'{"epochs":{"2":7},"directories":{"2":"a"}}'])
+def test_nothing_of_damaged_epochs_counts(data: bytes) -> None:
+    """Then every broker counts as restarted, and the node has no version at which it might be written."""
+    state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
+    assert (state.noted_epochs, state.noted_version, state.noted_directories, len(notes)) == ({}, None, {}, 1)
 
 
 def test_a_broker_whose_registration_is_marked_as_dead_is_not_live() -> None:

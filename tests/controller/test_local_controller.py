@@ -82,15 +82,18 @@ def test_every_write_checks_the_controllers_epoch() -> None:
 
 
 def test_another_controllers_epoch_ends_the_rule() -> None:
-    """I38, I42: nothing is written, and waiting and later requests get NOT_CONTROLLER."""
+    """I38, I42: nothing is written, and waiting and later requests get NOT_CONTROLLER, until an epoch above that one is claimed."""
     cluster = Cluster()
-    overwrite(cluster.store, znodes.CONTROLLER_EPOCH, b"9")
+    overwrite(cluster.store, znodes.CONTROLLER_EPOCH, b"garbage")
     before = cluster.store.nodes()
     assert cluster.create("a")[0].error is ErrorCode.NOT_CONTROLLER
     assert cluster.create("b")[0].error is ErrorCode.NOT_CONTROLLER
     assert not cluster.loop.is_active
-    assert cluster.store.nodes() == before
+    assert cluster.store.nodes() == {path: node for path, node in before.items() if path != znodes.CONTROLLER}
     assert cluster.metadata.topic("a") is None
+    overwrite(cluster.store, znodes.CONTROLLER_EPOCH, b"9")
+    assert cluster.loop.state.controller_epoch == 10
+    assert cluster.create("a")[0].error is ErrorCode.NONE
 
 
 def test_an_older_list_of_brokers_that_is_decided_after_a_newer_one() -> None:

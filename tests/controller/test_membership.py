@@ -284,6 +284,18 @@ def test_the_epochs_are_noted_after_the_states_and_not_for_a_broker_that_is_alon
     assert decide_brokers_changed(state, [], [], RULES) == Plan()
 
 
+def test_damaged_epochs_are_not_written_over() -> None:
+    """The controller keeps them to itself."""
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
+    state.apply([BrokerEpochsNoted({}, None)])
+    assert [broker.broker_id for broker in restarted_brokers(state, 1, is_own_new=False)] == [1, 2]
+    plan = decide_brokers_changed(state, [joined(2), joined(3)], [], RULES)
+    assert all(operation.path != znodes.BROKER_EPOCHS for operation in plan.operations)
+    state.apply(plan.changes)
+    assert (state.noted_epochs, state.noted_version) == ({1: 101, 2: 502, 3: 503}, None)
+    assert restarted_brokers(state, 1, is_own_new=False) == []
+
+
 def test_a_new_controller_finds_who_restarted_by_the_noted_epochs() -> None:
     """A broker that restarts while one controller follows another does not look as if it had run on."""
     state = state_of(1, 2, 3)
