@@ -4,22 +4,28 @@
         cluster.get_bootstrap_server()
         cluster.leader_of("orders").kill()
 
-A `Cluster` has the interface of a single broker (`handle.py`), faults on the wire included; those of processes are each broker's own:
-`kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A broker that is started again keeps its port and its data. ZooKeeper is the
-Debian package `zookeeper` or the installation that ZOOKEEPER_HOME names; without one, the start fails with one line.
+A `Cluster` has the interface of a single broker (`handle.py`), faults on the wire included, which hit any of its brokers; those of each
+broker hit that one. Faults of processes are each broker's own: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A broker that is
+started again keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation that ZOOKEEPER_HOME names;
+without one, the start fails with one line.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ottla.base.errors import ErrorCode
 from ottla.testing.broker import DEFAULTS, checked_settings
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerPortTaken, BrokerProcess, resume, suspend
 from ottla.testing.reaper import remove_directory, temporary_directory
 from ottla.testing.zookeeper_process import START_ATTEMPTS, ZooKeeperMissing, ZooKeeperProcess, free_port
+
+if TYPE_CHECKING:
+    from ottla.testing.faults import FaultProxy
 
 FIRST_BROKER_ID = 1
 REPLICAS_MAX = 3
@@ -44,9 +50,10 @@ def replica_defaults(broker_count: int) -> dict[str, str]:
 class ClusterBroker:
     """One broker of a `Cluster`."""
 
-    def __init__(self, broker_id: int, process: BrokerProcess) -> None:
+    def __init__(self, broker_id: int, process: BrokerProcess, faults: Callable[[], FaultProxy]) -> None:
         self.broker_id = broker_id
         self.process = process
+        self._faults = faults
         self._is_suspended = False
 
     @property
@@ -87,6 +94,22 @@ class ClusterBroker:
         if self._is_suspended:
             resume(self.process.pid)
             self._is_suspended = False
+
+    def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
+        """Makes the next request of an API to this broker fail, as `BrokerHandle.fail_next` does to any."""
+        self._faults().fail_next(api, error, times, self._place)
+
+    def lose_answer(self, api: str, times: int = 1) -> None:
+        """Lets this broker carry out the next request of an API, and closes the connection in place of the answer."""
+        self._faults().lose_answer(api, times, self._place)
+
+    def drop_connections(self) -> int:
+        """Closes all connections of clients of this process to this broker; they may connect again at once."""
+        return self._faults().drop_connections(self._place)
+
+    @property
+    def _place(self) -> tuple[str, int]:
+        return "127.0.0.1", self.process.port
 
 
 class Cluster(BrokerHandle):
@@ -183,7 +206,7 @@ class Cluster(BrokerHandle):
             settings["broker.rack"] = self._racks[number]
         process = BrokerProcess(home / f"broker-{broker_id}", home / f"broker-{broker_id}.log", settings)
         process.port = self._port_of(number) or free_port()
-        return ClusterBroker(broker_id, process)
+        return ClusterBroker(broker_id, process, self._faults)
 
     def _port_of(self, number: int) -> int:
         """The port that was asked for, 0 where any will do."""

@@ -38,11 +38,13 @@ _KEYS = {name.lower(): key for key, name in API_NAMES.items()}
 
 
 class Fault(NamedTuple):
-    """Makes the next request of this key fail: with this code, or by a closed connection (None), before it reaches the broker or after."""
+    """Makes the next request of this key fail: with this code, or by a closed connection (None), before it reaches the broker or after.
+    Only requests to `broker`, if it names one."""
 
     key: int
     code: int | None
     is_carried_out: bool = False
+    broker: Address | None = None
 
 
 class PendingAnswer(NamedTuple):
@@ -75,29 +77,30 @@ class FaultProxy:
             listener = self._listeners.get(key)
             if listener is None:
                 listener = self._listeners[key] = socket.create_server((LOOPBACK, 0))
-                threading.Thread(target=self._accept, args=(listener, broker), name="ottla-faults", daemon=True).start()
+                threading.Thread(target=self._accept, args=(listener, key), name="ottla-faults", daemon=True).start()
             return LOOPBACK, listener.getsockname()[1]
 
     # Called by tests
 
-    def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
-        """The next `times` requests of an API (`"Produce"`) fail with an error, by code or name; None: the connection is closed."""
+    def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1, broker: Address | None = None) -> None:
+        """The next `times` requests of an API (`"Produce"`), to this broker or to any, fail with an error, by code or name; None: the
+        connection is closed."""
         key = key_of(api)
         if not refusals.can_refuse(key):
             raise ValueError(f"an answer to {api} has no place for an error; use fail_next({api!r}, None) to close the connection instead")
         code = None if error is None else int(code_of(error))
         with self._lock:
-            self._faults += [Fault(key, code)] * times
+            self._faults += [Fault(key, code, broker=broker)] * times
 
-    def lose_answer(self, api: str, times: int = 1) -> None:
+    def lose_answer(self, api: str, times: int = 1, broker: Address | None = None) -> None:
         """The broker carries out the next `times` requests of an API, and each connection is closed when the answer has come."""
         with self._lock:
-            self._faults += [Fault(key_of(api), None, is_carried_out=True)] * times
+            self._faults += [Fault(key_of(api), None, is_carried_out=True, broker=broker)] * times
 
-    def drop_connections(self) -> int:
-        """Closes every connection, as a network failure does; returns their number."""
+    def drop_connections(self, broker: Address | None = None) -> int:
+        """Closes every connection, or those to this broker, as a network failure does; returns their number."""
         with self._lock:
-            links = list(self._links)
+            links = [link for link in self._links if broker in (None, link.broker)]
         for link in links:
             link.close()
         return len(links)
@@ -124,13 +127,13 @@ class FaultProxy:
 
     # Called by links
 
-    def take_fault(self, key: int) -> Fault | None:
-        """Removes and returns the fault for a request of this key."""
+    def take_fault(self, key: int, broker: Address) -> Fault | None:
+        """Removes and returns the fault for a request of this key to this broker."""
         if not self._faults:
             return None
         with self._lock:
             for fault in self._faults:
-                if fault.key == key:
+                if fault.key == key and fault.broker in (None, broker):
                     self._faults.remove(fault)
                     return fault
         return None
@@ -153,7 +156,7 @@ class FaultProxy:
             upstream.settimeout(None)
             for sock in (client, upstream):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = _Link(self, client, upstream)
+            link = _Link(self, client, upstream, broker)
             with self._lock:
                 self._links.add(link)
             link.start()
@@ -162,7 +165,8 @@ class FaultProxy:
 class _Link:
     """One client's connection and the connection to the broker that belongs to it."""
 
-    def __init__(self, proxy: FaultProxy, client: socket.socket, upstream: socket.socket) -> None:
+    def __init__(self, proxy: FaultProxy, client: socket.socket, upstream: socket.socket, broker: Address) -> None:
+        self.broker = broker
         self._proxy = proxy
         self._client = client
         self._upstream = upstream
@@ -191,7 +195,7 @@ class _Link:
             while (frame := _read_frame(reader)) is not None:
                 self._proxy.may_pass.wait()
                 (key,) = _read_key(frame, 4)
-                fault = self._proxy.take_fault(key)
+                fault = self._proxy.take_fault(key, self.broker)
                 if fault is not None and fault.code is None and not fault.is_carried_out:
                     return
                 if not self._stand_in(frame, fault):

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.base.errors import ErrorCode
+from ottla.client.addresses import parse_addresses
+from ottla.client.blocking.connection import Connection
+from ottla.client.errors import ClientError
 from ottla.testing import cluster
 from ottla.testing.cluster import BrokerDidNotStart, Cluster
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.metadata import MetadataRequest
 
 HOST = "127.0.0.1"
 
@@ -35,3 +41,28 @@ def test_a_broker_whose_port_was_taken_meanwhile_gets_another(
 def test_a_port_that_was_asked_for_is_not_replaced(taken_port: int, need_zookeeper: None) -> None:
     with pytest.raises(BrokerDidNotStart, match=f"cannot listen on {HOST}:{taken_port}"), Cluster(1, ports=[taken_port]):
         pass
+
+
+def test_faults_of_one_broker_leave_the_others_alone(need_zookeeper: None) -> None:
+    with Cluster(2) as brokers:
+        first = Connection(parse_addresses(brokers.bootstrap_server)[0]).open()
+        places = {node.node_id: f"{node.host}:{node.port}" for node in first.request(MetadataRequest()).brokers}
+        first.close()
+        connections = {number: Connection(parse_addresses(place)[0]).open() for number, place in places.items()}
+
+        def codes() -> list[int]:
+            return [connections[number].request(ListGroupsRequest()).error_code for number in (2, 1, 2)]
+
+        brokers.broker(2).fail_next("ListGroups", "COORDINATOR_NOT_AVAILABLE")
+        assert codes() == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE, ErrorCode.NONE]
+        brokers.fail_next("ListGroups", "COORDINATOR_NOT_AVAILABLE")
+        assert codes() == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE, ErrorCode.NONE]
+        brokers.broker(1).lose_answer("ListGroups")
+        assert connections[2].request(ListGroupsRequest()).error_code == ErrorCode.NONE
+        with pytest.raises(ClientError):
+            connections[1].request(ListGroupsRequest())
+        assert brokers.broker(2).drop_connections() == 1
+        with pytest.raises(ClientError):
+            connections[2].request(ListGroupsRequest())
+        for connection in connections.values():
+            connection.close()
