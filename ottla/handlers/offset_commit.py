@@ -1,7 +1,8 @@
 """OffsetCommit: a member, or a consumer that is in no group, commits its positions.
 
 Behaviour: topics that do not exist or may not be read are refused here, one by one; the rest goes to the group, which checks member and
-generation. The answer leaves when the offsets are committed to the log.
+generation. The answer leaves when the offsets are committed to the log, or with COORDINATOR_NOT_AVAILABLE after
+`offsets.commit.timeout.ms`.
 
 Version notes: 2-4 retention time (KIP-211 took it away); 6 leader epoch (KIP-320); 7 static members (KIP-345); 9 members of the new
 protocol, STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848); 10 topic ids.
@@ -11,14 +12,14 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.commands import CommitOffsets
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import run
+from ottla.requests.coordination import run_commit
 from ottla.requests.offset_topics import joined, offsets_of, sort_out
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
@@ -43,12 +44,12 @@ def handle(broker: Broker, request: RequestContext, body: OffsetCommitRequest) -
         if not topics:
             return OffsetCommitResponse(topics=joined(results))
 
-        def answer(codes: Sequence[ErrorCode]) -> None:
+        def answer(codes: Iterable[ErrorCode]) -> None:
             each = iter(codes)
             pending.complete(OffsetCommitResponse(topics=joined([*(outcome(topic, each) for topic in topics), *results])))
 
         command = command_of(request, body, topics)
-        run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_offsets(command, reply, now_ms), answer)
+        run_commit(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_offsets(command, reply, now_ms), answer)
     except ApiError as error:
         return OffsetCommitResponse(topics=[outcome(topic, repeat(error.code)) for topic in body.topics])
     return pending

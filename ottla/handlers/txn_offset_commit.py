@@ -2,7 +2,8 @@
 
 Behaviour: the transaction coordinator must know that this group's partition of `__consumer_offsets` is part of the ongoing transaction; it
 is asked when this broker does not know it yet. The offsets are logged at once and count when the transaction commits. A producer that names
-the member it works for is fenced when that member is no longer in the generation it names (KIP-447).
+the member it works for is fenced when that member is no longer in the generation it names (KIP-447). An answer that takes longer than
+`offsets.commit.timeout.ms` is COORDINATOR_NOT_AVAILABLE.
 
 Version notes: 2 leader epoch; 3 member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the group's partition becomes part
 of the transaction by this request (transactions v2, KIP-890), before that by AddOffsetsToTxn; 6 topic ids.
@@ -21,7 +22,7 @@ from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.groups.commands import CommitOffsetsInTransaction
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import run
+from ottla.requests.coordination import run_commit
 from ottla.requests.offset_topics import joined, offsets_of, sort_out
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
@@ -64,7 +65,7 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
             if code:
                 raise ApiError(code, "the transaction coordinator did not let this group in")
             command = command_of(body, topics)
-            run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_in_transaction(command, reply, now_ms), answer)
+            run_commit(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_in_transaction(command, reply, now_ms), answer)
         except ApiError as error:
             answer(repeat(error.code))
 

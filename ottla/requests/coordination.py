@@ -6,8 +6,9 @@ response of the answer. A refusal (no right, no coordinator here, still loading)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -19,6 +20,7 @@ from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
+    from ottla.base.ports import TimerHandle
     from ottla.groups.machine import GroupMachine
     from ottla.machine.contract import Decision, Reply
 
@@ -92,6 +94,27 @@ def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
     """Runs a command on the group's shard. Raises ApiError, and never calls `reply`, when the group's coordinator is not here."""
     host = broker.groups.host_of(group_id)
     host.run(partial(command, host.machine, reply))
+
+
+def run_commit(broker: Broker, group_id: str, command: Command, answer: Callable[[Iterable[ErrorCode]], None]) -> None:
+    """Runs a commit of offsets. One that the replicas have not confirmed within `offsets.commit.timeout.ms` is answered with
+    COORDINATOR_NOT_AVAILABLE, after which clients try again; it may count all the same. Raises as `run` does."""
+    timer: TimerHandle | None = None
+    is_answered = False
+
+    def reply(codes: Iterable[ErrorCode]) -> None:
+        nonlocal is_answered
+        if is_answered:
+            return
+        is_answered = True
+        if timer is not None:
+            timer.cancel()
+        answer(codes)
+
+    run(broker, group_id, command, reply)
+    if not is_answered:
+        late = repeat(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        timer = broker.timers.call_later(broker.config.offsets_commit_timeout_ms, lambda: reply(late))
 
 
 class Gathering:

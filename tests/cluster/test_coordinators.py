@@ -160,14 +160,42 @@ def test_committed_offsets_survive_the_death_of_their_coordinator() -> None:
     assert found == [7]
 
 
+def test_a_commit_that_replicas_do_not_confirm_is_answered_in_time_and_may_count_later() -> None:
+    """No replica leaves the in-sync set before `replica.lag.time.max.ms`  is over: the commit waits for some that stand still."""
+    nodes = Nodes(3, *SETTINGS)
+    nodes.create("t", [1, 2, 3])
+    coordinator = Client(nodes).coordinator(GROUP_KIND, GROUP)
+    nodes.until(lambda: set(nodes.leader(GROUP_METADATA_TOPIC).isr) == {1, 2, 3})
+    request = commit_of(7)
+    assert committed(nodes.ask(coordinator, request, 8)) == ErrorCode.NONE
+    for number in {1, 2, 3} - {coordinator}:
+        nodes.nodes[number].links.fetchers.close()
+    answers = nodes.send(coordinator, request, 8)
+    nodes.settle(4_900)
+    assert answers == [] and set(nodes.leader(GROUP_METADATA_TOPIC).isr) == {1, 2, 3}
+    nodes.settle(200)
+    assert [committed(answer) for answer in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    nodes.until(lambda: nodes.leader(GROUP_METADATA_TOPIC).isr == (coordinator,))
+    nodes.until(lambda: nodes.leader(GROUP_METADATA_TOPIC).high_watermark == nodes.leader(GROUP_METADATA_TOPIC).log.log_end_offset)
+    assert len(answers) == 1, "an answer is given once"
+    assert committed(nodes.ask(coordinator, request, 8)) == ErrorCode.NONE
+
+
+def commit_of(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    return OffsetCommitRequest(group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+
+
+def committed(answer: Any) -> int:
+    return int(answer.topics[0].partitions[0].error_code)
+
+
 def test_offsets_of_a_transaction_count_once_it_is_committed_wherever_the_group_is_coordinated() -> None:
     nodes = Nodes(3, *SETTINGS)
     client = Client(nodes)
     client.begin()
     client.coordinator(GROUP_KIND, GROUP)
-    request = AddOffsetsToTxnRequest(
-        transactional_id=TXN_ID, producer_id=client.producer_id, producer_epoch=client.epoch, group_id=GROUP
-    )
+    request = AddOffsetsToTxnRequest(transactional_id=TXN_ID, producer_id=client.producer_id, producer_epoch=client.epoch, group_id=GROUP)
     client.ask(TRANSACTION_KIND, TXN_ID, request, 3)
     before = nodes.leader(GROUP_METADATA_TOPIC).log.log_end_offset
     client.ask(TRANSACTION_KIND, TXN_ID, client.end_request(), 3)
