@@ -16,11 +16,12 @@ Not done: nothing that Kafka 4.3 does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.share_state import SharePartitionKey
+from ottla.base.turns import run_steps
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched
 from ottla.requests.endpoints import live_brokers
@@ -57,6 +58,7 @@ from ottla.wire.schema import maker
 make_result = maker(PartitionData)
 make_acquired = maker(AcquiredRecords)
 
+PARTITIONS_PER_STEP = 20
 READS_MAX = 32
 """Slices read of one partition for one answer, while none has a record that may be delivered."""
 
@@ -82,6 +84,25 @@ class Reading:
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> ShareFetchResponse | Pending:
+    return run_steps(_steps(broker, request, body, is_in_turns=False))
+
+
+def listed(broker: Broker, body: ShareFetchRequest) -> int:
+    """The partitions of the session, which a request need not name."""
+    session = broker.share_sessions.find(body.group_id or "", body.member_id or "")
+    return len(session.wanted) if session is not None else 0
+
+
+def handle_in_steps(
+    broker: Broker, request: RequestContext, body: ShareFetchRequest
+) -> Generator[None, None, ShareFetchResponse | Pending]:
+    """The same for thousands of partitions."""
+    return (yield from _steps(broker, request, body, is_in_turns=True))
+
+
+def _steps(
+    broker: Broker, request: RequestContext, body: ShareFetchRequest, *, is_in_turns: bool
+) -> Generator[None, None, ShareFetchResponse | Pending]:
     try:
         group_id, member_id = identity(broker, request, body.group_id, body.member_id)
         is_renewing = request.version >= RENEWAL_SINCE and body.is_renew_ack
@@ -99,7 +120,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
     if body.share_session_epoch == FINAL_EPOCH:
         broker.share_sessions.end(session)
     elif not is_renewing:
-        answer.fetch.start()
+        yield from answer.fetch.start(is_in_turns=is_in_turns)
     acknowledging(answer.on_acknowledged)
     return answer.finish_or_wait()
 
@@ -168,10 +189,17 @@ class ShareFetch:
         self.got: dict[Place, Got] = {}
         self.is_over = True
 
-    def start(self) -> None:
-        self._readings = [self._open(place) for place in self._session.in_turn(self._body.share_session_epoch)]
+    def start(self, *, is_in_turns: bool) -> Generator[None, None, None]:
+        """Steps: between two of them, where they run in turns, the session may end, and what was read may move, as they may while a request
+        waits."""
+        for number, place in enumerate(self._session.in_turn(self._body.share_session_epoch), 1):
+            self._readings.append(self._open(place))
+            if not number % PARTITIONS_PER_STEP:
+                yield
+                if not self._is_in_session():
+                    return
         is_hurried = self._body.max_wait_ms <= 0 or not self._wants_records
-        self.is_over = not self._readings or self._attempt(is_hurried) or is_hurried
+        self.is_over = not self._readings or (yield from self._attempt_in_steps(is_hurried)) or is_hurried
         if self.is_over:
             return
         watched: list[Watched] = []
@@ -179,6 +207,8 @@ class ShareFetch:
             if reading.partition is not None and reading.share is not None:
                 watched += (reading.partition.notifier, reading.share.notifier)
         self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
+        if is_in_turns:
+            self._broker.timers.call_soon(self._look_again)
 
     def outcomes(self) -> list[tuple[Place, ErrorCode]]:
         """The partitions that failed, with their errors; in the answer that opens a session, every partition."""
@@ -198,6 +228,11 @@ class ShareFetch:
     def _wants_records(self) -> bool:
         """A request for no records or no bytes may open a session or acknowledge; it locks nothing and does not wait."""
         return self._body.max_records > 0 and self._body.max_bytes > 0
+
+    def _look_again(self) -> None:
+        """What moved between its step and the wait has not woken this."""
+        if self._watch is not None and not self._watch.is_cancelled:
+            self._wake()
 
     def _wake(self) -> None:
         if not self._may_go_on() or self._attempt(False):
@@ -266,29 +301,45 @@ class ShareFetch:
         else:
             reading.share = share
 
+    def _is_in_session(self) -> bool:
+        """Whether the session has not been ended or replaced: else its member would not acknowledge the records."""
+        session = self._session
+        return self._broker.share_sessions.find(session.group_id, session.member_id) is session
+
     def _attempt(self, is_last: bool) -> bool:
+        return run_steps(self._attempt_in_steps(is_last))
+
+    def _attempt_in_steps(self, is_last: bool) -> Generator[None, None, bool]:
         """Acquires available records; False if the request should wait for more."""
-        body, session = self._body, self._session
-        if self._broker.share_sessions.find(session.group_id, session.member_id) is not session:
-            return True  # ended or replaced: its member would not acknowledge the records
-        candidates: list[tuple[Reading, int]] = []
+        if not self._is_in_session():
+            return True
+        body, candidates = self._body, list[Reading]()
         size, is_failing = 0, False
         bytes_max = max(min(body.max_bytes, self._broker.config.fetch_max_bytes) // len(self._readings), 1)
-        for reading in self._readings:
+        for number, reading in enumerate(self._readings, 1):
             offset = self._offset(reading)
             if offset is not None:
-                candidates.append((reading, offset))
+                candidates.append(reading)
                 if body.min_bytes > 1:
                     size += self._size(reading, offset, bytes_max)
             is_failing = is_failing or bool(reading.error)
+            if not number % PARTITIONS_PER_STEP:
+                yield
         if is_failing or is_last or size >= body.min_bytes or body.min_bytes <= 1:
-            left = body.max_records if self._wants_records else 0
-            for reading, offset in candidates:
-                if left <= 0:
-                    break
-                left -= self._take(reading, offset, bytes_max, left)
+            yield from self._take_of(candidates, bytes_max)
             is_failing = is_failing or any(reading.error for reading in self._readings)
-        return is_failing or bool(self.got) or body.min_bytes <= 0
+        return is_failing or bool(self.got) or body.min_bytes <= 0 or not self._is_in_session()
+
+    def _take_of(self, candidates: list[Reading], bytes_max: int) -> Generator[None, None, None]:
+        """Acquires as many records as are wanted. What a candidate has may have moved since the step in which it was looked at."""
+        left = self._body.max_records if self._wants_records else 0
+        for reading in candidates:
+            if left <= 0 or not self._is_in_session():
+                return
+            offset = self._offset(reading)
+            if offset is not None:
+                left -= self._take(reading, offset, bytes_max, left)
+                yield
 
     def _offset(self, reading: Reading) -> int | None:
         """The first offset that may be available; None if no record is. Also sets the reading's error."""
