@@ -151,6 +151,11 @@ class MachineHost:
         """Whether nothing is held: every answer decided so far is sent."""
         return not self._held
 
+    @property
+    def held(self) -> int:
+        """How many decisions wait for the replicas."""
+        return len(self._held)
+
     # Commands
 
     def run(self, decide: Callable[[int], Decision]) -> None:

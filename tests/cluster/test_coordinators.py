@@ -9,10 +9,12 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.requests import coordination
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -179,6 +181,24 @@ def test_a_commit_that_replicas_do_not_confirm_is_answered_in_time_and_may_count
     nodes.until(lambda: nodes.leader(GROUP_METADATA_TOPIC).high_watermark == nodes.leader(GROUP_METADATA_TOPIC).log.log_end_offset)
     assert len(answers) == 1, "an answer is given once"
     assert committed(nodes.ask(coordinator, request, 8)) == ErrorCode.NONE
+
+
+def test_i46_answers_that_wait_for_replicas_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes(3, *SETTINGS)
+    nodes.create("t", [1, 2, 3])
+    coordinator = Client(nodes).coordinator(GROUP_KIND, GROUP)
+    nodes.until(lambda: set(nodes.leader(GROUP_METADATA_TOPIC).isr) == {1, 2, 3})
+    monkeypatch.setattr(coordination, "HELD_MAX", 3)
+    for number in {1, 2, 3} - {coordinator}:
+        nodes.nodes[number].links.fetchers.close()
+    waiting = [nodes.send(coordinator, commit_of(offset), 8) for offset in range(3)]
+    nodes.settle(100)
+    assert committed(nodes.ask(coordinator, commit_of(3), 8)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    beat = HeartbeatRequest(group_id=GROUP, member_id="m", generation_id=1)
+    assert nodes.ask(coordinator, beat).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert waiting == [[], [], []]
+    nodes.until(lambda: nodes.leader(GROUP_METADATA_TOPIC).isr == (coordinator,))
+    assert committed(nodes.ask(coordinator, commit_of(4), 8)) == ErrorCode.NONE
 
 
 def commit_of(offset: int) -> OffsetCommitRequest:

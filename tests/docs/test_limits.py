@@ -39,6 +39,7 @@ LIMITS = {
     "characters in a client id": [identifiers.CLIENT_ID_CHARACTERS_MAX],
     "members of a group": [BROKER_SETTINGS["group.max.size"].default],
     "members of a share group": [BROKER_SETTINGS["group.share.max.size"].default],
+    "answers that wait for replicas": [coordination.HELD_MAX],
     "topics that a member of a new": [coordination.SUBSCRIBED_TOPICS_MAX],
     "topics that a member of a share": [share_group_heartbeat.TOPICS_MAX],
     "topics that all members": [share_heartbeat.TOPICS_MAX],
