@@ -35,7 +35,7 @@ from ottla.controller.api import (
     QuotaRequest,
     QuotaResult,
 )
-from ottla.controller.plans import Plan, Unit, check_size, planned
+from ottla.controller.plans import Plan, Unit, check_name, check_size, planned
 from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
@@ -128,9 +128,11 @@ def _check_resource_name(state: ClusterState, request: ConfigRequest) -> None:
     elif request.resource_type == CONFIG_GROUP:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        check_name(name, "a group with settings")
     elif request.resource_type == CONFIG_CLIENT_METRICS:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        check_name(name, "a subscription")
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Resources of type {request.resource_type} have no settings here.")
 
@@ -201,8 +203,10 @@ def _altered_quotas(nodes: QuotaNodes, request: QuotaRequest) -> dict[str, float
     kinds = [kind for kind, _ in request.entity]
     if not kinds or any(kind not in ENTITY_TYPES for kind in kinds) or ("ip" in kinds and len(kinds) > 1):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"No quotas can be set for an entity of {', '.join(kinds) or 'no type'}.")
-    if any(name == "" for _, name in request.entity):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "An entity's name must not be empty.")
+    for _, name in request.entity:
+        if name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, "An entity's name must not be empty.")
+        check_name(name or "", "an entity")
     if kinds == ["ip"]:
         _check_address(request.entity[0][1])
     quotas = dict(nodes.quotas(request.entity))

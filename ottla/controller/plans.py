@@ -95,6 +95,16 @@ def check_size(data: bytes, what: str) -> None:
         raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
+NAME_BYTES_MAX = 10_000
+"""The longest name that users make up, as it stands in a path: a write has it up to six times."""
+
+
+def check_name(name: str, what: str) -> None:
+    """Raises `ApiError` INVALID_REQUEST for a name with which a node would fit into no write."""
+    if len(name) > NAME_BYTES_MAX or len(znodes.quoted(name)) > NAME_BYTES_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"The name of {what} must not be longer than {NAME_BYTES_MAX} bytes.")
+
+
 def in_units(operations: Sequence[Operation], pieces_of: int = 1) -> list[Unit]:
     """Units without a meaning of their own, as large as they may be; `pieces_of` neighbours stay together."""
     units: list[Unit] = []

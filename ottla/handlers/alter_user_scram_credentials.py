@@ -34,6 +34,8 @@ NAMES = {number: name for name, number in MECHANISM_NUMBERS.items()}
 Entry = ScramCredentialDeletion | ScramCredentialUpsertion
 ENTRIES_MAX = 500
 """Changes in one request, which is executed in one go: a few milliseconds of hashing."""
+NAME_BYTES_MAX, SECRET_BYTES_MAX = 1_024, 1_024
+"""A user's name, and a salt or salted password: they stand in one node of the metadata store. Salted passwords have 32 or 64 bytes."""
 TOO_MANY = ScramResult(user="", error=ErrorCode.POLICY_VIOLATION, message=f"More than {ENTRIES_MAX} changes in one request")
 
 
@@ -88,6 +90,8 @@ def _check(entry: Entry, count: int) -> None:
     """Raises `ApiError` as Kafka does."""
     if not entry.name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if len(entry.name.encode()) > NAME_BYTES_MAX:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username must not be longer than {NAME_BYTES_MAX} bytes")
     if entry.mechanism not in NAMES:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if count > 1:
@@ -98,8 +102,11 @@ def _check(entry: Entry, count: int) -> None:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if entry.iterations > ITERATIONS_STORED_MAX:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-    if not len(entry.salt) or not len(entry.salted_password):
+    sizes = (len(entry.salt), len(entry.salted_password))
+    if not all(sizes):
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
+    if max(sizes) > SECRET_BYTES_MAX:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Salt and salted password must not be longer than {SECRET_BYTES_MAX} bytes")
 
 
 def _request(entry: Entry) -> ScramRequest:

@@ -278,3 +278,27 @@ def test_quotas_that_are_refused(cluster: Cluster, entity: QuotaEntity, values: 
     before = cluster.store.nodes()
     assert alter_quota(cluster, entity, **values) is ErrorCode.INVALID_REQUEST
     assert cluster.store.nodes() == before
+
+
+LONG_NAMES = {"letters": "u" * 1_000_000, "quoted": "%" * 3_334, "unicode": "ü" * 1_700}
+
+
+@pytest.mark.parametrize("name", LONG_NAMES.values(), ids=LONG_NAMES.keys())
+@pytest.mark.parametrize("kinds", [("user",), ("client-id",), ("client-id", "user")])
+def test_no_quota_is_kept_for_a_name_with_which_a_node_fits_into_no_write(cluster: Cluster, kinds: tuple[str, ...], name: str) -> None:
+    assert alter_quota(cluster, tuple((kind, name) for kind in kinds), request_percentage=1.0) is ErrorCode.INVALID_REQUEST
+    shorter = tuple((kind, name[: len(name) // 100]) for kind in kinds)
+    assert alter_quota(cluster, shorter, request_percentage=50.0) is ErrorCode.NONE
+    assert list(cluster.metadata.quotas) == [shorter]
+
+
+@pytest.mark.parametrize("name", LONG_NAMES.values(), ids=LONG_NAMES.keys())
+@pytest.mark.parametrize(
+    ("resource_type", "setting"), [(CONFIG_GROUP, "consumer.session.timeout.ms"), (CONFIG_CLIENT_METRICS, "interval.ms")]
+)
+def test_no_settings_are_kept_for_such_a_name(cluster: Cluster, resource_type: int, setting: str, name: str) -> None:
+    answers: list[list[ConfigResult]] = []
+    entry = ConfigEntry(name=setting, operation=ConfigOperation.SET, value="50000")
+    cluster.loop.alter_configs([ConfigRequest(resource_type=resource_type, name=name, entries=[entry])], False, answers.append)
+    ((result,),) = answers
+    assert result.error is ErrorCode.INVALID_REQUEST

@@ -9,11 +9,11 @@ import pytest
 from ottla.base import fair_slots, identifiers
 from ottla.base.config import BROKER_SETTINGS
 from ottla.cluster import delegation_tokens
-from ottla.controller import api, configs, topics
+from ottla.controller import api, configs, plans, topics
 from ottla.groups import settings as group_settings
 from ottla.groups.share import group as share_group
 from ottla.groups.share import heartbeat as share_heartbeat
-from ottla.handlers import add_partitions_to_txn, create_delegation_token, fetch, share_group_heartbeat
+from ottla.handlers import add_partitions_to_txn, alter_user_scram_credentials, create_delegation_token, fetch, share_group_heartbeat
 from ottla.replication import fetch_sessions, reads
 from ottla.requests import coordination, share_acknowledgements
 from ottla.server import coordinator_hosts
@@ -49,6 +49,8 @@ LIMITS = {
     "producer ids": [BROKER_SETTINGS["ottla.producers.max"].default],
     "aborted transactions": [reads.ABORTED_MAX],
     "users, client ids": [configs.QUOTA_ENTITIES_MAX],
+    "bytes of the name of a user, client id": [plans.NAME_BYTES_MAX],
+    "bytes of the name of a user with SCRAM": [alter_user_scram_credentials.NAME_BYTES_MAX],
     "delegation tokens": [delegation_tokens.TOKENS_MAX, delegation_tokens.TEXT_BYTES_MAX >> 20],
     "renewers": [create_delegation_token.RENEWERS_MAX],
     "settings of one resource": [api.CONFIG_ENTRIES_MAX],

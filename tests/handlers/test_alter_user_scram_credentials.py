@@ -125,3 +125,12 @@ def test_thousands_of_changes_are_refused_in_steps(world: AdminWorld, code: Erro
         answer = end.value
     assert count == 6
     assert [(result.user, result.error_code) for result in answer.results] == [(str(user), code) for user in range(1_500)]
+
+
+def test_names_and_secrets_that_fit_into_no_node_are_refused() -> None:
+    world = AdminWorld()
+    long, name = b"s" * 1_000_000, "n" * 32_767
+    salted = ScramCredentialUpsertion(name="bob", mechanism=SHA256, iterations=4096, salt=SALT, salted_password=long)
+    codes = dict(altered(world, upsertion(salt=long), salted, upsertion(name=name), upsertion(name="carol")))
+    refused = ErrorCode.UNACCEPTABLE_CREDENTIAL
+    assert codes == {"alice": refused, "bob": refused, name: refused, "carol": ErrorCode.NONE}
