@@ -174,12 +174,16 @@ MESSAGE_LENGTH_MAX = 4000
 """A longer message quotes a name of tens of thousands of letters, and might not fit into an answer's string."""
 
 
+def shortened(message: str) -> str:
+    """A message that fits into an answer, whatever it quotes."""
+    return message if len(message) <= MESSAGE_LENGTH_MAX else message[:MESSAGE_LENGTH_MAX] + "..."
+
+
 class ApiError(OttlaError):
     """An expected refusal: `code` goes to the client, `message` says in one sentence what was refused and why."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
-        if len(message) > MESSAGE_LENGTH_MAX:
-            message = message[:MESSAGE_LENGTH_MAX] + "..."
+        message = shortened(message)
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, TopicMetadata
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, shortened
 from ottla.controller import election
 from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
 from ottla.controller.partition_states import Elections, NamedPartition, led, partitions_plan, with_isr
@@ -35,7 +35,7 @@ def decide_elect_leaders(
     for name, index in dict.fromkeys(wanted):
         topic, partition = state.topic(name), state.partition(name, index)
         if topic is None or partition is None:
-            message = f"No such partition as {name}-{index}"
+            message = shortened(f"No such partition as {name}-{index}")
             results.append(PartitionResult(topic=name, partition=index, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=message))
             continue
         elected, error = _elect_on_request(kind, partition, state.standing_for(state.standing(), topic, partition))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, shortened
 from ottla.base.turns import pieces_of, run_steps
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
@@ -60,11 +60,11 @@ def _described(broker: Broker, name: str) -> DescribeUserScramCredentialsResult:
         if credential is not None
     ]
     if not infos:
-        message = f"Attempt to describe a user credential that does not exist: {name}"
+        message = shortened(f"Attempt to describe a user credential that does not exist: {name}")
         return DescribeUserScramCredentialsResult(user=name, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message)
     return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
 
 
 def _repeated(name: str) -> DescribeUserScramCredentialsResult:
-    message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    message = shortened(f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}")
     return DescribeUserScramCredentialsResult(user=name, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message)

@@ -26,8 +26,8 @@ class Body(NamedTuple):
     version: int
 
 
-def large_bodies(sample: Request, version: int, bytes_max: int) -> Iterator[Body]:
-    """Every large body of the sample's API, in one version."""
+def large_bodies(sample: Request, version: int, bytes_max: int, text_bytes_max: int | None = None) -> Iterator[Body]:
+    """Every large body of the sample's API, in one version; texts may be longer than arrays."""
     for path in array_paths(type(sample), version):
         for kind in (REPEATED, DIFFERENT):
             name = f"{bytes_max >> 10} KiB of {'.'.join(path)}, {kind}"
@@ -35,7 +35,8 @@ def large_bodies(sample: Request, version: int, bytes_max: int) -> Iterator[Body
     for path in text_paths(type(sample), version):
         whole: Request = copied(sample)
         owner, field = reached(whole, path, version)
-        size = min(bytes_max, TEXT_BYTES_MAX) if field.kind == "string" else bytes_max
+        size = bytes_max if text_bytes_max is None else text_bytes_max
+        size = min(size, TEXT_BYTES_MAX) if field.kind == "string" else size
         setattr(owner, field.name, "x" * size if field.kind == "string" else bytes(size))
         yield Body(f"{size >> 10} KiB in {'.'.join(path)}", whole, version)
 
