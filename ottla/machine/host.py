@@ -34,6 +34,11 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 SLEW_DIVISOR = 16  # a wall clock that was set is followed at 1/16 of the elapsed time: intervals stay right within 7 %
 
 
+HELD_MAX = 10_000
+"""Decisions of one coordinator that wait for replicas. Where replicas in sync stand still for long, clients that give up and ask again add
+to them, and those of clients that have gone stay among them."""
+
+
 class HostState(Enum):
     LOADING = "Loading"
     ACTIVE = "Active"
@@ -152,9 +157,9 @@ class MachineHost:
         return not self._held
 
     @property
-    def held(self) -> int:
-        """How many decisions wait for the replicas."""
-        return len(self._held)
+    def is_full(self) -> bool:
+        """Whether so many decisions wait for the replicas that clients should ask later."""
+        return len(self._held) >= HELD_MAX
 
     # Commands
 

@@ -29,9 +29,6 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 
 SUBSCRIBED_TOPICS_MAX = 10_000
 """Of one member of a consumer group; a subscription to more is a pattern."""
-HELD_MAX = 10_000
-"""Answers of one coordinator that wait for replicas. Where replicas in sync stand still for long, clients that give up and ask again add to
-them, and those that have gone stay among them."""
 
 
 def require_lease(broker: Broker) -> None:
@@ -97,8 +94,8 @@ def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
     """Runs a command on the group's shard. Raises ApiError, and never calls `reply`, when the group's coordinator is not here, or has too
     many answers that wait for replicas."""
     host = broker.groups.host_of(group_id)
-    if host.held >= HELD_MAX:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{HELD_MAX} answers wait for the replicas of the coordinator's partition")
+    if host.is_full:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many answers wait for the replicas of the coordinator's partition")
     host.run(partial(command, host.machine, reply))
 
 

@@ -106,6 +106,9 @@ def run_on(host: MachineHost, command: Command, done: DoneResult) -> None:
     if host.state is not HostState.ACTIVE:
         done(Result(host.error))
         return
+    if host.is_full:
+        done(Result(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
     decide = host.machine.decide
     host.run(lambda now_ms: decide(now_ms, command, done))
 

@@ -275,6 +275,9 @@ class TransactionCoordinators:
         except ApiError as error:
             done(refuse(error.code))
             return
+        if host.is_full:
+            done(refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
         decide = command(host.machine)
         host.run(lambda now_ms: decide(now_ms, done))
 

@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.requests import coordination
+from ottla.machine import host
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.end_txn import EndTxnRequest
@@ -188,7 +188,7 @@ def test_i46_answers_that_wait_for_replicas_are_bounded(monkeypatch: pytest.Monk
     nodes.create("t", [1, 2, 3])
     coordinator = Client(nodes).coordinator(GROUP_KIND, GROUP)
     nodes.until(lambda: set(nodes.leader(GROUP_METADATA_TOPIC).isr) == {1, 2, 3})
-    monkeypatch.setattr(coordination, "HELD_MAX", 3)
+    monkeypatch.setattr(host, "HELD_MAX", 3)
     for number in {1, 2, 3} - {coordinator}:
         nodes.nodes[number].links.fetchers.close()
     waiting = [nodes.send(coordinator, commit_of(offset), 8) for offset in range(3)]
@@ -199,6 +199,22 @@ def test_i46_answers_that_wait_for_replicas_are_bounded(monkeypatch: pytest.Monk
     assert waiting == [[], [], []]
     nodes.until(lambda: nodes.leader(GROUP_METADATA_TOPIC).isr == (coordinator,))
     assert committed(nodes.ask(coordinator, commit_of(4), 8)) == ErrorCode.NONE
+
+
+def test_i46_answers_of_a_transaction_coordinator_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes(3, *SETTINGS)
+    coordinator = Client(nodes).coordinator(TRANSACTION_KIND, TXN_ID)
+    nodes.until(lambda: set(nodes.leader(TRANSACTION_STATE_TOPIC).isr) == {1, 2, 3})
+    monkeypatch.setattr(host, "HELD_MAX", 3)
+    for number in {1, 2, 3} - {coordinator}:
+        nodes.nodes[number].links.fetchers.close()
+    requests = [InitProducerIdRequest(transactional_id=f"id-{number}", transaction_timeout_ms=60_000) for number in range(4)]
+    waiting = [nodes.send(coordinator, request) for request in requests[:3]]
+    nodes.settle(100)
+    assert nodes.ask(coordinator, requests[3]).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert waiting == [[], [], []]
+    nodes.until(lambda: nodes.leader(TRANSACTION_STATE_TOPIC).isr == (coordinator,))
+    nodes.until(lambda: all(answers and answers[0].error_code == ErrorCode.NONE for answers in waiting))
 
 
 def commit_of(offset: int) -> OffsetCommitRequest:

@@ -14,6 +14,7 @@ from ottla.groups import settings as group_settings
 from ottla.groups.share import group as share_group
 from ottla.groups.share import heartbeat as share_heartbeat
 from ottla.handlers import add_partitions_to_txn, alter_user_scram_credentials, create_delegation_token, fetch, share_group_heartbeat
+from ottla.machine import host
 from ottla.replication import fetch_sessions, reads
 from ottla.requests import coordination, share_acknowledgements
 from ottla.server import coordinator_hosts
@@ -39,7 +40,7 @@ LIMITS = {
     "characters in a client id": [identifiers.CLIENT_ID_CHARACTERS_MAX],
     "members of a group": [BROKER_SETTINGS["group.max.size"].default],
     "members of a share group": [BROKER_SETTINGS["group.share.max.size"].default],
-    "answers that wait for replicas": [coordination.HELD_MAX],
+    "answers that wait for replicas": [host.HELD_MAX],
     "topics that a member of a new": [coordination.SUBSCRIBED_TOPICS_MAX],
     "topics that a member of a share": [share_group_heartbeat.TOPICS_MAX],
     "topics that all members": [share_heartbeat.TOPICS_MAX],
