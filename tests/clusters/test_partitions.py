@@ -69,6 +69,15 @@ def test_a_leader_whose_answers_get_lost_acknowledges_nothing_alone(cluster: Clu
     assert load.verdict() == ""
 
 
+def test_a_leader_whose_requests_get_lost_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
+    """The other way: requests of clients and followers do not reach it, its answers to earlier ones and its own requests arrive."""
+    with Load(cluster, topic) as load:
+        victim = cluster.leader_of(topic)
+        cluster.to_broker[victim].hold(answers=False)
+        check_others_go_on(cluster, topic, load, victim)
+    assert load.verdict() == ""
+
+
 def test_a_broker_that_is_cut_off_from_everything_is_replaced(cluster: Cluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         victim = cluster.controller()
