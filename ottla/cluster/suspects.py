@@ -21,6 +21,9 @@ AGAIN_MS = 100
 LOOKS_MS = failure_detector.LOOKS_MS[:3]
 """An address that accepts is tried again, for the same reason as there; clients do not wait for all of its looks."""
 
+WAITING_MAX = 1_000
+"""So many answers wait; clients beyond are answered with what is known, and ask again."""
+
 
 class Suspects:
     """The brokers that this one suspects, and what waits for an end of that."""
@@ -85,8 +88,12 @@ class Suspects:
             self.review()
 
     def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
-        """Calls `function` once `is_over(suspected brokers)`, which is asked when metadata or the suspects have changed."""
-        self._waiting.append((is_over, function))
+        """Calls `function` once `is_over(suspected brokers)`, which is asked when metadata or the suspects have changed; at once if too many
+        wait already."""
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.append((is_over, function))
+        else:
+            function()
 
     def review(self) -> None:
         """Metadata, or the suspects, have changed."""

@@ -223,7 +223,7 @@ class Suspects(Protocol):
     def brokers(self) -> Collection[int]: ...
 
     def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
-        """Calls `function` once `is_over(suspected brokers)`, soon."""
+        """Calls `function` once `is_over(suspected brokers)`, soon; at once if too many wait for that."""
 
 
 class GroupCoordinators(Protocol):

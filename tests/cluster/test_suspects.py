@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.ports import REFUSED
-from ottla.cluster.suspects import AGAIN_MS, LOOKS_MS, REFUSED_MS, SUSPECTED_MS, Suspects
+from ottla.cluster.suspects import AGAIN_MS, LOOKS_MS, REFUSED_MS, SUSPECTED_MS, WAITING_MAX, Suspects
 from tests.fakes import ManualClock, ManualTimers
 
 
@@ -43,6 +43,18 @@ def test_what_waits_goes_on_when_others_lead() -> None:
     world.suspects.review()
     world.suspects.review()
     assert world.called == ["a"]
+
+
+def test_no_more_than_so_many_wait() -> None:
+    world = World()
+    world.suspects.on_hang_up(2)
+    for _ in range(WAITING_MAX):
+        world.wait("early")
+    world.wait("late")
+    assert world.called == ["late"]
+    world.leader = 3
+    world.suspects.review()
+    assert len(world.called) == 1 + WAITING_MAX
 
 
 def test_a_broker_that_accepts_each_time_is_not_suspected_any_more() -> None:
