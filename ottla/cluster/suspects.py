@@ -88,8 +88,8 @@ class Suspects:
             self.review()
 
     def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
-        """Calls `function` once `is_over(suspected brokers)`, which is asked when metadata or the suspects have changed; at once if too many
-        wait already."""
+        """Calls `function` once `is_over(suspected brokers)`, which is asked when metadata or the suspects have changed; at once if too
+        many wait already."""
         if len(self._waiting) < WAITING_MAX:
             self._waiting.append((is_over, function))
         else:
