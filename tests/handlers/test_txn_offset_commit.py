@@ -39,7 +39,7 @@ class Coordinator:
             authorizer=AllowClients(),
             quotas=None,
             metadata=SimpleNamespace(topic=lambda _name: topic, partition=lambda _topic, index: index),
-            groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=self, run=self._run, held=0)),
+            groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=self, run=self._run, is_full=False)),
             partitions=SimpleNamespace(get=lambda _topic, _index: SimpleNamespace(log=self.log, leader=self)),
             transactions=SimpleNamespace(admit=lambda *arguments: self.asked.append(arguments[-1])),
             clock=SimpleNamespace(wall_ms=lambda: 0),

@@ -170,7 +170,7 @@ def test_other(kafka_broker, kafka_topic):
 def test_proxy(kafka_broker, kafka_topic):
     assert kafka_broker.bootstrap_server
     assert kafka_broker._proxy.may_pass.is_set()
-    assert kafka_broker._proxy.take_fault(0) is None
+    assert kafka_broker._proxy.take_fault(0, ("", 0)) is None
 """
     check_passed(run(tmp_path, source), 3)
 
