@@ -84,7 +84,7 @@ class ClusterMember:
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
-            damage=self._damage,
+            newest_epoch=lambda: self.receiver.controller_epoch, damage=self._damage,
         )  # fmt: skip
 
     def _make_acl_rules(self, table: RuleTable, timers: Timers) -> AclRules:

@@ -35,7 +35,7 @@ from ottla.controller.api import (
     QuotaRequest,
     QuotaResult,
 )
-from ottla.controller.plans import Plan, Unit, check_name, check_size, planned
+from ottla.controller.plans import Plan, Unit, check_name, check_size, check_whole, planned
 from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
@@ -86,6 +86,7 @@ def announced(path: str) -> Operation:
 def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) -> dict[str, str]:
     """The new whole configuration of the resource; raises `ApiError`."""
     _check_resource_name(state, request)
+    check_whole(state, znodes.config_path(request.resource_type, request.name))
     configs = altered_values(config, request, state.configs(request.resource_type, request.name))
     if request.resource_type == CONFIG_TOPIC:
         config.check_topic(configs)
@@ -184,6 +185,9 @@ def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Seq
     for request in requests:
         try:
             quotas = _altered_quotas(nodes, request)
+            for entity in (request.entity, tuple(part for part in request.entity if part[0] == "user")):
+                if entity:
+                    check_whole(state, znodes.quota_path(entity))
             _check_room(nodes, request.entity, quotas)
         except ApiError as refusal:
             results.append(QuotaResult(entity=request.entity, error=refusal.code, message=refusal.message))

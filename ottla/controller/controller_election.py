@@ -9,8 +9,8 @@ A controller that is provably gone, though its `/controller` still stands, is re
 the store is away, so it is tried again until another broker is the controller, or the same one under another registration.
 
 While the epoch node cannot be read there is no controller, and it is left as it is. A line says which number belongs there: each write of a
-controller raises epoch and version by one, so the version of the node is no smaller than any epoch that was written to it. Candidates watch
-the node, and stand again when it changes.
+controller raises epoch and version by one, so the version of the node is no smaller than any epoch that controllers made; where one was
+written by hand, the newest epoch that this broker was sent is larger. Candidates watch the node, and stand again when it changes.
 
 An epoch that is written by hand ends the mandate of the present controller at its next write. `/controller` is still its own then, and it
 claims the office anew, above that epoch.
@@ -65,13 +65,16 @@ class ControllerElection:
         broker_id: int,
         on_elected: Callable[[Mandate], object],
         on_lost: Callable[[], object],
+        newest_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`newest_epoch`: the largest that controllers have sent this broker, which obeys no smaller one any more."""
         self._store = store
         self._retries = retries
         self._clock = clock
         self._broker_id = broker_id
         self._on_elected = on_elected
         self._on_lost = on_lost
+        self._newest_epoch = newest_epoch
         self._claim: Mandate | None = None
         self._mandate: Mandate | None = None
         self._gone: tuple[int, int] | None = None  # a broker and the epoch of its registration: perhaps the controller
@@ -257,7 +260,7 @@ class ControllerElection:
             if epoch is None:
                 self._wait_for_epoch(node)
                 return
-            claim = Mandate(epoch + 1, node.version + 1)
+            claim = Mandate(max(epoch, self._newest_epoch()) + 1, node.version + 1)
         data = znodes.controller_epoch_bytes(claim.epoch)
         operations: list[Operation] = [
             Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version),
@@ -284,7 +287,7 @@ class ControllerElection:
             log.error(
                 "%s in the metadata store is damaged: it holds %s; there is no controller until the number of the last epoch is written "
                 "there, or a larger one: at least %d",
-                znodes.CONTROLLER_EPOCH, repr(damaged.data[:SHOWN_BYTES]), damaged.version,
+                znodes.CONTROLLER_EPOCH, repr(damaged.data[:SHOWN_BYTES]), max(damaged.version, self._newest_epoch()),
             )  # fmt: skip
         number = self._round
 

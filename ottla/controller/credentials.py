@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from ottla.base.cluster_metadata import ScramPut
 from ottla.base.config import BrokerConfig
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller import znodes
 from ottla.controller.api import ScramRequest, ScramResult
 from ottla.controller.configs import announced
-from ottla.controller.plans import Plan, Unit, planned
+from ottla.controller.plans import Plan, Unit, check_whole, planned
 from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
 
@@ -27,6 +27,11 @@ def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequ
     nodes = QuotaNodes(state)
     units, results = [], []
     for user, wanted in by_user.items():
+        try:
+            check_whole(state, znodes.quota_path((("user", user),)))
+        except ApiError as refusal:
+            results.append(ScramResult(user=user, error=refusal.code, message=refusal.message))
+            continue
         credentials = dict(state.scram.get(user, {}))
         missing = [request.mechanism for request in wanted if request.credential is None and request.mechanism not in credentials]
         if missing:

@@ -120,7 +120,9 @@ def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]
     state.apply(changes)
     marked = [broker_id for broker_id, broker in state.brokers.items() if state.dead.get(broker_id) == broker.epoch]
     state.apply([BrokerRemoved(broker_id) for broker_id in marked])
-    state.apply(_configs(nodes, names, lambda name: state.topic(name) is not None, notes))
+    damaged: list[str] = []
+    state.apply(_configs(nodes, names, lambda name: state.topic(name) is not None, notes, damaged))
+    state.damaged_settings = frozenset(damaged)
     state.damaged_topics = frozenset(names.get(znodes.TOPICS, [])).difference(topic.name for topic in state.topics())
     state.apply([TopicRemoved(name) for name in names.get(znodes.DELETE_TOPICS, []) if state.topic(name) is not None])
     state.missing_nodes = _missing_nodes(nodes, state)
@@ -221,12 +223,17 @@ def _missing_nodes(nodes: Mapping[str, StoreNode], state: ClusterState) -> dict[
 def settings_in(nodes: Mapping[str, StoreNode]) -> tuple[list[SettingPut], list[str]]:
     """The settings of all resources but topics, the quotas, and the credentials of users; and a line for each node that was skipped."""
     notes: list[str] = []
-    return _configs(nodes, _names(nodes), lambda _name: False, notes), notes
+    return _configs(nodes, _names(nodes), lambda _name: False, notes, []), notes
 
 
 def _configs(
-    nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], has_topic: Callable[[str], bool], notes: list[str]
+    nodes: Mapping[str, StoreNode],
+    names: Mapping[str, list[str]],
+    has_topic: Callable[[str], bool],
+    notes: list[str],
+    damaged: list[str],
 ) -> list[SettingPut]:
+    """What the nodes say; a line for each that is damaged is added to `notes`, and its path to `damaged`."""
     changes: list[SettingPut] = []
     for resource_type, folder in znodes.CONFIG_FOLDERS.items():
         for node_name in names.get(folder, []):
@@ -236,6 +243,7 @@ def _configs(
                 continue
             configs = _tried(notes, path, znodes.read_config, nodes[path].data)
             changes.append(ConfigPut(resource_type, name, configs or {}))
+            damaged += [path] if configs is None else []
     for path, entity in _quota_entities(names):
         quotas = _tried(notes, path, znodes.read_quotas, nodes[path].data)
         changes.append(QuotaPut(entity, quotas or {}))
@@ -244,6 +252,7 @@ def _configs(
         credentials = None if user is None else _tried(scram_notes, path, znodes.read_scram, nodes[path].data)
         if user is not None and credentials:
             changes.append(ScramPut(user, credentials))
+        damaged += [path] if quotas is None or (user is not None and credentials is None) else []
     return changes
 
 

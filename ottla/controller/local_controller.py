@@ -79,6 +79,7 @@ class LocalController:
         random: Random,
         messenger: BrokerMessenger,
         is_own_broker_new: Callable[[], bool],
+        newest_epoch: Callable[[], int],
         later: Callable[[Callable[[], object]], object],
         timers: Timers,
         damage: DamageNotes,
@@ -108,6 +109,7 @@ class LocalController:
         )  # fmt: skip
         self._election = ControllerElection(
             store=store, retries=retries, clock=clock, broker_id=self._broker_id, on_elected=self._on_elected, on_lost=self._on_lost,
+            newest_epoch=newest_epoch,
         )  # fmt: skip
 
     @property

@@ -99,6 +99,12 @@ NAME_BYTES_MAX = 10_000
 """The longest name that users make up, as it stands in a path: a write has it up to six times."""
 
 
+def check_whole(state: ClusterState, path: str) -> None:
+    """Raises `ApiError` UNKNOWN_SERVER_ERROR where a node of settings is damaged: what can be saved of it would be lost."""
+    if path in state.damaged_settings:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} in the metadata store is damaged and has to be mended there first.")
+
+
 def check_name(name: str, what: str) -> None:
     """Raises `ApiError` INVALID_REQUEST for a name with which a node would fit into no write."""
     if len(name) > NAME_BYTES_MAX or len(znodes.quoted(name)) > NAME_BYTES_MAX:

@@ -55,6 +55,8 @@ class ClusterState(ClusterMetadata):
         self.deleting: dict[str, TopicMetadata] = {}
         self.damaged_topics: frozenset[str] = frozenset()
         """Topics whose nodes in the store could not be read: nothing is known of them but that they exist."""
+        self.damaged_settings: frozenset[str] = frozenset()
+        """Nodes of settings, quotas and credentials that could not be read: nothing may be written over what stands there."""
         self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.quota_nodes: dict[QuotaEntity, None] = {}

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
 from ottla.base.errors import ErrorCode
+from ottla.base.ports import Set
 from ottla.controller import configs, znodes
 from ottla.controller.api import (
     ConfigEntry,
@@ -302,3 +303,28 @@ def test_no_settings_are_kept_for_such_a_name(cluster: Cluster, resource_type: i
     cluster.loop.alter_configs([ConfigRequest(resource_type=resource_type, name=name, entries=[entry])], False, answers.append)
     ((result,),) = answers
     assert result.error is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("garbage", [b"\xff", b'{"version":', b'{"version":1,"config":[]}'])
+def test_nothing_is_written_over_damaged_settings_quotas_and_credentials(garbage: bytes) -> None:
+    """Each change is refused with the path of the node; others are carried out."""
+    cluster = Cluster()
+    cluster.create("t")
+    paths = ["/config/topics/t", "/config/users/bob", "/config/clients/c"]
+    for path in paths[1:]:
+        cluster.store.put(path, b"")
+    for path in paths:
+        cluster.store.multi([Set(path, garbage)], lambda outcome: None)
+    cluster = Cluster(cluster.store.reopened())
+    answers: list[list[ConfigResult]] = []
+    entry = ConfigEntry(name="retention.ms", operation=SET, value="5000")
+    cluster.loop.alter_configs([ConfigRequest(resource_type=CONFIG_TOPIC, name="t", entries=[entry])], False, answers.append)
+    assert answers[0][0].error is ErrorCode.UNKNOWN_SERVER_ERROR and paths[0] in (answers[0][0].message or "")
+    for entity in (USER, USER_AND_CLIENT, (("client-id", "c"),)):
+        assert alter_quota(cluster, entity, request_percentage=1.0) is ErrorCode.UNKNOWN_SERVER_ERROR
+    scram: list[list[ScramResult]] = []
+    wanted = [ScramRequest(user=user, mechanism="SCRAM-SHA-256", credential="salt=x") for user in ("bob", "carol")]
+    cluster.loop.alter_scram(wanted, scram.append)
+    assert [result.error for result in scram[0]] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    assert alter_quota(cluster, (("client-id", "d"),), request_percentage=1.0) is ErrorCode.NONE
+    assert [cluster.store.nodes()[path].data for path in paths] == [garbage] * 3

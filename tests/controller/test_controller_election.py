@@ -15,7 +15,7 @@ from tests.fakes.timers import ManualTimers
 class Candidate:
     """One broker of a cluster; `news` has its mandates, and None for the end of each."""
 
-    def __init__(self, model: ZooKeeperModel, broker_id: int = 0, *, is_standing: bool = True) -> None:
+    def __init__(self, model: ZooKeeperModel, broker_id: int = 0, *, is_standing: bool = True, newest_epoch: int = 0) -> None:
         self.timers = ManualTimers()
         self.store: MemoryStore = model.session()
         self.news: list[Mandate | None] = []
@@ -26,6 +26,7 @@ class Candidate:
             broker_id=broker_id,
             on_elected=self.news.append,
             on_lost=lambda: self.news.append(None),
+            newest_epoch=lambda: newest_epoch,
         )
         if is_standing:
             self.election.run()
@@ -275,6 +276,16 @@ def test_no_candidate_is_elected_while_the_epoch_cannot_be_read(garbage: bytes, 
     assert f"damaged: it holds {garbage!r};" in caplog.messages[0] and caplog.messages[0].endswith("at least 3")
     write_epoch(model, b"3")
     assert [candidate.news for candidate in candidates] in ([[Mandate(4, 5)], []], [[], [Mandate(4, 5)]])
+
+
+def test_the_number_that_belongs_there_is_no_smaller_than_what_the_broker_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """An epoch was written by hand once, so the version of the node says little. A smaller number does no harm either."""
+    model = ZooKeeperModel()
+    model.session().put(znodes.CONTROLLER_EPOCH, b"garbage")
+    candidate = Candidate(model, newest_epoch=1001)
+    assert caplog.messages[0].endswith("at least 1001")
+    write_epoch(model, b"4")
+    assert candidate.news == [Mandate(1002, 2)]
 
 
 def test_an_epoch_that_is_mended_while_the_connection_is_away_is_found() -> None:
