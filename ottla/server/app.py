@@ -69,9 +69,7 @@ class BrokerServer:
 
     node: Node
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, read_again: Callable[[], BrokerConfig] | None = None
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, read_again: Callable[[], BrokerConfig] | None = None) -> None:
         self.loop = loop
         self.read_again = read_again
         self.config = config
@@ -339,7 +337,7 @@ async def serve(
         await server.stopped
         raise early.refusal()
     server.node.create_topics(seed_topics)
-    garbage = Garbage()
+    garbage = Garbage(server.config.ottla_memory_max_bytes)
     garbage.begin()
     first = server.node.endpoints[0]
     address = host_and_port(server.node.reachable_host(first.host), first.port)

@@ -12,6 +12,7 @@ import resource
 import time
 from collections.abc import Iterator
 
+from ottla.adapters.process_memory import virtual_and_resident_bytes
 from ottla.base.ports import TimerHandle, Timers
 from ottla.server.histogram import Histogram
 from ottla.server.metric_page import Page
@@ -41,13 +42,12 @@ class ProcessMetrics:
 
     def _collect_from_proc(self, page: Page) -> None:
         try:
-            with open("/proc/self/statm", "rb") as file:
-                virtual, resident = file.read().split()[:2]
+            virtual, resident = virtual_and_resident_bytes()
             descriptors = _open_descriptors()
         except OSError:
             return
-        page.put("process_virtual_memory_bytes", int(virtual) * resource.getpagesize())
-        page.put("process_resident_memory_bytes", int(resident) * resource.getpagesize())
+        page.put("process_virtual_memory_bytes", virtual)
+        page.put("process_resident_memory_bytes", resident)
         page.put("process_open_fds", descriptors)
 
 

@@ -291,7 +291,7 @@ class TransactionCoordinators:
 class _CompletionWait:
     """One request that waits for the previous transaction to complete instead of failing with CONCURRENT_TRANSACTIONS."""
 
-    __slots__ = ("_attempts", "_command", "_coordinators", "_done", "_last", "_refuse", "_timer", "_transactional_id", "_waiter")
+    __slots__ = ("_attempts", "_command", "_coordinators", "_done", "_last", "_refuse", "_timer", "_transactional_id")
 
     def __init__(
         self,
@@ -309,7 +309,6 @@ class _CompletionWait:
         self._attempts = 1
         self._last: Any = None
         self._timer: TimerHandle | None = None
-        self._waiter = self._woken
 
     def answered(self, result: Any) -> None:
         code = result.code if isinstance(result, EndResult) else result
@@ -327,7 +326,7 @@ class _CompletionWait:
             self._again()
             return
         self._last = result
-        shard.wait_for_completion(self._transactional_id, self._waiter)
+        shard.wait_for_completion(self._transactional_id, self._woken)
         if self._timer is None:
             self._timer = self._coordinators._timers.call_later(wait_ms, lambda: self._give_up(shard))
 
@@ -343,7 +342,7 @@ class _CompletionWait:
     def _give_up(self, shard: Any) -> None:
         """Answers the request when its time is over; if it is being decided again just now, that answer stands."""
         self._attempts = ATTEMPTS_MAX
-        if shard.forget_waiter(self._transactional_id, self._waiter):
+        if shard.forget_waiter(self._transactional_id, self._woken):
             self._finish(self._last)
 
     def _finish(self, result: Any) -> None:

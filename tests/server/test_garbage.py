@@ -1,17 +1,20 @@
-"""Full collections walk over young objects only, and garbage that was frozen is found when there is much of it."""
+"""Full collections walk over young objects only, and garbage that was frozen is looked for when memory says that there is some."""
 
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from ottla.server.garbage import OVERDUE_FACTOR, OVERDUE_LOOKS, QUIET_SECONDS, Garbage
+from ottla.server.garbage import ALLOWANCE_BYTES, OVERDUE_LOOKS, QUIET_SECONDS, Garbage
 
-GROWTH_MIN = 1000
+MIB = 1 << 20
+MEMORY_MAX_BYTES = 500 * MIB
+START_BYTES = 40 * MIB
+SUSPICIOUS_BYTES = START_BYTES + MEMORY_MAX_BYTES + ALLOWANCE_BYTES
 
 
 class Node:
@@ -21,24 +24,29 @@ class Node:
         self.itself = self
 
 
-class Work:
-    """The processor time of the loop's thread, as the test says."""
+class Gauge:
+    """The memory of the process, or the processor time of the loop's thread, as the test says."""
 
-    def __init__(self) -> None:
-        self.seconds = 100.0
+    def __init__(self, value: float) -> None:
+        self.value = value
 
-    def __call__(self) -> float:
-        return self.seconds
-
-
-@pytest.fixture
-def work() -> Work:
-    return Work()
+    def __call__(self) -> Any:
+        return self.value
 
 
 @pytest.fixture
-def garbage(work: Work) -> Iterator[Garbage]:
-    policy = Garbage(GROWTH_MIN, work)
+def work() -> Gauge:
+    return Gauge(100.0)
+
+
+@pytest.fixture
+def memory() -> Gauge:
+    return Gauge(START_BYTES)
+
+
+@pytest.fixture
+def garbage(memory: Gauge, work: Gauge) -> Iterator[Garbage]:
+    policy = Garbage(MEMORY_MAX_BYTES, memory, work)
     policy.begin()
     yield policy
     policy.end()
@@ -75,58 +83,88 @@ def frozen_garbage() -> weakref.ref[Node]:
     return seen
 
 
-def has_grown(policy: Garbage, factor: int) -> None:
-    """There are so many times as many objects as after the last walk."""
-    policy._in_use = sys.getallocatedblocks() // factor
-
-
-def test_frozen_garbage_is_collected_once_there_are_twice_as_many_objects(garbage: Garbage) -> None:
+def test_everything_is_walked_over_only_when_nothing_explains_the_memory(garbage: Garbage, memory: Gauge) -> None:
+    """Many topics are no reason: a walk over 37,000 of them takes a second."""
     seen = frozen_garbage()
+    held = [[number] for number in range(500_000)]
+    memory.value = SUSPICIOUS_BYTES - 1
     garbage.look()
     assert seen() is not None
-    held = [[number] for number in range(5000)]
-    has_grown(garbage, 2)
+    memory.value = SUSPICIOUS_BYTES
     garbage.look()
     assert seen() is None
     assert gc.get_freeze_count() >= len(held), "what is in use is frozen again"
-    again = frozen_garbage()
+
+
+def test_a_walk_that_has_not_helped_is_made_again_when_there_is_a_quarter_more(garbage: Garbage, memory: Gauge) -> None:
+    memory.value = SUSPICIOUS_BYTES
     garbage.look()
-    assert again() is not None, "a walk begins the count anew"
-
-
-def test_everything_is_walked_over_when_the_broker_has_little_to_do(garbage: Garbage, work: Work) -> None:
     seen = frozen_garbage()
-    has_grown(garbage, OVERDUE_FACTOR - 1)
-    work.seconds += QUIET_SECONDS + 1
+    memory.value = SUSPICIOUS_BYTES * 5 // 4 - 1
     garbage.look()
     assert seen() is not None
-    work.seconds += QUIET_SECONDS
+    memory.value += 1
     garbage.look()
     assert seen() is None
 
 
-def test_a_walk_that_is_overdue_does_not_wait_for_that(garbage: Garbage, work: Work) -> None:
+def test_after_a_walk_that_has_helped_the_bound_is_what_it_was(
+    garbage: Garbage, memory: Gauge, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     seen = frozen_garbage()
-    has_grown(garbage, OVERDUE_FACTOR)
-    for _ in range(OVERDUE_LOOKS - 1):
-        work.seconds += QUIET_SECONDS + 1
-        garbage.look()
-    assert seen() is not None, "a client that has much created under load would have everybody wait for a walk over it"
-    work.seconds += QUIET_SECONDS + 1
+    measured = iter([SUSPICIOUS_BYTES, SUSPICIOUS_BYTES, START_BYTES])
+    monkeypatch.setattr(garbage, "_memory_bytes", lambda: next(measured))
+    garbage.look()
+    assert seen() is None and not list(measured)
+    assert "the process has 640 MiB" in caplog.text and "40 MiB are left" in caplog.text
+    monkeypatch.setattr(garbage, "_memory_bytes", lambda: SUSPICIOUS_BYTES)
+    again = frozen_garbage()
+    garbage.look()
+    assert again() is None
+
+
+def test_a_walk_waits_for_a_broker_that_has_little_to_do(garbage: Garbage, memory: Gauge, work: Gauge) -> None:
+    seen = frozen_garbage()
+    memory.value = SUSPICIOUS_BYTES
+    work.value += QUIET_SECONDS + 1
+    garbage.look()
+    assert seen() is not None
+    work.value += QUIET_SECONDS
     garbage.look()
     assert seen() is None
 
 
-def test_a_look_does_not_count_frozen_objects_one_by_one(garbage: Garbage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_that_is_overdue_does_not_wait_for_that(garbage: Garbage, memory: Gauge, work: Gauge) -> None:
+    seen = frozen_garbage()
+
+    def busy_looks(count: int) -> None:
+        for _ in range(count):
+            work.value += QUIET_SECONDS + 1
+            garbage.look()
+
+    memory.value = SUSPICIOUS_BYTES
+    busy_looks(OVERDUE_LOOKS - 1)
+    memory.value -= 1
+    busy_looks(1)
+    assert seen() is not None, "the attack was over in time"
+    memory.value += 1
+    busy_looks(OVERDUE_LOOKS - 1)
+    assert seen() is not None
+    busy_looks(1)
+    assert seen() is None
+
+
+def test_a_look_does_not_count_frozen_objects_one_by_one(garbage: Garbage, memory: Gauge, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took 40 ms where 20,000 groups were held, every ten seconds."""
     counted: list[int] = []
     monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or 0)
-    has_grown(garbage, 2)
+    memory.value = SUSPICIOUS_BYTES
     garbage.look()
     assert not counted
 
 
-def test_full_collections_come_while_there_is_little_to_walk_over(garbage: Garbage) -> None:
+@pytest.mark.parametrize("is_after_a_walk", [False, True])
+def test_full_collections_come_while_there_is_little_to_walk_over(garbage: Garbage, memory: Gauge, is_after_a_walk: bool) -> None:
     """A walk over all that 11,000 groups had brought since the last one took 37 ms of processor time."""
     walked_over: list[int] = []
 
@@ -134,10 +172,14 @@ def test_full_collections_come_while_there_is_little_to_walk_over(garbage: Garba
         if phase == "start" and info["generation"] == 2:
             walked_over.append(len(gc.get_objects()))
 
+    held = [[number] for number in range(300_000)]
     gc.collect()
+    if is_after_a_walk:
+        memory.value = SUSPICIOUS_BYTES
+        garbage.look()
     gc.callbacks.append(note)
     try:
-        held = [[number] for number in range(300_000)]
+        held += [[number] for number in range(300_000)]
     finally:
         gc.callbacks.remove(note)
     assert len(held) > max(walked_over) > 0
@@ -145,7 +187,7 @@ def test_full_collections_come_while_there_is_little_to_walk_over(garbage: Garba
 
 
 def test_the_end_leaves_nothing_behind() -> None:
-    policy, before, thresholds = Garbage(), list(gc.callbacks), gc.get_threshold()
+    policy, before, thresholds = Garbage(MEMORY_MAX_BYTES), list(gc.callbacks), gc.get_threshold()
     policy.begin()
     assert gc.get_threshold() != thresholds
     policy.end()

@@ -4,8 +4,8 @@ with the worst body of every API.
 A turn is one call of the loop: the requests of one read of a socket, a piece of a long request, a timer. What counts is the processor time
 of the loop's thread, so that other work of the machine does not. A garbage collection within a turn counts. After each body the garbage
 collector looks twice (`server/garbage.py`), as it does each ten seconds: at a broker that has worked on the body, and at one that has had
-nothing to do since, which may walk over everything. The first one counts as a turn, the second has a column of its own. Each API has a
-broker of its own, in a process of its own, so that no collection walks over what another API or the client has left.
+nothing to do since, when it would walk over everything if it had to. The first one counts as a turn, the second has a column of its own.
+Each API has a broker of its own, in a process of its own, so that no collection walks over what another API or the client has left.
 
 usage: python -m tools.bench.turns [words that the API's name contains]
 """
@@ -103,7 +103,7 @@ def serve(folder: str) -> None:
     with TurnMeter() as meter:
         server = BrokerServer(loop, config_for(Path(folder) / "data", *SETTINGS))
         server.start()
-        garbage = Garbage()
+        garbage = Garbage(server.config.ottla_memory_max_bytes)
         garbage.begin()
         server.begin_turns()
 
