@@ -1,9 +1,9 @@
 """Selects the log to compact next, gives the job to a worker process, and installs the result.
 
-Every `log.cleaner.backoff.ms` the compacted logs are looked at in turn: what is due is planned on the loop, written anew by a worker
-process (`compaction_worker.py`, started with the first job and ended when there was nothing to do for a while), and put in place on the
-loop by renames and two syncs of the partition's directory, the only time that the loop waits. Appends and reads go on meanwhile. The first
-dirty offset of each log is then written to `cleaner-offset-checkpoint`.
+Every `log.cleaner.backoff.ms` the compacted logs are looked at one after the other: what is due is planned on the loop, in turns of it
+since there may be tens of thousands of logs, written anew by a worker process (`compaction_worker.py`, started with the first job and ended
+when there was nothing to do for a while), and put in place on the loop by renames and two syncs of the partition's directory, the only time
+that the loop waits. Appends and reads go on meanwhile. The first dirty offset of each log is then written to `cleaner-offset-checkpoint`.
 
 A log that cannot be compacted (a damaged batch, a full disk, a worker that was killed) keeps what it has: one line in the log of the
 broker, and another try after a pause that doubles each time. A log that was deleted, truncated or taken offline meanwhile keeps what it
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers, Worker, WorkerLost
+from ottla.base.turns import Turns
 from ottla.replication.partition import Partition
 from ottla.server.partition_table import PartitionTable
 from ottla.storage.file_slice import DirectorySync
@@ -31,6 +32,7 @@ log = logging.getLogger("ottla.compaction")
 
 WORKER_MODULE = "ottla.server.compaction_worker"
 BACKOFF_MS_MIN = 50
+PIECE_MS = 5
 PAUSE_MS_MAX = 600_000
 BYTES_PER_KEY = 150
 IDLE_ROUNDS_MAX = 4
@@ -67,6 +69,8 @@ class CompactionSchedule:
         self._partitions = partitions
         self._remove_later = remove_later
         self._checkpoints_due = checkpoints_due
+        self._turns = Turns(clock, timers, PIECE_MS)
+        self._turns.begin()
         self._handle: TimerHandle | None = None
         self._worker: Worker | None = None
         self._waiting: deque[Partition] = deque()
@@ -83,6 +87,7 @@ class CompactionSchedule:
     def stop(self) -> None:
         """Gives up what is under way: it has changed nothing yet."""
         self._is_stopped = True
+        self._turns.drop()
         if self._handle is not None:
             self._handle.cancel()
         if self._worker is not None:
@@ -92,10 +97,7 @@ class CompactionSchedule:
         """Begins a round over all compacted logs."""
         self.is_under_way = True
         self._has_worked = False
-        is_on = self._config.log_cleaner_threads > 0
-        self._waiting.extend(found for found in self._partitions.all() if is_on and found.is_online and found.log.config.is_compacted)
-        self._forget_lost()
-        self._next()
+        self._turns.add(self._round())
 
     def first_dirty_offset(self, partition: Partition) -> int:
         return self._partitions.directory_of(partition).clean_offsets.get(partition.topic_partition, 0)
@@ -106,15 +108,29 @@ class CompactionSchedule:
         if not self._is_stopped:
             self._handle = self._timers.call_later(max(self._config.log_cleaner_backoff_ms, BACKOFF_MS_MIN), self.look)
 
+    def _round(self) -> Iterator[None]:
+        """Finds the compacted logs and goes through them up to the first that is due, in steps of some."""
+        is_on = self._config.log_cleaner_threads > 0
+        for piece in self._partitions.in_pieces():
+            self._waiting.extend(found for found in piece if is_on and found.is_online and found.log.config.is_compacted)
+            yield
+        self._forget_lost()
+        yield from self._up_to_the_next()
+
     def _next(self) -> None:
         """The next due log of this round, or the pause after it."""
-        while self._waiting and not self._is_stopped:
+        if not self._is_stopped:
+            self._turns.add(self._up_to_the_next())
+
+    def _up_to_the_next(self) -> Iterator[None]:
+        while self._waiting:
             partition = self._waiting.popleft()
-            job = self._plan(partition) if self._is_here(partition) else None
-            if job is not None:
+            job = (yield from self._plan(partition)) if self._is_here(partition) else None
+            if job is not None and self._is_here(partition):
                 self._has_worked = True
                 self._hand_over(partition, job)
                 return
+            yield
         self._end_round()
 
     def _end_round(self) -> None:
@@ -124,8 +140,8 @@ class CompactionSchedule:
             self._threads.run(self._worker.rest, lambda _: None)
         self._wait()
 
-    def _plan(self, partition: Partition) -> CompactionJob | None:
-        from ottla.storage.compaction_plan import plan_compaction
+    def _plan(self, partition: Partition) -> Generator[None, None, CompactionJob | None]:
+        from ottla.storage.compaction_plan import plan_in_steps
 
         refusal = self._refusals.get(partition)
         if refusal is not None and self._clock.monotonic_ms() < refusal.not_before_ms:
@@ -133,12 +149,14 @@ class CompactionSchedule:
         now_ms = self._clock.wall_ms()
         try:
             self._roll_overdue(partition, now_ms)
-            return plan_compaction(
-                partition.log,
-                first_dirty_offset=self.first_dirty_offset(partition),
-                last_stable_offset=partition.last_stable_offset,
-                now_ms=now_ms,
-                keys_max=max(1, self._config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY),
+            return (
+                yield from plan_in_steps(
+                    partition.log,
+                    first_dirty_offset=self.first_dirty_offset(partition),
+                    last_stable_offset=partition.last_stable_offset,
+                    now_ms=now_ms,
+                    keys_max=max(1, self._config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY),
+                )
             )
         except StorageError as error:
             partition.fail(error)

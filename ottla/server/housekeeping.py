@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers
-from ottla.base.turns import Turns, pieces_of
+from ottla.base.turns import Turns
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
 from ottla.server.compaction_schedule import CompactionSchedule
@@ -159,13 +159,13 @@ class Housekeeping:
     def _plan_checkpoints(self) -> Iterator[None]:
         work, starts = [], list[tuple[Partition, str, int]]()
         try:
-            for piece in pieces_of(self._partitions.all()):
+            for piece in self._partitions.in_pieces():
                 raised = filter(has_new_start, piece)
                 starts += [(partition, partition.log.directory, partition.log.log_start_offset) for partition in raised]
                 yield
             for directory in self._partitions.log_directories():
                 if directory.is_online:
-                    work.append((directory.path, (yield from directory.plan_in_steps(self._partitions.all()))))
+                    work.append((directory.path, (yield from directory.plan_in_steps(self._partitions.in_pieces()))))
         except BaseException:
             self._is_writing_checkpoints = False  # else no round would ever begin again
             raise
@@ -226,7 +226,7 @@ class Housekeeping:
 
     def _steps_with_each(self, task: str, do: Callable[[Partition], object], may_need: Callable[[Partition], bool]) -> Iterator[None]:
         try:
-            for piece in pieces_of(self._partitions.all()):
+            for piece in self._partitions.in_pieces():
                 for partition in piece:
                     if may_need(partition) and self._is_here(partition):
                         do(partition)

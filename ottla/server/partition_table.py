@@ -118,6 +118,16 @@ class PartitionTable:
         for of_topic in list(self._by_topic.values()):
             yield from list(of_topic.values())
 
+    def in_pieces(self, size: int = 200) -> Iterator[list[Partition]]:
+        """All of them in lists of bounded length, for steps between which some may come and go."""
+        piece: list[Partition] = []
+        for topic in list(self._by_topic):
+            piece += self._by_topic.get(topic, {}).values()
+            while len(piece) >= size:
+                yield piece[:size]
+                del piece[:size]
+        yield piece
+
     def of_topic(self, topic: str) -> list[Partition]:
         return list(self._by_topic.get(topic, {}).values())
 
@@ -345,9 +355,7 @@ class PartitionTable:
 
     def unopened_in(self, directory: LogDirectoryState) -> list[TopicPartition]:
         """Replicas whose log could not be opened in this directory because the disk failed, not because the log is damaged."""
-        return [
-            key for key, error in self._unopened.items() if isinstance(error, DiskError) and directory in self._found.get(str(key), ())
-        ]
+        return [key for key, error in self._unopened.items() if isinstance(error, DiskError) and directory in self._found.get(str(key), ())]
 
     def is_whole(self, directory: LogDirectoryState) -> bool:
         """Whether every log in this directory works: it is open, or has been left alone since the last stop, which was clean."""

@@ -1,6 +1,6 @@
 """Plans the compaction of a log that is due, and installs the result.
 
-Three steps, so that the loop keeps serving: `plan_compaction` on the loop looks at names, sizes and times and makes a plain job;
+Three steps, so that the loop keeps serving: `plan_in_steps` on the loop looks at names, sizes and times and makes a plain job;
 `segment_rewriter.compact` does it, in a worker process; `install` on the loop puts the new segments in place, if the old ones are still
 those that the job was made from. The first dirty offset of each log stands in Kafka's `cleaner-offset-checkpoint` of the log directory,
 written after each installation; losing it costs one larger round.
@@ -14,20 +14,37 @@ Left out: what is kept (`segment_rewriter.py`), when to ask (the housekeeping of
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Generator
+
+from ottla.base.turns import pieces_of, run_steps
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.log import Log
 from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
 from ottla.storage.segment_rewriter import KEYS_MAX, CompactionJob, CompactionResult, SegmentFile, remove_cleaned
 
+SEGMENTS_PER_STEP = 500
+PRODUCERS_PER_STEP = 500
+
 
 def plan_compaction(
     log: Log, *, first_dirty_offset: int, last_stable_offset: int, now_ms: int, keys_max: int = KEYS_MAX
 ) -> CompactionJob | None:
+    """What `plan_in_steps` finds, at once."""
+    steps = plan_in_steps(
+        log, first_dirty_offset=first_dirty_offset, last_stable_offset=last_stable_offset, now_ms=now_ms, keys_max=keys_max
+    )
+    return run_steps(steps)
+
+
+def plan_in_steps(
+    log: Log, *, first_dirty_offset: int, last_stable_offset: int, now_ms: int, keys_max: int = KEYS_MAX
+) -> Generator[None, None, CompactionJob | None]:
     """The next round for this log, or None when it is not due. Raises `StorageError` when the disk does."""
     if log.is_broken or not log.config.is_compacted:
         return None
-    segments = _cleanable(log, last_stable_offset, now_ms)
+    segments = yield from _cleanable(log, last_stable_offset, now_ms)
     if not segments:
         return None
     # A checkpoint from before a truncation, or of an earlier log of that name, does not count.
@@ -35,13 +52,16 @@ def plan_compaction(
     dirty = [segment for segment in segments if segment.end_offset > dirty_from]
     if not dirty or not _is_due(log, segments, dirty, now_ms):
         return None
+    directory, files, end_offset = log.directory, tuple(_as_file(segment) for segment in segments), segments[-1].end_offset
+    aborted = yield from _aborted(log, end_offset)
+    kept_batches, kept_markers = yield from _kept(log.producers, end_offset)
     return CompactionJob(
-        directory=log.directory,
-        segments=tuple(_as_file(segment) for segment in segments),
+        directory=directory,
+        segments=files,
         first_dirty_offset=dirty_from,
-        aborted=_aborted(log, segments[-1].end_offset),
-        kept_batches=_kept_batches(log.producers),
-        kept_markers=_kept_markers(log.producers),
+        aborted=aborted,
+        kept_batches=kept_batches,
+        kept_markers=kept_markers,
         now_ms=now_ms,
         config=log.config,
         keys_max=keys_max,
@@ -64,15 +84,17 @@ def _as_file(segment: Segment) -> SegmentFile:
     return SegmentFile(base_offset=segment.base_offset, end_offset=segment.end_offset, size=segment.size)
 
 
-def _cleanable(log: Log, last_stable_offset: int, now_ms: int) -> list[Segment]:
+def _cleanable(log: Log, last_stable_offset: int, now_ms: int) -> Generator[None, None, list[Segment]]:
     """The sealed segments below the last stable offset that are older than `min.compaction.lag.ms`."""
-    segments = []
+    found: list[Segment] = []
     lag_ms = log.config.min_compaction_lag_ms
-    for segment in log.segments[:-1]:
-        if segment.end_offset > last_stable_offset or (lag_ms > 0 and segment.largest_timestamp() > now_ms - lag_ms):
-            break
-        segments.append(segment)
-    return segments
+    for piece in pieces_of(log.segments[:-1], SEGMENTS_PER_STEP):
+        for segment in piece:
+            if segment.end_offset > last_stable_offset or (lag_ms > 0 and segment.largest_timestamp() > now_ms - lag_ms):
+                return found
+            found.append(segment)
+        yield
+    return found
 
 
 def _is_due(log: Log, segments: list[Segment], dirty: list[Segment], now_ms: int) -> bool:
@@ -83,17 +105,29 @@ def _is_due(log: Log, segments: list[Segment], dirty: list[Segment], now_ms: int
     return dirty_bytes > 0 and 0 <= oldest_ms < now_ms - log.config.max_compaction_lag_ms
 
 
-def _aborted(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
+def _aborted(log: Log, end_offset: int) -> Generator[None, None, tuple[AbortedTransaction, ...]]:
     """Every aborted transaction that began below `end_offset`; its marker may stand in a segment that is not compacted yet."""
-    entries = [entry for segment in log.segments if segment.has_aborted for entry in log.aborted_of(segment)]
-    return tuple(entry for entry in entries if entry.first_offset < end_offset)
+    found: list[AbortedTransaction] = []
+    for segment in [segment for segment in log.segments if segment.has_aborted]:
+        found += [entry for entry in log.aborted_of(segment) if entry.first_offset < end_offset]
+        yield
+    return tuple(found)
 
 
-def _kept_batches(producers: ProducerStates) -> frozenset[tuple[int, int]]:
-    """The batches of the duplicate check, so that the log alone can restore it (I20)."""
-    return frozenset((entry.producer_id, batch.last_offset) for entry in producers.active() for batch in entry.batches)
+def _kept(producers: ProducerStates, end_offset: int) -> Generator[None, None, tuple[array[int], array[int]]]:
+    """The batches of the duplicate check, so that the log alone can restore it (I20), and the producers whose epoch stands in a marker
+    only: without it an older epoch would no longer be fenced (I21).
 
-
-def _kept_markers(producers: ProducerStates) -> frozenset[tuple[int, int]]:
-    """Producers whose epoch stands in a marker only: without it an older epoch would no longer be fenced (I21)."""
-    return frozenset((entry.producer_id, entry.epoch) for entry in producers.active() if not entry.batches)
+    Both as pairs, one number after the other, which are quick to hand over. A producer that writes between the steps needs no more of
+    what stands below `end_offset` than before.
+    """
+    batches, markers = array("q"), array("q")
+    for piece in pieces_of(producers.active(), PRODUCERS_PER_STEP):
+        for entry in piece:
+            if not entry.batches:
+                markers.extend((entry.producer_id, entry.epoch))
+            for batch in entry.batches:
+                if batch.last_offset < end_offset:
+                    batches.extend((entry.producer_id, batch.last_offset))
+        yield
+    return batches, markers

@@ -16,6 +16,7 @@ Left out: what is dirty, and putting the result in place (`compaction_plan.py`).
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -63,14 +64,14 @@ class SegmentFile:
 @immutable(kw_only=True)
 class CompactionJob:
     """The input of the worker. `kept_batches`: (producer id, last offset) of batches that stay, if only as headers;
-    `kept_markers`: (producer id, epoch) of producers whose epoch stands in a marker only."""
+    `kept_markers`: (producer id, epoch) of producers whose epoch stands in a marker only; both one number after the other."""
 
     directory: str
     segments: tuple[SegmentFile, ...]
     first_dirty_offset: int
     aborted: tuple[AbortedTransaction, ...]
-    kept_batches: frozenset[tuple[int, int]]
-    kept_markers: frozenset[tuple[int, int]]
+    kept_batches: array[int]
+    kept_markers: array[int]
     now_ms: int
     config: LogConfig
     keys_max: int = KEYS_MAX
@@ -304,6 +305,10 @@ class _Output:
                     file.close()
 
 
+def _pairs(numbers: array[int]) -> frozenset[tuple[int, int]]:
+    return frozenset(zip(numbers[::2], numbers[1::2], strict=True))
+
+
 class _Rewrite:
     """The second pass: what becomes of each batch."""
 
@@ -314,6 +319,8 @@ class _Rewrite:
         self._output = output
         self._transactions = CleanedTransactions(iter(job.aborted))
         self._horizon_ms = job.now_ms + job.config.delete_retention_ms
+        self._kept_batches = _pairs(job.kept_batches)
+        self._kept_markers = _pairs(job.kept_markers)
         self.unread_batches = 0
         self.unread_reason = ""
 
@@ -332,7 +339,7 @@ class _Rewrite:
                     self._output.note_aborted(entry)
 
     def _keep_marker(self, header: BatchHeader, batch: memoryview, is_needless: bool) -> memoryview | bytearray | None:
-        if not is_needless or (header.producer_id, header.producer_epoch) in self._job.kept_markers:
+        if not is_needless or (header.producer_id, header.producer_epoch) in self._kept_markers:
             return batch
         if header.next_offset == self._end_offset:
             return batch
@@ -392,7 +399,7 @@ class _Rewrite:
         return record.value is not None or horizon_ms is None or horizon_ms > self._job.now_ms
 
     def _keep_header(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
-        is_remembered = (header.producer_id, header.last_offset) in self._job.kept_batches
+        is_remembered = (header.producer_id, header.last_offset) in self._kept_batches
         if not is_remembered and header.next_offset != self._end_offset:
             return None
         return batch if header.record_count == 0 else rewrite_batch(header, [])

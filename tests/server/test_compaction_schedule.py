@@ -24,6 +24,7 @@ from ottla.base.types import TopicPartition as Key
 from ottla.controller.api import NewTopic as CreatedTopic
 from ottla.replication.partition import Partition
 from ottla.server.app import BrokerServer
+from ottla.storage import compaction_plan
 from ottla.storage.small_files import CLEANER_OFFSET_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch, read_records
 from tests.adapters.test_worker_process import is_alive
@@ -309,9 +310,7 @@ def test_nothing_is_started_before_something_is_due(make_server: MakeServer, loo
     run_until(loop, lambda: worker_pid(server) is None)
 
 
-def test_what_was_compacted_is_known_after_a_restart(
-    make_server: MakeServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
-) -> None:
+def test_what_was_compacted_is_known_after_a_restart(make_server: MakeServer, loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
     server = make_server(STILL)
     partition = make_topic(server, "t")
     append(partition, 40)
@@ -337,9 +336,7 @@ def spoil(what: str, server: BrokerServer, partition: Partition) -> None:
 
 
 @pytest.mark.parametrize("what", ["deleted", "truncated", "offline"])
-def test_i41_a_log_that_changed_meanwhile_keeps_what_it_has(
-    make_server: MakeServer, loop: asyncio.AbstractEventLoop, what: str
-) -> None:
+def test_i41_a_log_that_changed_meanwhile_keeps_what_it_has(make_server: MakeServer, loop: asyncio.AbstractEventLoop, what: str) -> None:
     server = make_server(STILL)
     partition = make_topic(server, "t")
     append(partition, 40)
@@ -385,6 +382,21 @@ def test_young_records_wait(make_server: MakeServer, loop: asyncio.AbstractEvent
     append(partition, 40, timestamp=server.clock.wall_ms())
     one_round(loop, server)
     assert not is_compacted(server, partition)
+
+
+def test_one_log_is_planned_in_each_step(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_server(STILL)
+    for number in range(30):
+        make_topic(server, f"t{number}")
+    planned: list[object] = []
+
+    def plan(log: object, **_: object) -> Iterator[None]:
+        planned.append(log)
+        return iter(())
+
+    monkeypatch.setattr(compaction_plan, "plan_in_steps", plan)
+    counts = [len(planned) for _ in server.node.housekeeping.compaction._round()]
+    assert len(planned) == 30 and all(after - before <= 1 for before, after in itertools.pairwise(counts))
 
 
 @pytest.mark.parametrize("setting", ["log.cleaner.enable=false", "log.cleaner.threads=0"])

@@ -58,6 +58,17 @@ def test_found_by_name_and_by_id(tmp_path: Path) -> None:
     assert table.open(TopicPartition("t", 0), FIRST, log_settings()) is first, "a replica that is there is not opened again"
 
 
+def test_all_of_them_in_pieces_between_which_some_go(tmp_path: Path) -> None:
+    table = table_of(directories_of(tmp_path, "a"))
+    first, second, third = open_all(table, "t", 3)
+    (other,) = open_all(table, "u", 1, SECOND)
+    assert list(table.in_pieces(2)) == [[first, second], [third, other], []]
+    pieces = table.in_pieces(2)
+    assert next(pieces) == [first, second]
+    table.delete(other.topic_partition, SECOND)
+    assert list(pieces) == [[third]]
+
+
 def test_new_partitions_are_spread_and_found_again(tmp_path: Path) -> None:
     directories = directories_of(tmp_path, "a", "b", "c")
     table = table_of(directories)

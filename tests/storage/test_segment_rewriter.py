@@ -13,7 +13,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.partition import Partition
-from ottla.storage.compaction_plan import install, plan_compaction
+from ottla.storage.compaction_plan import PRODUCERS_PER_STEP, install, plan_compaction, plan_in_steps
 from ottla.storage.log import Log
 from ottla.storage.segment_rewriter import CompactionJob, CompactionResult, compact, short_key
 from ottla.wire.records import CODEC_ZSTD, CONTROL_ABORT, BatchHeader, Record, encode_batch, iter_batches, read_control_record, read_records
@@ -264,6 +264,22 @@ def test_i20_i21_the_log_alone_restores_producers_after_compaction(disk: MemDisk
     assert entry is not None and entry.epoch == 2 and [batch.first_sequence for batch in entry.batches] == [2, 3, 4, 5, 6]
     assert [batch.fingerprint for batch in entry.batches] == [-1] * 5, "the bytes are not the client's any more"
     assert fenced is not None and fenced.epoch == 5
+
+
+def test_a_log_of_many_producers_is_planned_in_steps(partition: Partition) -> None:
+    for number in range(2_100):
+        batch = encode_batch([Record(0, 5, b"a", b"%d" % number)], producer_id=number, producer_epoch=0, base_sequence=0)
+        partition.require_leading().append(batch, acks=1, now_ms=5)
+    partition.log.roll()
+    steps = plan_in_steps(partition.log, first_dirty_offset=0, last_stable_offset=partition.last_stable_offset, now_ms=10)
+    count, job = 0, None
+    while job is None:
+        try:
+            next(steps)
+            count += 1
+        except StopIteration as end:
+            job = end.value
+    assert count >= 2_100 // PRODUCERS_PER_STEP and len(job.kept_batches) == 2 * 2_100
 
 
 def test_segments_are_merged_and_split_by_size(disk: MemDisk) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.base.ports import Disk, Random
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
@@ -214,12 +214,12 @@ class LogDirectoryState:
 
     def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
         """Takes down what is to be noted now; the returned function writes it, in any thread. One round at a time."""
-        return run_steps(self.plan_in_steps(partitions))
+        return run_steps(self.plan_in_steps([partitions]))
 
-    def plan_in_steps(self, partitions: Iterable[Partition]) -> Generator[None, None, Callable[[], StorageError | None]]:
+    def plan_in_steps(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
         """The same in steps of some partitions: what changes meanwhile is noted as it was or as it is."""
         found: dict[TopicPartition, LogOffsets] = {}
-        for piece in pieces_of(partitions):
+        for piece in pieces:
             here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
             found.update((partition.topic_partition, self._offsets_of(partition)) for partition in here)
             yield
