@@ -2,8 +2,9 @@
 
 GET and HEAD of a handful of paths; everything else is refused. A request's head is bounded in size and time, connections in number, and a
 peer that does not read is dropped, so that no client can slow the broker down through this port; many scrapes at once share a page. When
-all connections are taken, a new one takes the place of the one that has waited the longest without a request, so a health probe is always
-served. No answer ever contains a traceback, and no request changes anything.
+all connections are taken, a new one takes the place of the one that has waited the longest without a request, and where none is without
+one, of the one that has been answered for the longest time, so a health probe is always served. No answer ever contains a traceback, and no
+request changes anything.
 
 `/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none (`ottla.metrics.probes.open`); the reasons why a broker
 is not ready are shown only to clients that may read metrics. On an address that is not loopback, metrics need a password or a token, and
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 from http import HTTPStatus
 from typing import NamedTuple
@@ -43,6 +45,11 @@ ALIASES = {"/-/healthy": "/healthz", "/-/ready": "/readyz", "/v1/status/ready": 
 ONCE = ("content-length", "host", "transfer-encoding", "authorization")
 """Headers that must not be repeated: the two values could be read differently by what stands in between."""
 PATHS = ("/metrics", "/healthz", "/readyz", "/startupz")
+
+is_token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
+"""Without line ends and other control characters, which may end a line for what stands in between."""
+is_authority = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]+)(:[0-9]*)?").fullmatch
 
 
 class Request(NamedTuple):
@@ -87,6 +94,8 @@ class HttpPort:
         """The last page, while it is being sent."""
         self._waiting: dict[asyncio.Task[None], None] = {}
         """Connections that have sent no whole request since their last answer, in the order in which they began to wait."""
+        self._answering: dict[asyncio.Task[None], None] = {}
+        """The others, in the order in which they sent theirs."""
         if access.is_open_to_all and not is_loopback(self.host):
             raise AddressError(
                 f"ottla.metrics.listen={listen} is not loopback and needs a password: set ottla.metrics.credentials=user:password, or"
@@ -134,9 +143,8 @@ class HttpPort:
     async def _accepted(self, sock: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._tasks) >= CONNECTIONS_MAX and not self._drop_waiting():
-            sock.close()
-            return
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            self._drop_longest()
         self._tasks.add(task)
         self._waiting[task] = None
         writer: asyncio.StreamWriter | None = None
@@ -148,18 +156,17 @@ class HttpPort:
         finally:
             self._tasks.discard(task)
             self._waiting.pop(task, None)
+            self._answering.pop(task, None)
             self._end_scrape()
             _close(sock, writer)
 
-    def _drop_waiting(self) -> bool:
-        """Makes room by dropping the connection that has waited the longest for its peer; False if all are being answered."""
-        longest = next(iter(self._waiting), None)
-        if longest is None:
-            return False
-        del self._waiting[longest]
+    def _drop_longest(self) -> None:
+        """Makes room by dropping the connection that has waited the longest for its peer, be it for a request or to take an answer."""
+        longest = next(iter(self._waiting or self._answering))
+        self._waiting.pop(longest, None)
+        self._answering.pop(longest, None)
         self._tasks.discard(longest)
         longest.cancel()
-        return True
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         patience = HEAD_SECONDS_MAX
@@ -190,13 +197,16 @@ class HttpPort:
     async def _read_head(self, reader: asyncio.StreamReader, patience: float) -> bytes:
         task = asyncio.current_task()
         assert task is not None
+        self._answering.pop(task, None)
         self._waiting[task] = None
         try:
             return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), patience)
         except asyncio.LimitOverrunError as error:
             raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
         finally:
-            self._waiting.pop(task, None)
+            if task in self._waiting:  # it was not dropped
+                del self._waiting[task]
+                self._answering[task] = None
 
     # Answers
 
@@ -272,20 +282,20 @@ def parse_head(head: bytes) -> Request:
     """Raises `BadRequest` for anything but HTTP/1 without a body."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     words = first.split(" ")
-    if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/"):
+    if len(words) != 3 or not is_token(words[0]) or not words[1].startswith("/") or not is_value(words[1]):
         raise BadRequest(HTTPStatus.BAD_REQUEST)
     if words[2] not in ("HTTP/1.1", "HTTP/1.0"):
         raise BadRequest(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
+        if not colon or not is_token(name) or not is_value(value):
             raise BadRequest(HTTPStatus.BAD_REQUEST)
         name = name.lower()
         if name in ONCE and name in headers:
             raise BadRequest(HTTPStatus.BAD_REQUEST)
-        headers[name] = value.strip()
-    if words[2] == "HTTP/1.1" and "host" not in headers:
+        headers[name] = value.strip(" \t")
+    if not is_authority(headers.get("host", "-" if words[2] == "HTTP/1.0" else "")):
         raise BadRequest(HTTPStatus.BAD_REQUEST)
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
         raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)

@@ -184,6 +184,31 @@ def test_a_crowd_of_idle_connections_does_not_keep_a_probe_out(
     assert probe.startswith(b"HTTP/1.1 200") and dropped == [b""], "the one that has waited the longest makes room"
 
 
+def test_a_crowd_that_takes_no_answer_does_not_keep_a_probe_out(
+    port: HttpPort, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(port._metrics, "finish", lambda _page: b"x" * (16 << 20))
+
+    async def crowd() -> tuple[bytes, list[bool]]:
+        peers = []
+        for count in range(1, 4):
+            _, writer = await asyncio.open_connection("127.0.0.1", port.port, limit=1)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            peers.append(writer)
+            while len(port._scraping) < count or port._making is not None:
+                await asyncio.sleep(0.01)
+        sending = list(port._answering)
+        probe = await talk(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        found = [task.done() for task in sending]
+        for writer in peers:
+            writer.close()
+        return probe, found
+
+    probe, has_ended = loop.run_until_complete(asyncio.wait_for(crowd(), 60))
+    assert probe.startswith(b"HTTP/1.1 200") and has_ended == [True, False, False], "the one that was asked first makes room"
+
+
 @pytest.mark.parametrize(
     ("lines", "status"),
     [
@@ -194,6 +219,17 @@ def test_a_crowd_of_idle_connections_does_not_keep_a_probe_out(
         (b"Host: LOCALHOST:9404\r\n", 200),
         (b"Host: [::1]:9404\r\n", 200),
         (b"Host: 127.0.0.1\r\n", 200),
+        (b"Host:\r\n", 400),
+        (b"Host: [::1\r\n", 400),
+        (b"Host: localhost:80@rebound.example\r\n", 400),
+        (b"Host: localhost:http\r\n", 400),
+        (b"Host: localhost\r\nContent-Length: 0\x0b\r\n", 400),
+        (b"Host: localhost\r\nX: 1\nTransfer-Encoding: chunked\r\n", 400),
+        (b"Host: localhost\r\nX: 1\rTransfer-Encoding: chunked\r\n", 400),
+        (b"Host: localhost\r\nTransfer-Encoding\x00: chunked\r\n", 400),
+        (b"Host: localhost\r\nTransfer Encoding: chunked\r\n", 400),
+        (b"Host: localhost\r\nContent-Length : 5\r\n", 400),
+        (b"Host: localhost\r\nX:\tletters of any kind \xe9\r\n", 200),
     ],
 )
 def test_the_host_and_lengths_of_a_request(port: HttpPort, loop: asyncio.AbstractEventLoop, lines: bytes, status: int) -> None:
