@@ -122,13 +122,15 @@ class Connection:
             self._is_executing = True
             self._executor.before_batch()
             try:
-                large = self._large
-                if large is None:
-                    if self._held:
-                        count += len(self._take_held())
-                    self._consume(self._buffers.shared_view, count)
-                else:
+                if (large := self._large) is not None:
                     self._receive_large(large, count)
+                elif self._held:
+                    since, count = self.held_since_tick, count + len(self._take_held())
+                    self._consume(self._buffers.shared_view, count)
+                    if len(self._held) == count:  # a byte now and then makes no frame younger
+                        self.held_since_tick = since
+                else:
+                    self._consume(self._buffers.shared_view, count)
                 self._flush()
             finally:
                 self._is_executing = False
@@ -243,8 +245,7 @@ class Connection:
         self.unchoke()
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes of a small frame that is not whole, or of requests that are held back; since `held_since_tick`."""
+    def held_bytes(self) -> int:  # of a small frame that is not whole, or of requests that are held back; since `held_since_tick`
         return len(self._held)
 
     def _hold(self, held: bytes) -> None:
@@ -295,8 +296,7 @@ class Connection:
         return {"listener": self.info.listener, "client_id": self.client_id, "correlation_id": self._failed_correlation_id}
 
     def _note_failed(self, view: memoryview, at: int) -> None:
-        """Notes which request failed, for the log; a frame has at least a header's bytes."""
-        (self._failed_correlation_id,) = read_size(view, at + 4)
+        (self._failed_correlation_id,) = read_size(view, at + 4)  # for the log; a frame has at least a header's bytes
 
     def fail(self, error: Exception) -> None:
         """Any failure closes the connection, except for a broken invariant, which stops the broker."""

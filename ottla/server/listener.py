@@ -80,6 +80,7 @@ class Listeners:
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
+        self._buffers.holders = lambda: self.connections
         self.certificate_ends: Callable[[], Mapping[str, float]] = dict
         """When the certificates of TLS listeners end, in seconds since 1970."""
         self.gate: ConnectionGate | None = None
@@ -155,8 +156,6 @@ class Listeners:
     def relieve(self) -> None:
         """Ends a standstill of unfinished requests, and connections that do not authenticate in time; called every tick."""
         self._buffers.relieve()
-        if self._buffers.bytes_lent > self._buffers.bytes_max:
-            self._drop_unfinished()
         for connection, ticks in list(self._unauthenticated.items()):
             if connection.info.is_authenticated:
                 del self._unauthenticated[connection]
@@ -165,18 +164,6 @@ class Listeners:
                 connection.channel.close()
             else:
                 self._unauthenticated[connection] = ticks + 1
-
-    def _drop_unfinished(self) -> None:
-        """Drops connections that keep pieces of small frames, the oldest first, until all unfinished requests are within their bound."""
-        buffers = self._buffers
-        holders = [one for one in self.connections if one.held_bytes and one.held_since_tick < buffers.tick - 1]
-        holders.sort(key=lambda one: one.held_since_tick)
-        for connection in holders:
-            if buffers.bytes_lent <= buffers.bytes_max:
-                break
-            text = "closing %s: it does not finish its request, and memory is short"
-            log.warning(text, connection.info.identity, extra=connection.facts())
-            connection.channel.close()
 
     def on_closed(self, connection: Connection) -> None:
         """A connection has ended (`connection.Owner`)."""

@@ -8,13 +8,14 @@ them costs as much as copying the batch.
 All buffers of their own together stay below `bytes_max`: a frame that would have to grow beyond it is not read on until others have left.
 A frame that is alone may always grow, so none is too large to come through. When one has to wait, the frames that came the slowest for
 their age are dropped, so a crowd of peers that begin requests and never finish them starves none. When every frame waits for another and
-nothing moves, `relieve` drops the connection that holds the most. Small unfinished frames count, too; their connections keep them.
+nothing moves, `relieve` drops the connection that holds the most. Small unfinished frames, which their connections keep, and requests that
+connections hold back count like large ones and are dropped like them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 log = logging.getLogger("ottla.network")
@@ -43,6 +44,18 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
+class Holder(Protocol):
+    """A connection, which may keep a piece of a small frame, or requests that are held back."""
+
+    held_since_tick: int
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    @property
+    def channel(self) -> Reader: ...
+
+
 class ReceiveBuffers:
     """The shared buffer, the pool and the bound; one for all connections of a loop."""
 
@@ -56,6 +69,8 @@ class ReceiveBuffers:
         self._frames: dict[LargeFrame, Reader] = {}
         self._still_ticks = 0
         self.tick = 0
+        self.holders: Callable[[], Iterable[Holder]] = tuple
+        """Connections, which may hold bytes that are lent besides large frames."""
 
     def size_for(self, size: int, received: int) -> int:
         """The buffer size for a frame of `size` bytes of which `received` have arrived."""
@@ -99,8 +114,11 @@ class ReceiveBuffers:
     def relieve(self) -> None:
         """Drops slow frames if others wait, and one if all wait for each other; called periodically."""
         self.tick += 1
+        self._wake()
         if self._waiting:
             self._drop_slowest(is_done=lambda: not self._waiting)
+        elif self.bytes_lent > self.bytes_max:
+            self._drop_slowest(is_done=lambda: self.bytes_lent <= self.bytes_max)
         self._still_ticks = self._still_ticks + 1 if self._waiting else 0
         if self._still_ticks > STILL_TICKS_MAX:
             largest = max(self._waiting, key=lambda frame: frame.filled)
@@ -109,21 +127,30 @@ class ReceiveBuffers:
 
     def _drop_slowest(self, *, is_done: Callable[[], bool]) -> None:
         """Drops frames that are not waiting, the slowest for their age first, until it is done or the others are too young to judge."""
-        last_born = self.tick - RIPE_TICKS
-        ripe = [frame for frame in self._frames if frame.born_tick <= last_born and frame not in self._waiting]
-        if not ripe:
-            return
-        ripe.sort(key=lambda frame: frame.filled / (self.tick - frame.born_tick))
+        ripe = sorted([*self._ripe_frames(), *self._ripe_pieces()], key=lambda found: found[0])
         dropped = 0
-        for frame in ripe:
+        for _, reader in ripe:
             if is_done():
                 break
-            reader = self._frames.pop(frame, None)
-            if reader is not None:
-                dropped += 1
-                reader.close()
+            dropped += 1
+            reader.close()
+            self._wake()
         if dropped:
             log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
+
+    def _ripe_frames(self) -> Iterable[tuple[float, Reader]]:
+        """Of each large frame that is old enough to be judged: bytes received in a tick, and where from."""
+        for frame, reader in self._frames.items():
+            age = self.tick - frame.born_tick
+            if age >= RIPE_TICKS and frame not in self._waiting:
+                yield frame.filled / age, reader
+
+    def _ripe_pieces(self) -> Iterable[tuple[float, Reader]]:
+        """The same of each connection that holds a piece of a small frame, or requests."""
+        for holder in self.holders():
+            age = self.tick - holder.held_since_tick
+            if holder.held_bytes and age >= RIPE_TICKS:
+                yield holder.held_bytes / age, holder.channel
 
     def _wake(self) -> None:
         """Resumes waiting readers in their order; each grows here, so that the next one gets what is left."""

@@ -384,6 +384,45 @@ def test_i46_the_slowest_frames_are_dropped_not_those_that_wait() -> None:
     assert len(waiting.executor.frames) == 1
 
 
+def test_i46_pieces_of_small_frames_starve_no_large_one() -> None:
+    buffers, worlds = shares(1 << 20, 21)
+    *silent, honest = worlds
+    buffers.holders = lambda: [world.connection for world in worlds]
+    for world in silent:
+        world.feed(frame(b"z" * 60_000)[:50_000])
+    for _ in range(RIPE_TICKS):
+        buffers.relieve()
+    feed_all([(honest, frame(b"honest" * 20_000))])
+    assert len(honest.executor.frames) == 1 and not honest.channel.is_closed
+    assert 0 < sum(world.channel.is_closed for world in silent) < 15, "no more than there must be"
+
+
+def test_i46_a_piece_of_a_small_frame_stays_as_old_as_it_is() -> None:
+    buffers, (world,) = shares(1 << 20, 1)
+    data = frame(b"z" * 60_000)
+    world.feed(data[:50_000])
+    for at in range(50_000, 50_003):
+        buffers.relieve()
+        world.feed(data[at : at + 1])
+    assert world.connection.held_since_tick == 0
+    world.feed(data[50_003:] + data[:10])
+    assert world.connection.held_since_tick == buffers.tick, "the next request began now"
+    world.feed(data[10:])
+    buffers.relieve()
+    world.feed(data[:10])
+    assert world.connection.held_since_tick == buffers.tick
+
+
+def test_i46_a_large_frame_goes_on_when_small_ones_have_made_room() -> None:
+    buffers, (holder, waiting) = shares(100_000, 2)
+    holder.feed(frame(b"z" * 60_000)[:50_000])
+    feed_all([(waiting, frame(b"w" * 200_000))])
+    assert not waiting.channel.is_reading
+    holder.feed(frame(b"z" * 60_000)[50_000:])
+    buffers.relieve()
+    assert waiting.channel.is_reading
+
+
 def test_i46_pieces_of_small_frames_count() -> None:
     buffers, (world,) = shares(1 << 20, 1)
     world.feed(frame(b"z" * 50_000)[:30_000])
