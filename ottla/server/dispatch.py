@@ -41,6 +41,7 @@ read_kind = Struct(">i").unpack_from
 read_key_and_version = Struct(">hh").unpack_from
 read_length = Struct(">h").unpack_from
 CLIENT_ID_AT = 8
+CLIENT_ID_BYTES_KEPT = 4 * CLIENT_ID_CHARACTERS_MAX
 NOTABLE_NS = 500_000
 """A request that takes so long counts for its kind, and against the loop's turn."""
 HEAVY_NS = 4_000_000
@@ -349,7 +350,8 @@ class Dispatcher:
             connection.client_id = str(frame[start:end], "utf-8")[:CLIENT_ID_CHARACTERS_MAX] if length >= 0 else None
         except UnicodeDecodeError as error:
             raise WireError("a client id that is not UTF-8") from error
-        connection.client_id_bytes = bytes(frame[CLIENT_ID_AT:end])
+        # A long one is not kept for each connection, and is read anew in each request.
+        connection.client_id_bytes = bytes(frame[CLIENT_ID_AT:end]) if end - start <= CLIENT_ID_BYTES_KEPT else b""
         connection.read_header, connection.header_bytes = header_reader(end - CLIENT_ID_AT), end
         connection.contexts.clear()
 

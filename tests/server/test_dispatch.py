@@ -137,10 +137,15 @@ def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
         cost_ns=0, heavy_requests=0,
     )
     wanted = [("a" * 200, b"1"), (None, b""), ("", b"2"), ("b", b""), ("ab", b"3"), ("a" * 200, b"4"), (None, b"5"), (None, b"6")]
+    wanted += [("c" * 255, b"7"), ("é" * 255, b"8"), ("c" * 255, b"9")]
     dispatcher.before_batch()
     for client_id, body in wanted:
         dispatcher.execute(connection, memoryview(write_request(key, version, 1, client_id, body))[4:])
     assert seen == wanted
+    for body in (b"1", b"2"):
+        dispatcher.execute(connection, memoryview(write_request(key, version, 1, "d" * 32_000, body))[4:])
+        assert seen[-1] == ("d" * 255, body)
+        assert len(connection.client_id_bytes) < 2_000, "thousands of connections would keep them"
     for length in (-2, 2, 32767):
         with pytest.raises(WireError, match=f"a client id of {length} bytes"):
             dispatcher.execute(connection, memoryview(struct.pack(">hhihB", key, version, 1, length, 0)))
