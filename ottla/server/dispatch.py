@@ -42,12 +42,17 @@ read_key_and_version = Struct(">hh").unpack_from
 read_length = Struct(">h").unpack_from
 CLIENT_ID_AT = 8
 CLIENT_ID_BYTES_KEPT = 4 * CLIENT_ID_CHARACTERS_MAX
-NOTABLE_NS = 500_000
-"""A request that takes so long counts for its kind, and against the loop's turn."""
+NOTABLE_NS = 150_000
+"""A request that takes so long counts for its kind, and against the loop's turn. It is little, because several hundred connections may each
+send one at once: what looks as dear then waits in a queue, where cheaper ones go first."""
 HEAVY_NS = 4_000_000
 """A request that takes so long is heavy. After so much notable work in a turn of the loop, what looks as dear waits for a later one."""
-COSTLY_NS = 1_000_000
 CHEAP_NS = 50_000
+KIND_RISE_BITS = 5
+CONNECTION_RISE_BITS = 1
+FIRST_COST_NS = 2 * NOTABLE_NS
+"""Of what a request has taken this part (as an exponent of a half) counts: for a kind so little that a single one says nothing. Of a
+connection's first so much counts whole: its second one may come with those of many others."""
 PLACES_PER_NOTABLE = 100
 """A connection that waits lets so many that are cheaper go first, for each notable time that its requests have cost lately."""
 TURN_NS = 10_000_000
@@ -56,6 +61,7 @@ TURN_LEAST_NS = 200_000
 """So much time has each, whatever others have had in this turn of the loop, where none waits for a later one."""
 LONG_BATCH_NS = TURN_NS - NOTABLE_NS
 """A batch that ends less than this before its connection's time is over has taken a notable time."""
+
 
 class Dispatcher:
     """Executes the request frames of all connections."""
@@ -171,12 +177,12 @@ class Dispatcher:
         if connection.contexts and connection.cost_ns <= NOTABLE_NS:
             return False
         route = self.routes.get(read_kind(frame, at)[0])
-        return route is not None and route.cost_ns > COSTLY_NS and route.key != PRODUCE
+        return route is not None and route.cost_ns > NOTABLE_NS and route.key != PRODUCE
 
     def _weigh(self, connection: Connection, route: Route, elapsed_ns: int) -> None:
         """Notes what the last request of a connection has cost, for the connection, for its kind and for this turn of the loop."""
-        route.cost_ns = recent_cost(route.cost_ns, elapsed_ns, 4)
-        connection.cost_ns = recent_cost(connection.cost_ns, elapsed_ns, 1)
+        route.cost_ns = recent_cost(route.cost_ns, elapsed_ns, KIND_RISE_BITS)
+        connection.cost_ns = recent_cost(connection.cost_ns or min(elapsed_ns, FIRST_COST_NS), elapsed_ns, CONNECTION_RISE_BITS)
         connection.heavy_requests = connection.heavy_requests + 1 if elapsed_ns > HEAVY_NS else 0
         if elapsed_ns > NOTABLE_NS:
             self._is_notable = True
@@ -359,7 +365,9 @@ class Dispatcher:
 def recent_cost(known_ns: int, elapsed_ns: int, rise_bits: int) -> int:
     """What requests have cost lately after one more: a cheap one halves it; a dear one, which the clock may be wrong about on a busy
     machine, makes it rise by a part of its own cost."""
-    cost_ns = known_ns + ((min(elapsed_ns, HEAVY_NS) - known_ns) >> (rise_bits if elapsed_ns > known_ns else 1))
+    if elapsed_ns > known_ns and elapsed_ns > CHEAP_NS:
+        return known_ns + ((min(elapsed_ns, HEAVY_NS) - known_ns) >> rise_bits)
+    cost_ns = (known_ns + elapsed_ns) >> 1
     return cost_ns if cost_ns > CHEAP_NS else 0
 
 

@@ -8,7 +8,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from ottla.wire.messages import fetch, produce
+from ottla.wire.messages import fetch, metadata, produce
 from tests.clients.wire_client import WireClient
 from tests.hostile.attacks import OTHER_PORT, Target, attack
 from tests.hostile.attacks_growth import make_topic
@@ -35,6 +35,18 @@ def ask_for_versions(target: Target) -> None:
     clients = [target.connect() for _ in range(50)]
     target.begin()
     flood(clients, frame * 100, 100, target.part(40))
+
+
+@attack("300 connections that ask for 200 topics each at the same moment, 25 times")
+def ask_at_once(target: Target) -> None:
+    names = [f"asked-{number}" for number in range(200)]
+    for name in names:
+        create(target, name)
+    topics = [metadata.MetadataRequestTopic(name=name) for name in names]
+    frame = target.request(3, 9, topics=topics, allow_auto_topic_creation=False)
+    clients = [target.connect() for _ in target.numbers(300)]
+    target.begin()
+    flood(clients, frame, 1, target.part(25))
 
 
 @attack("20 connections that produce one record with acks=0, 10,000 times each")

@@ -12,8 +12,8 @@ from ottla.base.errors import WireError
 from ottla.requests.context import RequestContext
 from ottla.server.dispatch import (
     CHEAP_NS,
-    COSTLY_NS,
     HEAVY_NS,
+    KIND_RISE_BITS,
     NOTABLE_NS,
     TURN_LEAST_NS,
     TURN_NS,
@@ -24,6 +24,8 @@ from ottla.server.dispatch import (
 from ottla.server.route import Route
 from ottla.wire.framing import header_reader, write_request
 from tests.fakes.timers import ManualTimers
+
+FIRST_KEY = 18
 
 
 def test_an_extension_is_unknown_to_a_connection_that_has_not_asked() -> None:
@@ -41,13 +43,13 @@ def test_an_extension_is_unknown_to_a_connection_that_has_not_asked() -> None:
 def test_a_kind_is_costly_after_some_dear_requests_and_a_few_cheap_ones_end_it() -> None:
     cost_ns = 0
     for count in range(1, 10):
-        cost_ns = recent_cost(cost_ns, 10 * HEAVY_NS, 4)
-        assert (cost_ns > COSTLY_NS) == (count > 4), "one alone may be the machine's doing"
+        cost_ns = recent_cost(cost_ns, 10 * HEAVY_NS, KIND_RISE_BITS)
+        assert (cost_ns > NOTABLE_NS) == (count > 1), "one alone may be the machine's doing"
     for _ in range(3):
-        cost_ns = recent_cost(cost_ns, CHEAP_NS // 10, 4)
-    assert cost_ns < COSTLY_NS
+        cost_ns = recent_cost(cost_ns, CHEAP_NS // 10, KIND_RISE_BITS)
+    assert cost_ns < NOTABLE_NS
     for _ in range(10):
-        cost_ns = recent_cost(cost_ns, CHEAP_NS // 10, 4)
+        cost_ns = recent_cost(cost_ns, CHEAP_NS // 10, KIND_RISE_BITS)
     assert cost_ns == 0
 
 
@@ -74,43 +76,91 @@ def test_of_connections_that_wait_cheap_ones_go_on_first_and_dear_ones_in_the_en
     assert 90 < resumed.index(1) < 110, "it is not passed over for ever"
 
 
+class Clients:
+    """Connections, and requests of a kind that takes a time of its own, on a clock that only these requests move on."""
+
+    def __init__(self, *cost_ns: int) -> None:
+        """The keys are 0 and on, in the order of their costs."""
+        self.now_ns = 0
+        self.timers = ManualTimers()
+        clock = SimpleNamespace(nanoseconds=lambda: self.now_ns, monotonic_ms=lambda: self.now_ns // 1_000_000)
+        self.dispatcher = Dispatcher(
+            cast(Any, SimpleNamespace(clock=clock, timers=self.timers)), cast(Any, SimpleNamespace(run=lambda: None, is_batching=False))
+        )
+        self._frames = []
+        for key, cost in enumerate(cost_ns, FIRST_KEY):
+            self.dispatcher.routes[key << 16] = self._route(key, cost)
+            self._frames.append(memoryview(write_request(key, 0, 1, "flood", b""))[4:])
+
+    def _route(self, key: int, cost_ns: int) -> Route:
+        def handle(_broker: object, _request: RequestContext, _body: bytes) -> None:
+            self.now_ns += cost_ns
+
+        fake = SimpleNamespace(
+            key=key, version=0, has_request_tags=False, plain_bytes_max=1 << 20, may_be_long=False, cost_ns=0, nanoseconds=0,
+            immediate=[0] * 64, handle=handle, decode=lambda frame, at: (b"", len(frame)),
+        )  # fmt: skip
+        return cast(Route, fake)
+
+    def connection(self) -> Any:
+        return SimpleNamespace(
+            read_header=header_reader(2), client_id_bytes=b"", header_bytes=0, contexts={}, client_id=None, info=None, cost_ns=0,
+            heavy_requests=0,
+        )  # fmt: skip
+
+    def send(self, connection: Any, kind: int = 0, count: int = 1) -> None:
+        """Executes what one read has brought, as a connection does: what looks as dear waits in a crowded turn of the loop."""
+        frame = self._frames[kind]
+
+        def execute() -> None:
+            self.dispatcher.before_batch()
+            any(self.dispatcher.execute(connection, frame) for _ in range(count))
+            self.dispatcher.after_batch()
+
+        if self.dispatcher.is_crowded and self.dispatcher.is_costly(connection, frame, 0):
+            connection.resume = execute
+            self.dispatcher.resume_later(connection)
+        else:
+            execute()
+
+
 def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None:
     """Each had ten milliseconds, whatever the others had taken, so fifty that sent a hundred requests each held up everybody."""
-    timers = ManualTimers()
-    now_ns, cost_ns = 0, 20_000
-
-    def handle(_broker: object, _request: RequestContext, _body: bytes) -> None:
-        nonlocal now_ns
-        now_ns += cost_ns
-
-    broker: Any = SimpleNamespace(clock=SimpleNamespace(nanoseconds=lambda: now_ns, monotonic_ms=lambda: 0), timers=timers)
-    dispatcher = Dispatcher(broker, SimpleNamespace(run=lambda: None, is_batching=False))  # type: ignore[arg-type]
-    dispatcher.routes[18 << 16] = cast(
-        Route,
-        SimpleNamespace(
-            version=0, has_request_tags=False, plain_bytes_max=1 << 20, may_be_long=False, cost_ns=0, nanoseconds=0,
-            immediate=[0] * 64, handle=handle, decode=lambda frame, at: (b"", len(frame)),
-        ),
-    )  # fmt: skip
-    frame = memoryview(write_request(18, 0, 1, "flood", b""))[4:]
+    cost_ns = 20_000
+    clients = Clients(cost_ns)
 
     def turn(connections: int) -> int:
         """How long all of them take, of which each has sent a hundred requests."""
-        began_ns = now_ns
+        began_ns = clients.now_ns
         for _ in range(connections):
-            connection: Any = SimpleNamespace(
-                read_header=header_reader(2), client_id_bytes=b"", header_bytes=0, contexts={}, client_id=None, info=None,
-                cost_ns=0, heavy_requests=0,
-            )  # fmt: skip
-            dispatcher.before_batch()
-            any(dispatcher.execute(connection, frame) for _ in range(100))
-            dispatcher.after_batch()
-        timers.run_due()
-        return now_ns - began_ns
+            clients.send(clients.connection(), count=100)
+        clients.timers.run_due()
+        return clients.now_ns - began_ns
 
     assert turn(1) == 100 * cost_ns
     assert turn(50) <= TURN_NS + 50 * (TURN_LEAST_NS + 2 * cost_ns)
     assert turn(1) == 100 * cost_ns, "the next turn is another one"
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_one_request_of_each_of_many_connections_does_not_fill_a_turn_of_the_loop(is_first: bool) -> None:
+    """Each was too cheap to be noticed, and three hundred of them ran one after the other before anybody else."""
+    clients = Clients(200_000, 20_000)
+    many, honest = [clients.connection() for _ in range(300)], clients.connection()
+    waits = []
+    for _ in range(5):
+        if is_first:
+            many = [clients.connection() for _ in range(300)]
+        turn_began_ns = clients.now_ns
+        for connection in many:
+            clients.send(connection)
+        began_ns = clients.now_ns
+        clients.send(honest, kind=1)
+        waits.append(began_ns - turn_began_ns)
+        assert clients.now_ns - began_ns == 20_000, "what is cheap does not wait"
+        clients.timers.run_due()
+    assert waits[0] <= TURN_NS, "at first what it costs is not known"
+    assert max(waits[1:]) <= 2 * HEAVY_NS
 
 
 @pytest.mark.parametrize("has_tags", [False, True])
@@ -133,8 +183,14 @@ def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
         ),
     )  # fmt: skip
     connection: Any = SimpleNamespace(
-        read_header=header_reader(2), client_id_bytes=b"", header_bytes=0, contexts={}, client_id=None, info=None,
-        cost_ns=0, heavy_requests=0,
+        read_header=header_reader(2),
+        client_id_bytes=b"",
+        header_bytes=0,
+        contexts={},
+        client_id=None,
+        info=None,
+        cost_ns=0,
+        heavy_requests=0,
     )
     wanted = [("a" * 200, b"1"), (None, b""), ("", b"2"), ("b", b""), ("ab", b"3"), ("a" * 200, b"4"), (None, b"5"), (None, b"6")]
     wanted += [("c" * 255, b"7"), ("é" * 255, b"8"), ("c" * 255, b"9")]
