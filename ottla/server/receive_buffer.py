@@ -30,6 +30,9 @@ RIPE_TICKS = 2
 """A frame may be dropped for its slowness when it is so many ticks old."""
 CROWDED_PART = 1 / 4
 """Beyond this part of the bound a frame gets no pooled buffer while little of it is there: buffers grow with what was received."""
+CROWDED_BYTES = POOLED_BUFFERS_MAX * POOLED_BYTES
+"""The same beyond so many bytes, whatever the bound is: the pages of a new pooled buffer take the loop up to a millisecond, and hundreds of
+connections may begin a frame in one turn."""
 FULL_PART = 9 / 8
 """Beyond this part of the bound no further large frame is begun."""
 STILL_TICKS_MAX = 10
@@ -75,8 +78,7 @@ class ReceiveBuffers:
     def size_for(self, size: int, received: int) -> int:
         """The buffer size for a frame of `size` bytes of which `received` have arrived."""
         if received >= POOL_FROM_RECEIVED_BYTES and size <= POOLED_BYTES:
-            is_crowded = self.bytes_lent > self.bytes_max * CROWDED_PART
-            return min(POOLED_BYTES, 4 * received) if is_crowded and received < POOLED_BYTES // 4 else POOLED_BYTES
+            return min(POOLED_BYTES, 4 * received) if self.is_crowded() and received < POOLED_BYTES // 4 else POOLED_BYTES
         return min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES))
 
     def lend(self, size: int) -> bytearray:
@@ -99,6 +101,9 @@ class ReceiveBuffers:
 
     def end(self, frame: LargeFrame) -> None:
         self._frames.pop(frame, None)
+
+    def is_crowded(self) -> bool:
+        return self.bytes_lent > min(self.bytes_max * CROWDED_PART, CROWDED_BYTES)
 
     def is_full(self) -> bool:
         return self.bytes_lent > self.bytes_max * FULL_PART
@@ -172,7 +177,7 @@ class LargeFrame:
         self.size = size
         self.filled = len(start)
         wanted = buffers.size_for(size, self.filled)
-        is_tight = buffers.bytes_lent + wanted > buffers.bytes_max
+        is_tight = buffers.bytes_lent + wanted > buffers.bytes_max or buffers.is_crowded()
         self.buffer = buffers.lend(min(wanted, max(self.filled, POOL_FROM_RECEIVED_BYTES)) if is_tight else wanted)
         self.view = memoryview(self.buffer)
         self.view[: self.filled] = start
