@@ -10,8 +10,8 @@ from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.groups.epoch_topics import LOOK_AGAIN_MS
 from ottla.groups.settings import MEMBER_BYTES
 from ottla.groups.share import heartbeat
+from ottla.groups.share import topics as share_topics
 from ottla.groups.share.group import topic_bytes
-from ottla.groups.share.topics import KEYS_AT_ONCE
 from ottla.machine.memory import CoordinatorMemory
 from tests.scenarios.share_groups_world import World
 
@@ -82,15 +82,15 @@ def test_no_state_is_deleted_again_before_the_coordinator_has_committed_somethin
 
 
 def test_many_partitions_are_begun_in_turns() -> None:
-    """Each is a record of a coordinator, which may be on this broker: ten thousand took a second."""
+    """Each is a record of a coordinator, which may be on this broker: ten thousand took a second. The heartbeat itself asks for none of
+    many: the first may have a topic of fifty partitions created."""
     world, waiting = World(), list[Iterator[object]]()
     world.machine.shard.later = waiting.append
     world.run("topic t 50")
-    calls = asked(world, "share a")
-    assert len(calls) == KEYS_AT_ONCE and len(waiting) == 1
+    assert asked(world, "share a") == [] and len(waiting) == 1
     for _ in range(10):
         next(waiting[0])
-    assert len(world.persister.states) == KEYS_AT_ONCE + 10
+    assert len(world.persister.states) == 10
     assert not world.run("share-state")[0].endswith("initialized t-49")
     for _ in waiting[0]:
         pass
@@ -103,10 +103,27 @@ def test_a_coordinator_that_is_replaced_begins_no_more_of_them() -> None:
     world.machine.shard.later = waiting.append
     world.run("topic t 50")
     world.run("share a")
+    for _ in range(10):
+        next(waiting[0])
     world.host.close()
     for _ in waiting[0]:
         pass
-    assert len(world.persister.states) == KEYS_AT_ONCE
+    assert len(world.persister.states) == 10
+
+
+def test_answers_about_a_group_of_many_topics_are_logged_in_a_turn_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record names all topics of the group, once when their states are wanted and once more when they have begun."""
+    monkeypatch.setattr(share_topics, "TOPICS_AT_ONCE", 2)
+    world, waiting = World(), list[Iterator[object]]()
+    world.machine.shard.later = waiting.append
+    for name in "tuv":
+        world.run(f"topic {name} 1")
+    world.run("share a topics=t,u,v")
+    assert len(world.persister.states) == 3 and len(waiting) == 1, "they are begun"
+    assert "initialized" not in world.run("share-state")[0], "and logged later"
+    for _ in waiting.pop():
+        pass
+    assert "initialized t-0/u-0/v-0" in world.run("share-state")[0]
 
 
 def limited(world: World, bytes_max: int) -> CoordinatorMemory:
