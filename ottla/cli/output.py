@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from ottla.cli.terminal import one_line, shown_with_colours
+from ottla.cli.terminal import one_line, shown
 
 ERROR_LETTERS_MAX = 1_000
 """Longer error messages are cut: they quote what was pasted into an option."""
@@ -52,7 +52,9 @@ class Output:
         if self.form == "table" and self.is_tabbed:
             write(tabbed(rows, columns))
         elif self.form == "table":
-            write(table(rows, columns, heading=_BOLD if self.has_colour else "", widths_max=widths_max))
+            heading, end, lines = table(rows, columns, widths_max=widths_max).partition("\n")
+            write(heading, _BOLD if self.has_colour else "")
+            write(end + lines)
         elif self.form in ("csv", "plain"):
             write(separated(rows, columns, self.form))
         elif self.form == "jsonl":
@@ -95,9 +97,9 @@ class Output:
         if self.is_structured:
             write_error(_json({"error": {"name": name, "message": message}}, indent=None) + "\n")
             return
-        start = f"{_RED}error{_RESET}: " if self.has_colour and wants_colour(sys.stderr) else "error: "
         line = " ".join(message.split())
-        write_error(start + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
+        write_error("error", _RED if self.has_colour and wants_colour(sys.stderr) else "")
+        write_error(": " + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
 
 
 def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:
@@ -107,12 +109,19 @@ def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:
     return os.environ.get("FORCE_COLOR", "") not in ("", "0") or (os.environ.get("TERM") != "dumb" and stream.isatty())
 
 
-def write(text: str) -> None:
-    sys.stdout.write(shown_with_colours(text) if sys.stdout.isatty() else text)
+def write(text: str, colour: str = "") -> None:
+    """On stdout; `colour` is one of ours, the text may be of others."""
+    _write(sys.stdout, text, colour)
 
 
-def write_error(text: str) -> None:
-    sys.stderr.write(shown_with_colours(text) if sys.stderr.isatty() else text)
+def write_error(text: str, colour: str = "") -> None:
+    """The same on stderr."""
+    _write(sys.stderr, text, colour)
+
+
+def _write(stream: TextIO, text: str, colour: str) -> None:
+    shown_text = shown(text) if stream.isatty() else text
+    stream.write(f"{colour}{shown_text}{_RESET}" if colour else shown_text)
 
 
 def _json(value: object, indent: int | None) -> str:
@@ -134,7 +143,7 @@ def cell(value: object) -> str:
     return one_line(str(value))
 
 
-def table(rows: Sequence[Row], columns: Columns, *, heading: str = "", widths_max: Mapping[str, int] | None = None) -> str:
+def table(rows: Sequence[Row], columns: Columns, *, widths_max: Mapping[str, int] | None = None) -> str:
     """A table whose columns are as wide as their widest cell; numbers are aligned right, and no line ends in spaces."""
     cells = [line for row in rows for line in _lines(row, columns, widths_max or {})]
     widths = [max([len(title), *(len(line[n]) for line in cells)]) for n, (title, _) in enumerate(columns)]
@@ -146,8 +155,7 @@ def table(rows: Sequence[Row], columns: Columns, *, heading: str = "", widths_ma
         ]
         return "  ".join(parts).rstrip()
 
-    title = line([title for title, _ in columns])
-    lines = [f"{heading}{title}{_RESET}" if heading else title, *map(line, cells)]
+    lines = [line([title for title, _ in columns]), *map(line, cells)]
     return "\n".join(lines) + "\n"
 
 

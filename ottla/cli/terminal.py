@@ -1,23 +1,27 @@
 """What is shown on a terminal: names and records of others must not steer it.
 
-Control characters (ESC moves the cursor, clears the screen, renames the window), those of C1, and characters that turn the direction of
-writing are shown as escapes. Line ends and tabs stay, but not in the cells of tables, and so do the colours that our own output has. What
-goes into a file or a pipe is not changed, cells excepted: programs want the bytes.
+Control characters (ESC moves the cursor, clears the screen, renames the window, hides what follows), those of C1, characters that turn the
+direction of writing, and those that take no room are shown as escapes; the two joiners of no width stay, since scripts and emoji need them.
+Line ends and tabs stay, but not in the cells of tables. What goes into a file or a pipe is not changed, cells excepted: programs want the
+bytes. Our own colours are put round what is shown already (`output.write`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TextIO
 
 DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Marks, embeddings, overrides and isolates of direction; line and paragraph separators."""
 
+INVISIBLE = (0x00AD, 0x034F, 0x180E, 0x200B, *range(0x2060, 0x2066), 0xFEFF, 0xFFF9, 0xFFFA, 0xFFFB)
+TAGS = range(0xE0000, 0xE0080)
+"""Characters of no width: with them a name looks like another one."""
+
 _CELL_ENDS = {ord("\n"): "\\n", ord("\t"): "\\t"}
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-_ESCAPES |= {code: f"\\u{code:04x}" for code in DIRECTIONS}
-_COLOURS = re.compile("(\x1b\\[[0-9;]*m)")
+_ESCAPES |= {code: f"\\u{code:04x}" for code in (*DIRECTIONS, *INVISIBLE)}
+_ESCAPES |= {code: f"\\U{code:08x}" for code in TAGS}
 
 
 def one_line(text: str) -> str:
@@ -30,13 +34,6 @@ def shown(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_ESCAPES)
-
-
-def shown_with_colours(text: str) -> str:
-    """As `shown`, for our own output, in which sequences for colours may stand."""
-    if "\x1b" not in text:
-        return shown(text)
-    return "".join(part if number % 2 else shown(part) for number, part in enumerate(_COLOURS.split(text)))
 
 
 def shown_bytes(data: bytes | bytearray | memoryview) -> bytes:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ottla.cli import output
-from ottla.cli.terminal import bytes_writer, shown, shown_bytes, shown_with_colours
+from ottla.cli.terminal import bytes_writer, shown, shown_bytes
 
 STEERING = "a\x1b]0;title\x07b\x9b2Jc\u202egnp.exe\u2066d\r\x7fe"
 
@@ -54,8 +54,37 @@ def test_what_else_ends_a_line_is_escaped_on_a_terminal(end: str) -> None:
     assert shown(table).splitlines()[1:] == [f"mine{shown(end)}yours"]
 
 
-def test_our_own_colours_stay() -> None:
-    assert shown_with_colours("\x1b[1mNAME\x1b[0m\nx\x1b[2Jy\x9b\n") == "\x1b[1mNAME\x1b[0m\nx\\x1b[2Jy\\x9b\n"
+HIDDEN = "mine\x1b[8m\x1b[30;40mend\x1b[0m"
+
+
+@pytest.mark.parametrize("has_colour", [True, False])
+def test_colours_are_ours_only(monkeypatch: pytest.MonkeyPatch, has_colour: bool) -> None:
+    """A name with a colour hid, or forged, what stood behind it."""
+    screen, errors = Screen(is_terminal=True), Screen(is_terminal=True)
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", errors)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shell = output.Output("table", has_colour=has_colour)
+    shell.show("groups", [{"name": HIDDEN}], [("NAME", "name")])
+    shell.error(HIDDEN)
+    shell.done(HIDDEN, {})
+    heading, start = ("\x1b[1mNAME\x1b[0m", "\x1b[31merror\x1b[0m: ") if has_colour else ("NAME", "error: ")
+    assert screen.written().decode() == f"{heading}\n{shown(HIDDEN)}\n{shown(HIDDEN)}\n"
+    assert errors.written().decode() == f"{start}{shown(HIDDEN)}\n"
+    assert "\x1b" not in shown(HIDDEN)
+
+
+@pytest.mark.parametrize("letter", ["\u200b", "\u2060", "\ufeff", "\u00ad", "\u034f", "\u180e", "\U000e0061"])
+def test_characters_of_no_width_are_shown(letter: str) -> None:
+    """A name with one looks like the name without it."""
+    assert shown(f"pay{letter}ments") != f"pay{letter}ments" and shown(f"pay{letter}ments").isascii()
+
+
+def test_emoji_and_scripts_that_need_joiners_stay() -> None:
+    assert shown("\U0001f469\u200d\U0001f4bb \u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645") == (
+        "\U0001f469\u200d\U0001f4bb \u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    )
 
 
 def test_records_that_are_no_text_are_shown_all_the_same() -> None:

@@ -18,6 +18,7 @@ from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
+COLOURS = {PASS: "\x1b[32m", WARN: "\x1b[33m", FAIL: "\x1b[31m"}
 
 OPEN_FILES_MIN = 1024
 OPEN_FILES_GOOD = 65_536
@@ -57,16 +58,12 @@ def _run(args: argparse.Namespace) -> int:
         columns = (("CHECK", "check"), ("STATUS", "status"), ("MESSAGE", "message"), ("HINT", "hint"))
         output.show("checks", [found._asdict() for found in findings], columns)
     else:
-        write("".join(_line(found, has_colour=output.has_colour) for found in findings))
+        for found in findings:
+            write(found.status, COLOURS[found.status] if output.has_colour else "")
+            write(f"  {found.check}: {found.message}" + (f"; {found.hint}" if found.hint else "") + "\n")
     if any(found.check == "broker" and found.status == FAIL for found in findings):
         return 3
     return 1 if has_failed else 0
-
-
-def _line(found: Finding, *, has_colour: bool) -> str:
-    colours = {PASS: "\x1b[32m", WARN: "\x1b[33m", FAIL: "\x1b[31m"}
-    status = f"{colours[found.status]}{found.status}\x1b[0m" if has_colour else found.status
-    return f"{status}  {found.check}: {found.message}" + (f"; {found.hint}" if found.hint else "") + "\n"
 
 
 # This machine

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ottla.cli.terminal import shown
+from ottla.cli.terminal import one_line, shown
 from ottla.cli.top.sample import Sample
 
 HEAD_LINES = 3
@@ -44,7 +44,7 @@ def _head(sample: Sample) -> Text:
     for count, what in ((sample.leaderless, "without leader"), (sample.out_of_sync, "out of sync")):
         if count:
             text.append(f"  {count} {what}", style="red")
-    text.append(f"  cluster {sample.cluster_id}  brokers {sample.brokers}  controller {sample.controller}  topics {len(sample.topics)}")
+    text.append(f"  cluster {shown(one_line(sample.cluster_id))}  brokers {sample.brokers}  controller {sample.controller}  topics {len(sample.topics)}")
     text.append(f"  partitions {sample.partitions}")
     text.append("\nq quit, a all, t topics, g groups, x transactions, r requests", style="dim")
     return text
@@ -62,7 +62,7 @@ def _table(sample: Sample, name: str, lines: int) -> RenderableType:
         rows = [(row.name, row.state, row.partitions, seconds(row.age_ms), row.client) for row in sample.transactions]
         return _grid(f"Open transactions {len(rows)}", ("TRANSACTIONAL ID", "STATE", "PARTITIONS", "AGE", "CLIENT"), rows, lines)
     if sample.requests is None:
-        return Text(f"Requests: {sample.note}", style="dim")
+        return Text(f"Requests: {shown(sample.note)}", style="dim")
     rows = [(row.name, number(row.rate), "-" if row.p99_ms is None else f"{row.p99_ms:.1f}") for row in sample.requests]
     return _grid("Requests", ("REQUEST", "/S", "P99 MS"), rows, lines)
 
@@ -74,7 +74,7 @@ def _grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], li
         is_text = place == 0 or heading in ("STATE", "CLIENT")
         table.add_column(heading, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis", header_style="dim")
     for row in rows[:lines]:
-        table.add_row(*(Text(shown(str(cell))) for cell in row))
+        table.add_row(*(Text(shown(one_line(str(cell)))) for cell in row))
     return table
 
 
