@@ -1,10 +1,10 @@
 """The broker's own log: text for people, JSON for machines, always on stderr (stdout belongs to the READY line).
 
 Each line carries the broker's id and, where the caller passes them with `extra=`, the listener, client id and correlation id that it is
-about. A line stays one line whatever a client has called itself: what could end it early is written as an escape. What clients can make
-long is cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are put in) come at most
-so often; how many were left out stands in the next one. No value of a setting is ever logged, only names, so no secret can be; where the
-values came from is (`sources_line`).
+about. A line stays one line whatever a client has called itself: what could end it early, or steer a terminal that shows it, is written as
+an escape, in JSON as in text. What clients can make long is cut: a name after 256 characters, a line after 2,000. Lines of one cause (the
+same text before its values are put in) come at most so often; how many were left out stands in the next one. No value of a setting is ever
+logged, only names, so no secret can be; where the values came from is (`sources_line`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ LINES_PER_SECOND = 5
 CAUSES_MAX = 1_000
 
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\t", 10: "\\n", 13: "\\r"}
-_ESCAPES |= {code: f"\\u{code:04x}" for code in (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES |= {code: f"\\u{code:04x}" for code in _DIRECTIONS}
+_LINES_OF_TRACEBACK = {**_ESCAPES, 10: "\n"}
+_ESCAPES_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(127, 160), *_DIRECTIONS)}
 
 
 class JsonFormatter(logging.Formatter):
@@ -50,8 +53,8 @@ class JsonFormatter(logging.Formatter):
             "message": message_of(record),
         }
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+            entry["exception"] = traceback_of(self, record)
+        return json.dumps(entry, ensure_ascii=False).translate(_ESCAPES_IN_JSON)
 
 
 class TextFormatter(logging.Formatter):
@@ -65,7 +68,7 @@ class TextFormatter(logging.Formatter):
         facts = "".join(f" {name}={value}" for name, value in facts_of(record).items())
         said = f"{record.name} [broker.id={self._broker_id}{facts}]: {message_of(record)}".translate(_ESCAPES)
         line = f"{self.formatTime(record)} {record.levelname:7} {said}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{traceback_of(self, record).translate(_LINES_OF_TRACEBACK)}" if record.exc_info else line
 
 
 class RateLimit(logging.Filter):
@@ -124,6 +127,12 @@ def message_of(record: logging.LogRecord) -> str:
         message = message[:LINE_LETTERS_MAX] + "..."
     left_out = getattr(record, "left_out", 0)
     return f"{message} ({left_out} more like this were left out before)" if left_out else message
+
+
+def traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """The traceback of a record that has one, each of its lines cut: the last one may quote what a client has sent."""
+    lines = formatter.formatException(record.exc_info).split("\n") if record.exc_info else []
+    return "\n".join(line if len(line) <= LINE_LETTERS_MAX else line[:LINE_LETTERS_MAX] + "..." for line in lines)
 
 
 def cut(value: object) -> object:

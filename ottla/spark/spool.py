@@ -147,7 +147,8 @@ class Spool(NamedTuple):
         name = _ANY if key is None else hashlib.sha256(key.encode()).hexdigest()[:24]
         prefix = f"{name}-{os.getppid() if owner is None else owner}-"
         spool = cls(tempfile.mkdtemp(prefix=prefix, dir=root), secrets.token_hex(16))
-        Path(spool.directory, _TOKEN).write_text(spool.token)
+        with open(Path(spool.directory, _TOKEN), "x", opener=_private) as file:
+            file.write(spool.token)
         return spool
 
     def is_here(self) -> bool:
@@ -181,7 +182,9 @@ class SpoolWriter:
         if directory is not None:
             self._path = os.path.join(directory, f"{task}-{secrets.token_hex(8)}")
             try:
-                self._file = open(self._path, "xb", buffering=WRITE_BUFFER_BYTES)  # noqa: SIM115  closed by finish or the end of with
+                self._file = open(  # noqa: SIM115  closed by finish or the end of with
+                    self._path, "xb", buffering=WRITE_BUFFER_BYTES, opener=_private
+                )
             except OSError as error:
                 raise self._refused(error) from None
 
@@ -250,6 +253,11 @@ def discard(outputs: Iterable[TaskOutput | None]) -> None:
         siblings = [directory] if name == _ANY else directory.parent.glob(f"{name}-{owner}-*")
         for sibling in siblings:
             shutil.rmtree(sibling, ignore_errors=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file that only this user may read, whatever the umask."""
+    return os.open(path, flags, 0o600)
 
 
 def spool_root() -> Path:

@@ -112,6 +112,27 @@ def test_what_clients_make_long_is_cut(formatter: logging.Formatter) -> None:
     line = formatter.format(named)
     assert len(line) < 3 * (NAME_LETTERS_MAX + 3) + 200 and "x..." in line
     assert len(formatter.format(record(long))) < LINE_LETTERS_MAX + 200
+    failed = record("failed")
+    try:
+        raise ValueError(long)
+    except ValueError:
+        failed.exc_info = sys.exc_info()
+    assert len(formatter.format(failed)) < LINE_LETTERS_MAX + 1000
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(0), JsonFormatter(0)])
+def test_nothing_in_a_line_steers_a_terminal(formatter: logging.Formatter) -> None:
+    """Logs of containers are shown on terminals as they are."""
+    steering = "x\x1b[2J\x9b31m\x07\u202egnp\x85\u2028\x7f"
+    made = record("closing %s", client_id=steering)
+    made.args = (steering,)
+    try:
+        raise ValueError(steering)
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    line = formatter.format(made)
+    assert not [letter for letter in line if not letter.isprintable() and letter != "\n"]
+    assert steering in json.loads(line)["exception"] if isinstance(formatter, JsonFormatter) else "\\x9b31m" in line
 
 
 def test_marks_of_direction_do_not_turn_a_line_of_text() -> None:

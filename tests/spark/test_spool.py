@@ -143,6 +143,18 @@ def test_what_a_killed_driver_left_is_swept(tmp_path: Path) -> None:
     assert [os.path.exists(one.directory) for one in (of_dead, old, alive)] == [False, False, True]
 
 
+def test_the_files_are_the_user_s_alone(tmp_path: Path) -> None:
+    """Also where the umask is 0: they may be moved, and the directory's mode may be changed."""
+    before = os.umask(0)
+    try:
+        spool = Spool.create("checkpoint")
+        _written(spool)
+    finally:
+        os.umask(before)
+    files = list(Path(spool.directory).iterdir())
+    assert len(files) == 2 and {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
 def test_the_directory_is_the_user_s_alone(tmp_path: Path) -> None:
     root = spool_root()
     assert root.stat().st_mode & 0o777 == 0o700

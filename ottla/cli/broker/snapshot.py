@@ -59,7 +59,8 @@ def _snapshot(args: argparse.Namespace) -> int:
         for number in range(len(directories)):
             (partial / str(number) / PROOF_OF_NO_LOSS).unlink(missing_ok=True)
         manifest = {"version": VERSION, "ottla": __version__, "taken": time.time(), "directories": [str(path) for path in directories]}
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        with open(partial / MANIFEST, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(json.dumps(manifest, indent=2) + "\n")
         os.sync()
         partial.rename(target)
     except BaseException:

@@ -6,6 +6,7 @@ The output in Kafka's form is made by the commands themselves (`is_shim`).
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -235,7 +236,7 @@ def _start_daemon(line: list[str]) -> int:
     import subprocess
     import time
 
-    with open(DAEMON_LOG, "wb") as log:
+    with open(DAEMON_LOG, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         command = [sys.executable, "-m", "ottla.cli.main", *line]
         broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     deadline = time.monotonic() + DAEMON_SECONDS

@@ -55,7 +55,7 @@ def test_a_snapshot_of_a_serving_broker_has_every_acknowledged_record(offline: O
             result = offline("snapshot", tmp_path / "copy", "--data-dir", broker.data_dir, "-o", "json")
             assert result.code == 0, result
         assert json.loads(result.out)["paused_ms"] > 0
-        files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file() and path.name != "snapshot.json"]
+        files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
         assert len(files) > 5 and [path for path in files if path.stat().st_mode & 0o077] == [], "as the broker's own"
     restored = offline("restore", tmp_path / "copy", "--data-dir", tmp_path / "restored")
     assert (restored.code, restored.err) == (0, "")

@@ -119,3 +119,4 @@ def test_a_daemon_that_cannot_start_names_its_log(
     assert main(["kafka-server-start", "-daemon", "nowhere.properties"]) == 1
     assert capsys.readouterr().err == "error: the broker did not start; kafkaServer.out says why\n"
     assert "cannot read nowhere.properties" in Path("kafkaServer.out").read_text()
+    assert Path("kafkaServer.out").stat().st_mode & 0o777 == 0o600, "it names topics, groups and clients"
