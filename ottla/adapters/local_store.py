@@ -3,7 +3,8 @@
 `multi` stages the operations, writes what they leave behind in one transaction of the file, and only then changes the tree, calls watches
 and answers; a kill at any point leaves all of a multi or nothing. Answers come before the methods return, so the caller's loop stands
 still for the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. Metadata changes seldom, and nothing may be answered before
-its change is on the disk anyway. Only a multi of thousands of nodes is done in turns of the loop; later ones wait behind it.
+its change is on the disk anyway. There are two exceptions, behind which later ones wait: a multi of thousands of nodes is done in turns of
+the loop, and on a slow disk a thread commits (`commit_pace.py`). Reads wait behind them as well.
 
 Ephemeral nodes live in memory only, so they are gone after a restart, as a ZooKeeper session's would be. A `czxid` must never repeat
 although those nodes leave no trace: its upper half is the number of the opening, written with the first multi, its lower half counts
@@ -15,9 +16,11 @@ multis.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
+from ottla.adapters.commit_pace import CommitPace
 from ottla.adapters.node_journal import NodeJournal
 from ottla.adapters.node_tree import NodeTree, Ringing, Staged
 from ottla.base.errors import StorageError
@@ -38,10 +41,14 @@ Done = Callable[[Outcome], object]
 class _SharedTree:
     """The tree and its file, shared by the sessions of the process."""
 
-    def __init__(self, path: str, turns: Turns | None) -> None:
+    def __init__(self, path: str, turns: Turns | None, pace: CommitPace | None) -> None:
         self.journal = NodeJournal(path)
         self.tree: NodeTree = self.journal.load()
         self._turns = turns
+        self._pace = pace
+        self._waiting: deque[Iterator[None]] = deque()
+        self._is_working = False  # in turns, or in a thread: what comes waits
+        self._is_committing = False  # in a thread
         self._multis = 0
         self._sessions_opened = 0
         self._open_sessions = 0
@@ -60,20 +67,48 @@ class _SharedTree:
         self.tree.take_watches(session_id)
         if self._is_closed:
             self.journal.close()
-        elif self._turns is None:
-            self._remove_ephemerals(session_id)
         else:
-            self._turns.call_when_idle(lambda: self._remove_ephemerals(session_id))
+            self._add(self._remove_ephemerals(session_id))
 
-    def _remove_ephemerals(self, session_id: int) -> None:
+    def _remove_ephemerals(self, session_id: int) -> Iterator[None]:
         self._ring(self.tree.commit(self.tree.stage_end_of(session_id)))
+        yield
 
     def multi(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> None:
-        if self._turns is not None and (len(operations) > OPERATIONS_AT_ONCE_MAX or not self._turns.is_idle):
-            self._turns.add(self._run(session, operations, done))
+        self._add(self._run(session, operations, done), is_large=len(operations) > OPERATIONS_AT_ONCE_MAX)
+
+    def read(self, function: Callable[[], None]) -> None:
+        """Calls a function that reads, behind what is under way."""
+        if self._is_working:
+            self._waiting.append(_once(function))
         else:
-            for _ in self._run(session, operations, done):
+            function()
+
+    def _add(self, steps: Iterator[None], *, is_large: bool = False) -> None:
+        """Does a piece of work at once if it is small and nothing is under way, else in turns behind what is."""
+        if not self._is_working and (self._turns is None or not is_large):
+            for _ in steps:
                 pass
+            return
+        self._waiting.append(steps)
+        if not self._is_working:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_working = bool(self._waiting)
+        if self._is_working:
+            assert self._turns is not None, "something waits in a store without turns"
+            self._turns.add(self._work(self._waiting.popleft()))
+
+    def _work(self, steps: Iterator[None]) -> Iterator[None]:
+        """One piece of work, and then the next unless a thread has to finish this one first."""
+        try:
+            yield from steps
+        except Exception:
+            self._go_on()
+            raise
+        if not self._is_committing:
+            self._go_on()
 
     def _run(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> Iterator[None]:
         """Stages, saves and commits, with pauses; nothing has changed before the last of them."""
@@ -93,66 +128,118 @@ class _SharedTree:
                 done(Outcome(StoreResult.SESSION_EXPIRED))
                 return
         try:
-            for _ in self.journal.save_in_pieces(staged) if staged.nodes else ():
+            for _ in self.journal.write_in_pieces(staged) if staged.nodes else ():
                 yield
                 if self._is_closed:
                     done(Outcome(StoreResult.SESSION_EXPIRED))
                     return
         except StorageError as error:
-            log.error("%s", error)
-            done(Outcome(StoreResult.DISK_FAILED))
+            self._refuse(error, done)
             return
-        self._multis += 1
-        ringing = self.tree.commit(staged)
+        if staged.nodes and self.journal.is_writing:
+            if self._commits_in_thread():
+                self._commit_in_thread(staged, outcome, done)
+                return
+            failure = self.journal.commit() if self._pace is None else self._pace.run(self.journal.commit)
+            if failure is not None:
+                self._refuse(failure, done)
+                return
+        ringing = self._take(staged)
         yield
         self._ring(ringing)
         done(outcome)
+
+    def _commits_in_thread(self) -> bool:
+        """Before the loop runs none could say that it has."""
+        return self._pace is not None and self._pace.is_slow and self._turns is not None and self._turns.is_bounded
+
+    def _commit_in_thread(self, staged: Staged, outcome: Outcome, done: Done) -> None:
+        assert self._pace is not None
+        self._is_working = self._is_committing = True
+
+        def committed(failure: StorageError | None) -> None:
+            self._is_committing = False
+            try:
+                if failure is not None:
+                    self._refuse(failure, done)
+                else:
+                    self._ring(self._take(staged))
+                    done(outcome)
+            finally:
+                self._go_on()
+
+        self._pace.run_in_thread(self.journal.commit, committed)
+
+    def _take(self, staged: Staged) -> Ringing:
+        self._multis += 1
+        return self.tree.commit(staged)
+
+    def _refuse(self, failure: StorageError, done: Done) -> None:
+        if self._is_closed:
+            done(Outcome(StoreResult.SESSION_EXPIRED))
+            return
+        log.error("%s", failure)
+        done(Outcome(StoreResult.DISK_FAILED))
 
     def _ring(self, ringing: Ringing) -> None:
         for _session_id, watch, event in ringing:
             watch(event)
 
 
+def _once(function: Callable[[], None]) -> Iterator[None]:
+    function()
+    yield
+
+
 class LocalStore:
     """`ports.MetadataStore`: one session on the tree in one SQLite file."""
 
-    def __init__(self, path: str, turns: Turns | None = None, *, shared: _SharedTree | None = None) -> None:
+    def __init__(self, path: str, turns: Turns | None = None, pace: CommitPace | None = None, *, shared: _SharedTree | None = None) -> None:
         self.path = path
         self.is_closed = False
-        self._shared = shared if shared is not None else _SharedTree(path, turns)
+        self._shared = shared if shared is not None else _SharedTree(path, turns, pace)
         self._session_id = self._shared.open_session()
 
     def another_session(self) -> LocalStore:
         return LocalStore(self.path, shared=self._shared)
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
-        node = self._shared.tree.get(path)
-        if self.is_closed:
-            done(StoreResult.SESSION_EXPIRED, None)
-        elif node is None:
-            done(StoreResult.NO_NODE, None)
-        else:
-            if watch is not None:
-                self._shared.tree.watch_node(path, self._session_id, watch)
-            done(StoreResult.OK, node)
+        def read() -> None:
+            node = self._shared.tree.get(path)
+            if self.is_closed:
+                done(StoreResult.SESSION_EXPIRED, None)
+            elif node is None:
+                done(StoreResult.NO_NODE, None)
+            else:
+                if watch is not None:
+                    self._shared.tree.watch_node(path, self._session_id, watch)
+                done(StoreResult.OK, node)
+
+        self._shared.read(read)
 
     def exists(self, path: str, done: Callable[[StoreResult], object], *, watch: Watch | None = None) -> None:
-        if self.is_closed:
-            done(StoreResult.SESSION_EXPIRED)
-            return
-        if watch is not None:
-            self._shared.tree.watch_node(path, self._session_id, watch)
-        done(StoreResult.OK if self._shared.tree.get(path) is not None else StoreResult.NO_NODE)
+        def read() -> None:
+            if self.is_closed:
+                done(StoreResult.SESSION_EXPIRED)
+                return
+            if watch is not None:
+                self._shared.tree.watch_node(path, self._session_id, watch)
+            done(StoreResult.OK if self._shared.tree.get(path) is not None else StoreResult.NO_NODE)
+
+        self._shared.read(read)
 
     def children(self, path: str, done: Callable[[StoreResult, list[str]], object], *, watch: Watch | None = None) -> None:
-        if self.is_closed:
-            done(StoreResult.SESSION_EXPIRED, [])
-        elif self._shared.tree.get(path) is None:
-            done(StoreResult.NO_NODE, [])
-        else:
-            if watch is not None:
-                self._shared.tree.watch_children(path, self._session_id, watch)
-            done(StoreResult.OK, self._shared.tree.children(path))
+        def read() -> None:
+            if self.is_closed:
+                done(StoreResult.SESSION_EXPIRED, [])
+            elif self._shared.tree.get(path) is None:
+                done(StoreResult.NO_NODE, [])
+            else:
+                if watch is not None:
+                    self._shared.tree.watch_children(path, self._session_id, watch)
+                done(StoreResult.OK, self._shared.tree.children(path))
+
+        self._shared.read(read)
 
     def multi(self, operations: Sequence[Operation], done: Done) -> None:
         if self.is_closed:

@@ -1,7 +1,8 @@
 """The file of the embedded metadata store: every lasting node in one SQLite database (WAL, synchronous=FULL).
 
-`save_in_pieces` writes what a multi leaves behind in one transaction; it is on the disk when the last piece is done, and nothing of it
-before. A file that is not a healthy store raises `StorageError` with one line; nothing is repaired or overwritten.
+`write_in_pieces` writes what a multi leaves behind in one transaction, `commit` ends it: then all of it is on the disk, and nothing of it
+before. Only `commit` waits for the disk; it may be called in a thread, and nothing else than `close` before it has returned. A file that is
+not a healthy store raises `StorageError` with one line; nothing is repaired or overwritten.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Lock
 
 from ottla.adapters.node_tree import NodeTree, Staged
 from ottla.base.errors import StorageError
@@ -49,6 +51,10 @@ class NodeJournal:
             self._database.close()
             raise
         self._is_opening_saved = False
+        self.is_writing = False
+        """Whether there is something to commit."""
+        self._lock = Lock()
+        """Held by a commit, for which `close` waits."""
 
     def load(self) -> NodeTree:
         """All nodes that the file holds."""
@@ -62,8 +68,9 @@ class NodeJournal:
             raise self._unreadable(error) from None
         return NodeTree(nodes, sequences)
 
-    def save_in_pieces(self, staged: Staged) -> Iterator[None]:
-        """One transaction in several steps, between which no other may begin. Raises `StorageError` with nothing changed."""
+    def write_in_pieces(self, staged: Staged) -> Iterator[None]:
+        """One transaction in several steps, between which no other may begin; `commit` has to follow. Raises `StorageError` with nothing
+        changed."""
         rows = _rows(staged)
         if not any(rows) and self._is_opening_saved:
             return
@@ -72,6 +79,7 @@ class NodeJournal:
             if self._database.in_transaction:
                 run("ROLLBACK")  # of an earlier transaction, whose rollback failed
             run("BEGIN IMMEDIATE")
+            self.is_writing = True
             if not self._is_opening_saved:
                 run("DELETE FROM opening")
                 run("INSERT INTO opening VALUES (?)", (self.opening,))
@@ -79,17 +87,32 @@ class NodeJournal:
                 for start in range(0, len(of_statement), ROWS_PER_PIECE):
                     self._database.executemany(sql, of_statement[start : start + ROWS_PER_PIECE])
                     yield
-            run("COMMIT")
         except sqlite3.Error as error:
-            with suppress(sqlite3.Error):
-                if self._database.in_transaction:
-                    run("ROLLBACK")
-            raise StorageError(f"{self.path}: the metadata store cannot be written ({error})", self.path) from None
-        self._is_opening_saved = True
+            raise self._undone(error) from None
+
+    def commit(self) -> StorageError | None:
+        """Ends the transaction; returns why that failed, and then nothing has changed."""
+        with self._lock:
+            self.is_writing = False
+            try:
+                self._database.execute("COMMIT")
+            except sqlite3.Error as error:
+                return self._undone(error)
+            self._is_opening_saved = True
+            return None
 
     def close(self) -> None:
         """Closes the database: SQLite folds its log into one file and rolls back an unfinished transaction."""
-        self._database.close()
+        with self._lock:
+            self._database.close()
+
+    def _undone(self, error: sqlite3.Error) -> StorageError:
+        """Rolls back as far as that is possible."""
+        self.is_writing = False
+        with suppress(sqlite3.Error):
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+        return StorageError(f"{self.path}: the metadata store cannot be written ({error})", self.path)
 
     def _unreadable(self, error: sqlite3.Error) -> StorageError:
         return StorageError(f"{self.path}: the metadata store cannot be read ({error}); restore the file from a copy", self.path)

@@ -44,6 +44,11 @@ class Turns:
         return self._work
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether the loop runs, or is about to."""
+        return self._is_bounded
+
+    @property
     def is_idle(self) -> bool:
         return not self._work
 

@@ -48,6 +48,8 @@ class ServedApi(NamedTuple):
     """For the controller: a broker that is not the controller forwards it (KIP-590)."""
     awaits_metadata: bool = False
     """It shows metadata: a broker of a cluster that has just started waits until it has some."""
+    is_change: bool = False
+    """It changes metadata, and may wait for a disk or another machine: a connection has one of them under way at a time."""
     parked_factor: int = 8
     """Roughly how much more room than its bytes a request takes once decoded, while it waits for its answer."""
 
@@ -110,8 +112,8 @@ TABLE: dict[int, ServedApi] = {
         _line("ListGroups", DESCRIBE_CLUSTER, DESCRIBE_GROUP),
         _line("SaslHandshake", is_before_authentication=True),
         _line("ApiVersions", is_before_authentication=True),
-        _line("CreateTopics", CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS[0], is_forwarded=True),
-        _line("DeleteTopics", DELETE_TOPIC, DESCRIBE_TOPIC, is_forwarded=True),
+        _line("CreateTopics", CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS[0], is_forwarded=True, is_change=True),
+        _line("DeleteTopics", DELETE_TOPIC, DESCRIBE_TOPIC, is_forwarded=True, is_change=True),
         _line("DeleteRecords", DELETE_TOPIC),
         _line("InitProducerId", WRITE_TRANSACTIONAL_ID, TWO_PHASE_COMMIT, IDEMPOTENT_WRITE, WRITE_TOPIC),
         _line("OffsetForLeaderEpoch", CLUSTER_ACTION, DESCRIBE_TOPIC),
@@ -122,29 +124,29 @@ TABLE: dict[int, ServedApi] = {
         _line("TxnOffsetCommit", WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
         # segmentio's kafka-go leaves one byte behind a DescribeAcls request.
         _line("DescribeAcls", DESCRIBE_CLUSTER, may_have_stray_bytes=True),
-        _line("CreateAcls", ALTER_CLUSTER),
-        _line("DeleteAcls", ALTER_CLUSTER),
+        _line("CreateAcls", ALTER_CLUSTER, is_change=True),
+        _line("DeleteAcls", ALTER_CLUSTER, is_change=True),
         _line("DescribeConfigs", *DESCRIBE_CONFIGS),
-        _line("AlterConfigs", *ALTER_CONFIGS, is_forwarded=True),
+        _line("AlterConfigs", *ALTER_CONFIGS, is_forwarded=True, is_change=True),
         _line("AlterReplicaLogDirs", ALTER_CLUSTER),
         _line("DescribeLogDirs", DESCRIBE_CLUSTER),
         _line("SaslAuthenticate", is_before_authentication=True),
-        _line("CreatePartitions", ALTER_TOPIC, is_forwarded=True),
-        _line("CreateDelegationToken", CREATE_TOKENS),
-        _line("RenewDelegationToken"),
-        _line("ExpireDelegationToken"),
+        _line("CreatePartitions", ALTER_TOPIC, is_forwarded=True, is_change=True),
+        _line("CreateDelegationToken", CREATE_TOKENS, is_change=True),
+        _line("RenewDelegationToken", is_change=True),
+        _line("ExpireDelegationToken", is_change=True),
         _line("DescribeDelegationToken", DESCRIBE_TOKEN, DESCRIBE_TOKENS),
         _line("DeleteGroups", DELETE_GROUP),
-        _line("ElectLeaders", ALTER_CLUSTER, is_forwarded=True),
-        _line("IncrementalAlterConfigs", *ALTER_CONFIGS, is_forwarded=True),
-        _line("AlterPartitionReassignments", ALTER_CLUSTER, is_forwarded=True),
+        _line("ElectLeaders", ALTER_CLUSTER, is_forwarded=True, is_change=True),
+        _line("IncrementalAlterConfigs", *ALTER_CONFIGS, is_forwarded=True, is_change=True),
+        _line("AlterPartitionReassignments", ALTER_CLUSTER, is_forwarded=True, is_change=True),
         _line("ListPartitionReassignments", DESCRIBE_CLUSTER, is_forwarded=True),
         _line("OffsetDelete", DELETE_GROUP, READ_TOPIC),
         _line("DescribeClientQuotas", DESCRIBE_CONFIGS[1]),
-        _line("AlterClientQuotas", ALTER_CONFIGS[1], is_forwarded=True),
+        _line("AlterClientQuotas", ALTER_CONFIGS[1], is_forwarded=True, is_change=True),
         _line("DescribeUserScramCredentials", DESCRIBE_CLUSTER),
         # librdkafka 2.16 leaves one byte behind an AlterUserScramCredentials request.
-        _line("AlterUserScramCredentials", ALTER_CLUSTER, is_forwarded=True, may_have_stray_bytes=True),
+        _line("AlterUserScramCredentials", ALTER_CLUSTER, is_forwarded=True, may_have_stray_bytes=True, is_change=True),
         _line("DescribeQuorum", DESCRIBE_CLUSTER),
         _line("AlterPartition", CLUSTER_ACTION, is_advertised=False),
         _line("UpdateFeatures", ALTER_CLUSTER, is_forwarded=True),

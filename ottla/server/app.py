@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ottla._version import __version__
 from ottla.adapters.boot import boot_id
 from ottla.adapters.clock import SystemClock
+from ottla.adapters.commit_pace import CommitPace
 from ottla.adapters.descriptors import raise_limit, share_out
 from ottla.adapters.disk import OsDisk
 from ottla.adapters.local_store import FILE_NAME, LocalStore
@@ -145,7 +146,7 @@ class BrokerServer:
             return
         home = online(self.directories)[0]
         self.store_turns = Turns(self.clock, self.timers)
-        self.store = LocalStore(f"{home.path}/{FILE_NAME}", self.store_turns)
+        self.store = LocalStore(f"{home.path}/{FILE_NAME}", self.store_turns, CommitPace(self.threads, self.clock))
         self.store_name = f"{home.path}/{FILE_NAME}"
         self._held.callback(self.store.close)
 

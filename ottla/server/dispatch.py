@@ -238,6 +238,8 @@ class Dispatcher:
             return route.immediate
         slot = connection.reserve(WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES)
         slot.abandon = pending.abandon
+        if route.is_change:  # what follows waits for it, so a client with thousands of changes is not ahead of others with all of them
+            connection.is_held, self._turn_end_ns = True, 0
         started_ns, parked_ns = self._last_ns, self._now_ns()
 
         def answer(response: Any) -> None:
@@ -250,6 +252,8 @@ class Dispatcher:
             if self._throttling is not None:
                 self._throttling.note(connection, route, response)
             connection.fill(slot, route.encode(response, correlation_id))
+            if route.is_change:
+                connection.release()
 
         pending.then(answer)
         return route.deferred

@@ -44,6 +44,7 @@ class Route:
         self.api_name = api.name
         self.may_have_stray_bytes = api.may_have_stray_bytes
         self.parked_factor = api.parked_factor
+        self.is_change = api.is_change
         self.handle = handle
         self.handle_in_steps = handle_in_steps
         """For large requests that cannot be cut: answers as `handle` does, or with a generator that returns such an answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from ottla.adapters.commit_pace import LOOKED_AT, CommitPace
 from ottla.adapters.local_store import LocalStore
 from ottla.base import turns
 from ottla.base.errors import StorageError
 from ottla.base.ports import Check, Create, Delete, MetadataStore, Operation, Set, StoreNode, StoreResult
 from ottla.base.turns import Turns
 from tests.fakes.memory_store import MemoryStore
+from tests.fakes.threads import ManualThreads
 from tests.fakes.timers import ManualTimers
 
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/a/x/1"]
@@ -100,8 +103,11 @@ class FailingDatabase:
     def __init__(self, database: sqlite3.Connection) -> None:
         self.database = database
         self.failing: tuple[str, ...] = ()
+        self.on_commit: Callable[[], object] = lambda: None
 
     def execute(self, sql: str, *arguments: object) -> sqlite3.Cursor:
+        if sql == "COMMIT":
+            self.on_commit()
         if sql in self.failing:
             raise sqlite3.OperationalError("disk I/O error")
         return self.database.execute(sql, *arguments)  # type: ignore[arg-type]
@@ -256,6 +262,7 @@ class Turning:
         self.store = LocalStore(path, self.turns)
         self.turns.begin()
         self.answers: list[tuple[StoreResult, int]] = []
+        self.found: list[StoreResult] = []
 
     def multi(self, *operations: Operation) -> None:
         self.store.multi(operations, lambda outcome: self.answers.append((outcome.result, outcome.index)))
@@ -266,10 +273,11 @@ def test_a_large_multi_is_done_in_turns_and_others_wait_behind_it(path: str, mon
     world.multi(*LARGE)
     world.multi(Create("/a/7"))
     world.multi(Create("/a/last"))
-    assert (world.answers, get(world.store, "/a"), world.timers.pending()) == ([], None, 1)
+    world.store.exists("/a/last", world.found.append)
+    assert (world.answers, world.found, world.timers.pending()) == ([], [], 1)
     world.timers.run_due()
     assert world.answers == [(StoreResult.OK, -1), (StoreResult.NODE_EXISTS, 0), (StoreResult.OK, -1)]
-    assert len(children(world.store, "/a")) == 5001
+    assert len(children(world.store, "/a")) == 5001 and world.found == [StoreResult.OK], "a read sees what was asked for before it"
     first, last = get(world.store, "/a"), get(world.store, "/a/last")
     assert first is not None and last is not None and first.czxid < last.czxid
     world.store.close()
@@ -317,3 +325,109 @@ def test_a_close_in_the_middle_of_a_large_multi_leaves_nothing_of_it(path: str, 
     again = LocalStore(path)
     assert get(again, "/a") is None
     again.close()
+
+
+class SlowDisk:
+    """A store over a disk of which each sync takes so long; its threads work when the test says so."""
+
+    def __init__(self, path: str, sync_ms: int) -> None:
+        self.timers, self.threads = ManualTimers(), ManualThreads()
+        self.turns = Turns(self.timers.clock, self.timers)
+        self.store = LocalStore(path, self.turns, CommitPace(self.threads, self.timers.clock))
+        self.journal = self.store._shared.journal
+        self.database = self.journal._database = FailingDatabase(self.journal._database)  # type: ignore[assignment]
+        self.database.on_commit = lambda: self.timers.clock.advance(self.sync_ms)
+        self.sync_ms = sync_ms
+        self.answers: list[StoreResult] = []
+
+    def multi(self, *operations: Operation) -> None:
+        self.store.multi(operations, lambda outcome: self.answers.append(outcome.result))
+
+    def become_slow(self) -> None:
+        self.turns.begin()
+        for number in range(LOOKED_AT):
+            self.multi(Create(f"/slow-{number}"))
+        assert self.answers == [StoreResult.OK] * LOOKED_AT and not self.threads.waiting, "the loop commits until that is known to be slow"
+        self.answers.clear()
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_the_loop_commits_on_a_fast_disk_and_before_it_runs(path: str, has_begun: bool) -> None:
+    world = SlowDisk(path, sync_ms=9 if has_begun else 20)
+    if has_begun:
+        world.turns.begin()
+    for number in range(3 * LOOKED_AT):
+        world.multi(Create(f"/{number}"))
+    assert world.answers == [StoreResult.OK] * 3 * LOOKED_AT and not world.threads.waiting
+    world.store.close()
+
+
+def test_a_thread_commits_on_a_slow_disk_and_others_wait_behind_it(path: str) -> None:
+    """The loop waited 20 ms for every change of a client that sent thousands, and all others with it."""
+    world = SlowDisk(path, sync_ms=20)
+    world.become_slow()
+    world.multi(Create("/a"))
+    world.multi(Create("/a"))
+    world.multi(Create("/a/b"))
+    assert world.answers == [] and len(world.threads.waiting) == 1 and world.store._shared.tree.get("/a") is None
+    world.threads.run_one()
+    assert world.answers == [StoreResult.OK, StoreResult.NODE_EXISTS] and len(world.threads.waiting) == 1
+    world.threads.run_one()
+    assert world.answers[2:] == [StoreResult.OK]
+    world.store.close()
+    again = LocalStore(path)
+    assert get(again, "/a/b") is not None
+    again.close()
+
+
+def test_the_loop_commits_again_when_the_disk_is_quick(path: str) -> None:
+    world = SlowDisk(path, sync_ms=20)
+    world.become_slow()
+    world.sync_ms = 1
+    world.multi(Create("/a"))
+    world.threads.run_one()
+    world.multi(Create("/b"))
+    assert world.answers == [StoreResult.OK, StoreResult.OK] and not world.threads.waiting
+    world.store.close()
+
+
+def test_a_commit_that_fails_in_a_thread_changes_nothing(path: str) -> None:
+    world = SlowDisk(path, sync_ms=20)
+    world.become_slow()
+    world.multi(Create("/a"))
+    world.multi(Create("/b"))
+    world.database.failing = ("COMMIT",)
+    world.threads.run_one()
+    assert world.answers == [StoreResult.DISK_FAILED] and world.store._shared.tree.get("/a") is None
+    world.database.failing = ()
+    world.threads.run_one()
+    assert world.answers == [StoreResult.DISK_FAILED, StoreResult.OK]
+    world.store.close()
+    again = LocalStore(path)
+    assert get(again, "/a") is None and get(again, "/b") is not None
+    again.close()
+
+
+def test_a_store_that_is_closed_before_its_thread_commits_has_changed_nothing(path: str) -> None:
+    world = SlowDisk(path, sync_ms=20)
+    world.become_slow()
+    world.multi(Create("/a"))
+    world.multi(Create("/b"))
+    world.store.close()
+    world.threads.run_all()
+    world.timers.run_due()
+    assert world.answers == [StoreResult.SESSION_EXPIRED] * 2
+    again = LocalStore(path)
+    assert get(again, "/a") is None
+    again.close()
+
+
+def test_a_large_multi_goes_in_turns_also_on_a_slow_disk(path: str) -> None:
+    world = SlowDisk(path, sync_ms=20)
+    world.become_slow()
+    world.multi(*LARGE)
+    world.multi(Create("/a/last"))
+    while world.timers.run_due() or world.threads.waiting:
+        world.threads.run_all()
+    assert world.answers == [StoreResult.OK, StoreResult.OK]
+    world.store.close()

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from ottla.adapters.commit_pace import CommitPace
 from ottla.adapters.local_store import LocalStore
 from ottla.adapters.zookeeper import ZooKeeperStore
 from ottla.base.ports import (
@@ -27,9 +28,11 @@ from ottla.base.ports import (
     WatchEvent,
     operation_bytes,
 )
+from ottla.base.turns import Turns
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.adapters.zookeeper_session import WAIT_MS, open_store
 from tests.fakes.memory_store import ZooKeeperModel
+from tests.fakes.threads import ManualThreads
 from tests.fakes.timers import ManualTimers
 
 OK = StoreResult.OK
@@ -51,6 +54,30 @@ class Embedded:
 
     def settle(self) -> None:
         return
+
+
+class OnASlowDisk:
+    """The embedded store whose commits are made by a thread."""
+
+    def __init__(self) -> None:
+        timers = ManualTimers()
+        turns = Turns(timers.clock, timers)
+        turns.begin()
+        self._threads = ManualThreads()
+        self._timers = timers
+        self._first = LocalStore(":memory:", turns, AlwaysSlow(self._threads, timers.clock))
+
+    def session(self) -> MetadataStore:
+        return self._first.another_session()
+
+    def settle(self) -> None:
+        while self._threads.waiting or self._timers.pending():
+            self._threads.run_all()
+            self._timers.run_due()
+
+
+class AlwaysSlow(CommitPace):
+    is_slow = True
 
 
 class Model:
@@ -100,6 +127,7 @@ def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) ->
 
 BACKINGS: dict[str, Callable[[], Backing]] = {
     "embedded": Embedded,
+    "embedded, on a slow disk": OnASlowDisk,
     "model": lambda: Model(None),
     "model with delays": lambda: Model(ManualTimers()),
 }

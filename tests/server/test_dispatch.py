@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.errors import WireError
-from ottla.requests.context import RequestContext
+from ottla.requests.context import Pending, RequestContext
 from ottla.server.dispatch import (
     CHEAP_NS,
     HEAVY_NS,
@@ -23,7 +23,10 @@ from ottla.server.dispatch import (
 )
 from ottla.server.route import Route
 from ottla.wire.framing import header_reader, write_request
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.fakes.timers import ManualTimers
+from tests.server.quotas.test_throttling import World
 
 FIRST_KEY = 18
 
@@ -122,6 +125,23 @@ class Clients:
             self.dispatcher.resume_later(connection)
         else:
             execute()
+
+
+def test_a_connection_has_one_change_of_metadata_under_way_at_a_time() -> None:
+    """A client that sent a thousand was ahead of all others with all of them, while a slow disk took each."""
+    world, pendings = World(), [Pending() for _ in range(3)]
+    change, heartbeat = AlterClientQuotasRequest(entries=[], validate_only=False), HeartbeatRequest(group_id="g", member_id="m")
+    key, done = change.API_KEY, AlterClientQuotasResponse(entries=[])
+    world.answers = [pendings[0], pendings[1], HeartbeatResponse(), pendings[2]]
+    world.send(change, change, heartbeat, change)
+    assert world.executed == [key]
+    pendings[0].complete(done)
+    assert world.executed == [key, key], "the second has begun, and holds up the rest"
+    pendings[1].complete(done)
+    assert world.executed == [key, key, heartbeat.API_KEY, key]
+    world.connection.closed()
+    pendings[2].complete(done)
+    assert [type(response) for response in world.responses()] == [type(done), type(done), HeartbeatResponse]
 
 
 def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None:
