@@ -251,9 +251,9 @@ class Dispatcher:
                 return
             if self._throttling is not None:
                 self._throttling.note(connection, route, response)
-            connection.fill(slot, route.encode(response, correlation_id))
             if route.is_change:
                 connection.release()
+            connection.fill(slot, route.encode(response, correlation_id))
 
         pending.then(answer)
         return route.deferred

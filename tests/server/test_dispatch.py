@@ -144,6 +144,18 @@ def test_a_connection_has_one_change_of_metadata_under_way_at_a_time() -> None:
     assert [type(response) for response in world.responses()] == [type(done), type(done), HeartbeatResponse]
 
 
+def test_a_change_that_waits_behind_another_is_not_begun_while_the_broker_stops() -> None:
+    world, pending, idle = World(), Pending(), list[object]()
+    change = AlterClientQuotasRequest(entries=[], validate_only=False)
+    world.answers = [pending]
+    world.send(change, change)
+    world.connection.finish(idle.append)
+    assert idle == []
+    pending.complete(AlterClientQuotasResponse(entries=[]))
+    assert idle == [world.connection] and world.executed == [change.API_KEY]
+    assert len(world.responses()) == 1, "it was answered"
+
+
 def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None:
     """Each had ten milliseconds, whatever the others had taken, so fifty that sent a hundred requests each held up everybody."""
     cost_ns = 20_000
