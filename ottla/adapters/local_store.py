@@ -102,13 +102,15 @@ class _SharedTree:
 
     def _work(self, steps: Iterator[None]) -> Iterator[None]:
         """One piece of work, and then the next unless a thread has to finish this one first."""
+        is_given_up = False
         try:
             yield from steps
-        except Exception:
-            self._go_on()
+        except GeneratorExit:
+            is_given_up = True
             raise
-        if not self._is_committing:
-            self._go_on()
+        finally:
+            if not self._is_committing and not is_given_up:
+                self._go_on()
 
     def _run(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> Iterator[None]:
         """Stages, saves and commits, with pauses; nothing has changed before the last of them."""

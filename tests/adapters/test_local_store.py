@@ -15,7 +15,7 @@ from ottla.adapters.commit_pace import LOOKED_AT, CommitPace
 from ottla.adapters.local_store import LocalStore
 from ottla.base import turns
 from ottla.base.errors import StorageError
-from ottla.base.ports import Check, Create, Delete, MetadataStore, Operation, Set, StoreNode, StoreResult
+from ottla.base.ports import Check, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult
 from ottla.base.turns import Turns
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.threads import ManualThreads
@@ -430,4 +430,22 @@ def test_a_large_multi_goes_in_turns_also_on_a_slow_disk(path: str) -> None:
     while world.timers.run_due() or world.threads.waiting:
         world.threads.run_all()
     assert world.answers == [StoreResult.OK, StoreResult.OK]
+    world.store.close()
+
+
+def test_a_callback_that_raises_does_not_hold_up_what_waits(path: str) -> None:
+    world = SlowDisk(path, sync_ms=20)
+    world.become_slow()
+
+    def fail(_outcome: Outcome) -> None:
+        raise LookupError("of a caller")
+
+    world.store.multi([Create("/a")], fail)  # committed by a thread
+    world.store.multi([Create("/a")], fail)  # refused in a turn behind it
+    world.multi(Create("/b"))
+    with pytest.raises(LookupError):
+        world.threads.run_one()
+    world.timers.run_due()
+    world.threads.run_all()
+    assert world.answers == [StoreResult.OK]
     world.store.close()
