@@ -31,6 +31,7 @@ from ottla.requests import follower_fetches
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
 from ottla.requests.leader_hints import MOVED, addresses_of, present_leader
 from ottla.requests.rights import is_allowed
+from ottla.requests.stepped_wait import SteppedWait
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -48,6 +49,8 @@ FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
 PARTITIONS_PER_STEP = 200
+PARTITIONS_AT_ONCE_MAX = 1000
+"""More are read in turns: some milliseconds."""
 PARTITIONS_MAX = 20_000
 """A fetch of more different partitions is refused."""
 
@@ -72,9 +75,15 @@ def _begin(broker: Broker, request: RequestContext, body: FetchRequest, plan: Fe
     return fetch.wait()
 
 
+def listed(broker: Broker, body: FetchRequest) -> int:
+    """The partitions of the session, which a request need not name."""
+    session = broker.fetch_sessions.find(body.session_id)
+    return len(session.wanted) if session is not None else 0
+
+
 def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest) -> Generator[None, None, FetchResponse | Pending]:
-    """The same for a request of thousands of partitions: it looks at a few of them in each step. It waits for its time to be over or for
-    the first move of a partition, and then answers whatever there is."""
+    """The same for thousands of partitions: it looks at a few of them in each step. A request of more than a session may have waits for its
+    time to be over or for the first move of a partition, and then answers whatever there is."""
     wanted: dict[Key, Wanted] = {}
     for number, entry in enumerate(wanted_of(body), 1):
         wanted[entry.key()] = entry
@@ -86,16 +95,14 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest)
         return handle(broker, request, body)
     has_topic_ids = request.version >= TOPIC_IDS_SINCE
     plan = broker.fetch_sessions.plan(body, has_topic_ids, request.connection, list(wanted.values()))
-    if plan.error or plan.is_incremental or len(wanted) <= SESSION_PARTITIONS_MAX:
+    if plan.error or len(plan.wanted) <= PARTITIONS_AT_ONCE_MAX:
         return _begin(broker, request, body, plan)
     partitions: list[Partition | None] = []
     for number, entry in enumerate(plan.wanted, 1):
         partitions.append(find_partition(broker, entry, has_topic_ids))
         if not number % PARTITIONS_PER_STEP:
             yield
-    fetch = new_fetch(broker, request, body, plan, partitions)
-    is_enough = yield from fetch.attempt_in_steps()
-    return (yield from fetch.answer_in_steps()) if is_enough or body.max_wait_ms <= 0 else fetch.wait_for_a_move()
+    return (yield from new_fetch(broker, request, body, plan, partitions).answer_or_wait_in_steps())
 
 
 class Fetch:
@@ -105,8 +112,8 @@ class Fetch:
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_leaders", "_partitions", "_pending", "_plan", "_reads", "_request",
-        "_watch",
+        "_body", "_broker", "_has_looked", "_has_records", "_has_topic_ids", "_leaders", "_partitions", "_pending", "_plan", "_reads",
+        "_request", "_stepped_wait", "_watch",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +133,8 @@ class Fetch:
         self._has_records = False
         self._pending: Pending | None = None
         self._watch: Watch | None = None
+        self._stepped_wait: SteppedWait | None = None
+        self._has_looked = False
 
     def attempt(self) -> FetchResponse | None:
         """Reads every partition; None if the request should wait for more."""
@@ -158,7 +167,7 @@ class Fetch:
         return self.answer() if is_urgent or size >= min_bytes else None
 
     def attempt_in_steps(self) -> Generator[None, None, bool]:
-        """The same in steps; returns whether there is an answer."""
+        """The same in steps; returns whether there is an answer. A wait that is over ends it."""
         wanted, partitions, self._reads = self._plan.wanted, self._partitions, []
         left, min_bytes = self._within_quota(min(self._body.max_bytes, self._broker.config.fetch_max_bytes), self._body.min_bytes)
         size, aborted, is_urgent, reads = 0, 0, False, self._reads
@@ -176,6 +185,8 @@ class Fetch:
                 is_urgent = is_urgent or type(read) is not PartitionRead or read.diverging_epoch is not None
             if not number % PARTITIONS_PER_STEP:
                 yield
+                if self._stepped_wait is not None and self._stepped_wait.is_over:
+                    return False
         self._has_records = size > 0
         return is_urgent or size >= min_bytes
 
@@ -187,23 +198,29 @@ class Fetch:
         bytes_max = min(max_bytes, quotas.fetch_bytes_max(request.connection.principal, request.client_id))
         return bytes_max, min(min_bytes, bytes_max)
 
-    def wait_for_a_move(self) -> Pending:
-        """Answers, in steps, when the first of the partitions moves or the time is over."""
-        self._pending = Pending()
+    def answer_or_wait_in_steps(self) -> Generator[None, None, FetchResponse | Pending]:
+        if self._body.max_wait_ms <= 0:
+            yield from self.attempt_in_steps()
+            return (yield from self.answer_in_steps())
+        wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._finish_in_steps)
         watched = [partition.notifier for partition in self._partitions if partition is not None]
-        self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._finish_in_steps, self._finish_in_steps)
-        self._pending.abandon = self._watch.cancel
+        if (yield from wait.begin(watched, self._body.max_wait_ms)):
+            return (yield from self.answer_in_steps())
+        self._pending = Pending()
+        self._pending.abandon = wait.cancel
         return self._pending
 
-    def _finish_in_steps(self) -> None:
-        assert self._watch is not None and self._pending is not None
-        if not self._watch.is_cancelled:
-            self._watch.cancel()
-            self._pending.complete(self._attempt_and_answer())
+    def _look(self, is_last: bool) -> Generator[None, None, bool]:
+        """An attempt; without a session the second one is answered whatever it has found: each is many milliseconds of work."""
+        is_over = (yield from self.attempt_in_steps()) or is_last or (self._has_looked and len(self._reads) > SESSION_PARTITIONS_MAX)
+        self._has_looked = True
+        if not is_over:
+            self._reads = []
+        return is_over
 
-    def _attempt_and_answer(self) -> Generator[None, None, FetchResponse]:
-        yield from self.attempt_in_steps()
-        return (yield from self.answer_in_steps())
+    def _finish_in_steps(self) -> None:
+        assert self._pending is not None
+        self._pending.complete(self.answer_in_steps())
 
     def wait(self) -> Pending:
         """Answers when there are enough bytes, or after `max_wait_ms`."""
@@ -222,12 +239,17 @@ class Fetch:
                 return self._throttled(throttle_ms)
             self._count_bytes()
         session = self._plan.session
+        responses = self._by_topic(self._answered(self._plan.wanted, self._reads))
+        session_id = session.session_id if session is not None else NO_SESSION
+        return make_response(session_id=session_id, responses=responses, node_endpoints=self._addresses())
+
+    def _answered(self, all_wanted: list[Wanted], reads: list[PartitionRead | ErrorCode]) -> list[tuple[Wanted, PartitionRead | ErrorCode]]:
+        """What the answer contains of these; a session remembers it."""
+        session, is_incremental = self._plan.session, self._plan.is_incremental
         if session is None:
-            responses = self._by_topic(list(zip(self._plan.wanted, self._reads, strict=True)))
-            return make_response(responses=responses, node_endpoints=self._addresses())
-        is_incremental = self._plan.is_incremental
+            return list(zip(all_wanted, reads, strict=True))
         answered: list[tuple[Wanted, PartitionRead | ErrorCode]] = []
-        for wanted, read in zip(self._plan.wanted, self._reads, strict=True):
+        for wanted, read in zip(all_wanted, reads, strict=True):
             if is_incremental and not has_changed(wanted, read):
                 continue
             answered.append((wanted, read))
@@ -237,11 +259,10 @@ class Fetch:
             wanted.high_watermark, wanted.log_start_offset = read.high_watermark, read.log_start_offset
             if read.slice is not None:
                 session.move_to_end(wanted.key())
-        responses = self._by_topic(answered)
-        return make_response(session_id=session.session_id, responses=responses, node_endpoints=self._addresses())
+        return answered
 
     def answer_in_steps(self) -> Generator[None, None, FetchResponse]:
-        """The same for thousands of partitions, for which there is no session."""
+        """The same for thousands of partitions."""
         throttle_ms = self._throttle_ms() if self._has_records else 0
         if throttle_ms:
             return self._throttled(throttle_ms)
@@ -249,12 +270,14 @@ class Fetch:
         topics: list[FetchableTopicResponse] = []
         for at in range(0, len(self._reads), PARTITIONS_PER_STEP):
             step = slice(at, at + PARTITIONS_PER_STEP)
-            found = self._by_topic(list(zip(self._plan.wanted[step], self._reads[step], strict=True)))
-            if topics and (topics[-1].topic, topics[-1].topic_id) == (found[0].topic, found[0].topic_id):
+            found = self._by_topic(self._answered(self._plan.wanted[step], self._reads[step]))
+            if topics and found and (topics[-1].topic, topics[-1].topic_id) == (found[0].topic, found[0].topic_id):
                 topics[-1].partitions += found.pop(0).partitions
             topics += found
             yield
-        return make_response(responses=topics, node_endpoints=self._addresses())
+        session = self._plan.session
+        session_id = session.session_id if session is not None else NO_SESSION
+        return make_response(session_id=session_id, responses=topics, node_endpoints=self._addresses())
 
     def _throttle_ms(self) -> int:
         quotas, request = self._broker.quotas, self._request

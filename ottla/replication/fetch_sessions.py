@@ -120,6 +120,9 @@ class FetchSessions:
     def _partitions_of_one_max(self) -> int:
         return min(SESSION_PARTITIONS_MAX, self.partitions_max)
 
+    def find(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
     def plan(self, body: FetchRequest, has_topic_ids: bool, client: Client, given: list[Wanted] | None = None) -> FetchPlan:
         """Resolves a request: a full fetch without a session, a new session, or the next step of one. `given`: what the request wants, each
         once, if that has been gathered before."""

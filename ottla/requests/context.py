@@ -9,7 +9,7 @@ Every request passes one authorisation point, `Authorizer.is_allowed`, with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -271,6 +271,9 @@ class Waiters(Protocol):
         self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
     ) -> Watch:
         """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
+
+    def do_in_turns(self, steps: Iterator[object]) -> None:
+        """Does long work of a request that waits, in fair turns with that of others."""
 
 
 Attempt = Callable[[Any], Any]

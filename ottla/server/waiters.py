@@ -5,19 +5,23 @@ only marked; it is woken once, after the connection that caused the change has s
 not held up by the readers that it wakes, and a reader that waits for many appends of one read is woken once.
 
 A round of wakes is bounded in time: of ten thousand readers that wait for one partition the later ones are woken in later turns of the
-loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up.
+loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. One that waits for
+thousands of partitions looks at them in steps, a piece of them in each turn (`requests/stepped_wait.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.base.turns import Turns
 from ottla.replication.leader import Leader
 from ottla.requests.context import Watched
 
 ROUND_NS_MAX = 10_000_000
+PIECE_MS = 5
+"""Of the steps of those that wait for thousands of partitions, in each turn of the loop."""
 WAKES_PER_LOOK = 16
 """The clock is looked at after so many wakes."""
 
@@ -103,12 +107,18 @@ class Waiters:
         self._is_scheduled = False
         self._is_waking = False
         self._finishing: dict[Callable[[], None], None] = {}
+        self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
+        self.turns.begin()
 
     def watch(self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
         """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
         watch = Watch(self, watched, wake)
         watch.start(timeout_ms, on_timeout)
         return watch
+
+    def do_in_turns(self, steps: Iterator[object]) -> None:
+        """Does long work of a request that waits, in fair turns with that of others."""
+        self.turns.add_later(steps)
 
     def add_ready(self, watch: Watch) -> None:
         (self._ready if watch.is_reader else self._acknowledged).append(watch)

@@ -10,8 +10,7 @@ from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.config import BrokerConfig, load
 from ottla.base.errors import ErrorCode
 from ottla.handlers import fetch
-from ottla.handlers.fetch import PARTITIONS_MAX, handle, handle_in_steps
-from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX
+from ottla.handlers.fetch import handle, handle_in_steps
 from ottla.replication.progress import FollowerFetch
 from ottla.requests.context import Pending
 from ottla.security.acl import AclOperation
@@ -282,41 +281,6 @@ def run(steps: Generator[None, None, FetchResponse | Pending]) -> FetchResponse 
         except StopIteration as over:
             answer: FetchResponse | Pending = over.value
             return answer
-
-
-def test_a_fetch_of_thousands_of_partitions_is_answered_in_steps() -> None:
-    world = World()
-    append(world, 0, b"a")
-    wanted = dict.fromkeys(range(SESSION_PARTITIONS_MAX + 1), 0)
-    steps = handle_in_steps(world.broker, request(12), body(wanted, session=(0, 0)))
-    answer = run(steps)
-    found = results(answer)
-    assert isinstance(answer, FetchResponse) and answer.session_id == 0, "too many for a session"
-    assert values(found[0]) == [b"a"] and found[1].error_code == 0
-    assert {result.error_code for result in found[2:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert isinstance(answer, FetchResponse) and len(answer.responses) == 1, "partitions of one topic stand together"
-
-
-def test_a_fetch_of_too_many_partitions_is_refused() -> None:
-    wanted = dict.fromkeys(range(PARTITIONS_MAX + 1), 0)
-    answer = run(handle_in_steps(World().broker, request(12), body(wanted)))
-    assert isinstance(answer, FetchResponse) and answer.error_code == ErrorCode.INVALID_REQUEST and not answer.responses
-
-
-def test_a_wide_fetch_waits_for_the_first_move_or_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.handlers.fetch.SESSION_PARTITIONS_MAX", 1)
-    for is_moved in (True, False):
-        world = World()
-        pending = run(handle_in_steps(world.broker, request(12), body({0: 0, 1: 0}, wait_ms=100)))
-        assert isinstance(pending, Pending) and not pending.is_done
-        if is_moved:
-            append(world, 1, b"b")
-            world.timers.run_due()
-        else:
-            world.timers.advance(100)
-        assert pending.is_done
-        found = results(run(pending.response))
-        assert [values(result) for result in found] == [[], [b"b"] if is_moved else []]
 
 
 # Reading from the closest replica (KIP-392)

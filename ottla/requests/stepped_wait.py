@@ -1,0 +1,76 @@
+"""Waits for thousands of partitions to move, and looks at them in steps.
+
+A look takes many turns of the loop, in which partitions may move that it has passed already. So they are watched before the first look
+begins, and a look within which any of them has moved, or the time has ended, is followed by another one: no move is missed. The first look
+belongs to the request, the others go in turns with those of all requests that wait (`Waiters.do_in_turns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+from ottla.requests.context import Waiters, Watch, Watched
+
+Look = Callable[[bool], Generator[None, None, bool]]
+"""Looks at all partitions; returns whether the wait is over, as it is after the look that is called with True: it is the last."""
+
+
+class SteppedWait:
+    """The wait of one request. `on_end` is called once when it is over, unless the first look has ended it or it was cancelled."""
+
+    __slots__ = ("_has_moved", "_is_late", "_is_looking", "_look", "_on_end", "_waiters", "_watch")
+
+    def __init__(self, waiters: Waiters, look: Look, on_end: Callable[[], None]) -> None:
+        self._waiters = waiters
+        self._look: Look | None = look
+        self._on_end: Callable[[], None] | None = on_end
+        self._watch: Watch | None = None
+        self._is_looking = self._has_moved = self._is_late = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._look is None
+
+    def begin(self, watched: Sequence[Watched], timeout_ms: int) -> Generator[None, None, bool]:
+        """Watches the partitions and looks at them for the first time; returns whether the wait is over already."""
+        assert self._look is not None
+        self._watch = self._waiters.watch(watched, timeout_ms, self._moved, self._time_is_over)
+        self._is_looking = is_over = True
+        try:
+            is_over = yield from self._look(False)
+        finally:
+            if is_over:
+                self.cancel()
+        if not is_over:
+            self._rest_or_look_again()
+        return is_over
+
+    def cancel(self) -> None:
+        """Ends the wait, and with it all references to the request."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._look = self._on_end = self._watch = None
+
+    def _moved(self) -> None:
+        self._has_moved = True
+        if not self._is_looking:
+            self._rest_or_look_again()
+
+    def _time_is_over(self) -> None:
+        self._is_late = True
+        self._moved()
+
+    def _rest_or_look_again(self) -> None:
+        self._is_looking = self._has_moved
+        if self._has_moved and not self.is_over:
+            self._waiters.do_in_turns(self._look_again())
+
+    def _look_again(self) -> Generator[None, None, None]:
+        while self._look is not None and self._has_moved:
+            self._has_moved = False
+            is_over = yield from self._look(self._is_late)
+            if is_over and self._on_end is not None:
+                on_end = self._on_end
+                self.cancel()
+                on_end()
+        self._is_looking = False
