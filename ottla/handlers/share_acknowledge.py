@@ -11,7 +11,10 @@ Not done: nothing that Kafka 4.3 does.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.turns import run_steps
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
 from ottla.requests.share_acknowledgements import (
@@ -34,8 +37,24 @@ from ottla.wire.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 
+RESULTS_PER_STEP = 200
 
-def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | Pending:
+Response = ShareAcknowledgeResponse | Generator[None, None, ShareAcknowledgeResponse]
+"""An answer, or the steps that make one of thousands of partitions."""
+
+
+def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest) -> Response | Pending:
+    return run_steps(_steps(broker, request, body, is_in_turns=False))
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest) -> Generator[None, None, Response | Pending]:
+    """The same for thousands of partitions."""
+    return (yield from _steps(broker, request, body, is_in_turns=True))
+
+
+def _steps(
+    broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest, *, is_in_turns: bool
+) -> Generator[None, None, Response | Pending]:
     try:
         group_id, member_id = identity(broker, request, body.group_id, body.member_id)
         if body.share_session_epoch == INITIAL_EPOCH:
@@ -56,22 +75,25 @@ def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeReques
     pending = Pending()
 
     def done(codes: Codes) -> None:
-        pending.complete(_response(broker, request, body, codes))
+        response = _response(broker, request, body, codes)
+        pending.complete(response if is_in_turns else run_steps(response))
 
     is_renewing = request.version >= RENEWAL_SINCE and body.is_renew_ack
-    collect = acknowledge(broker, request, group_id, member_id, stated, is_renewing)
+    collect = yield from acknowledge(broker, request, group_id, member_id, stated, is_renewing)
     if body.share_session_epoch == FINAL_EPOCH:
         broker.share_sessions.end(session)
     collect(done)
     return pending
 
 
-def _response(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest, codes: Codes) -> ShareAcknowledgeResponse:
+def _response(
+    broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest, codes: Codes
+) -> Generator[None, None, ShareAcknowledgeResponse]:
     leaders: dict[int, None] = {}
     topics = []
     for topic in body.topics:
         results = []
-        for partition in topic.partitions:
+        for number, partition in enumerate(topic.partitions, 1):
             place = (topic.topic_id, partition.partition_index)
             result = PartitionData(partition_index=place[1], error_code=codes[place])
             if codes[place] in LEADERSHIP_ERRORS:
@@ -79,6 +101,8 @@ def _response(broker: Broker, request: RequestContext, body: ShareAcknowledgeReq
                 result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
                 leaders[leader_id] = None
             results.append(result)
+            if not number % RESULTS_PER_STEP:
+                yield
         topics.append(ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=results))
     response = ShareAcknowledgeResponse(responses=topics)
     response.acquisition_lock_timeout_ms = broker.share_partitions.terms_of(body.group_id or "").lock_duration_ms

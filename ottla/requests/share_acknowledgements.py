@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -18,6 +18,9 @@ from ottla.sharing.sessions import Place, is_member_id
 RENEWAL_SINCE = 2
 NAMED_MAX = 20_000
 """Topics, partitions and batches that a request names, all together: some milliseconds of work, and more than any session needs."""
+
+PARTITIONS_PER_STEP = 20
+"""Each is a write of a share coordinator, which may be on this broker."""
 
 LEADERSHIP_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
@@ -80,8 +83,9 @@ def statements(batches: Sequence[Batch]) -> list[Acknowledgement]:
 
 def acknowledge(
     broker: Broker, request: RequestContext, group_id: str, member_id: str, stated: Sequence[Stated], is_renewing: bool
-) -> Callable[[Callable[[Codes], None]], None]:
-    """Applies the acknowledgements of each partition; returns a function that registers a listener for the result of all of them."""
+) -> Generator[None, None, Callable[[Callable[[Codes], None]], None]]:
+    """Applies the acknowledgements of each partition, a few in each step; returns a function that registers a listener for the result of
+    all of them."""
     codes: Codes = {}
     listeners: list[Callable[[Codes], None]] = []
     left = len(stated)
@@ -100,8 +104,10 @@ def acknowledge(
         else:
             listener(codes)
 
-    for place, said in stated:
+    for number, (place, said) in enumerate(stated, 1):
         _acknowledge_one(broker, request, SharePartitionKey(group_id, *place), member_id, said, is_renewing, settle)
+        if not number % PARTITIONS_PER_STEP:
+            yield
     return listen
 
 

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.share_fetch import Reading
+from ottla.requests.share_reading import Reading
 from ottla.sharing.partition_memory import PARTITION_BYTES
 from tests.handlers.share_world import ShareWorld, acquired, codes
 

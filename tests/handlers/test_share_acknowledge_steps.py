@@ -1,0 +1,70 @@
+"""ShareAcknowledge and ShareFetch with the acknowledgements of many partitions: a few are written in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from ottla.handlers import share_acknowledge, share_fetch
+from ottla.requests.context import RequestContext
+from ottla.requests.share_acknowledgements import PARTITIONS_PER_STEP
+from ottla.wire.messages.share_acknowledge import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
+from ottla.wire.messages.share_fetch import AcknowledgementBatch as FetchedBatch
+from ottla.wire.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
+from tests.handlers.records_world import TOPIC_ID
+from tests.handlers.share_world import GROUP, ShareWorld, codes
+from tests.handlers.test_share_fetch_steps import finish
+
+PARTITIONS = 3 * PARTITIONS_PER_STEP
+
+
+@pytest.fixture
+def world() -> ShareWorld:
+    """A member that has a record of each partition."""
+    world = ShareWorld(partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        world.append(1, partition=partition)
+    world.fetch(0, partitions=tuple(range(PARTITIONS)), min_bytes=0)
+    assert sum(len(share.flight.runs) for share in world.shares) == PARTITIONS
+    return world
+
+
+def acknowledging(world: ShareWorld) -> Generator[None, None, Any]:
+    batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    partitions = [AcknowledgePartition(partition_index=index, acknowledgement_batches=[batch]) for index in range(PARTITIONS)]
+    body = ShareAcknowledgeRequest(
+        group_id=GROUP, member_id="a", share_session_epoch=1, topics=[AcknowledgeTopic(topic_id=TOPIC_ID, partitions=partitions)]
+    )
+    return share_acknowledge.handle_in_steps(world.broker, RequestContext(1, "test", world.connection), body)
+
+
+def fetching(world: ShareWorld) -> Generator[None, None, Any]:
+    batch = FetchedBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    partitions = [FetchPartition(partition_index=index, acknowledgement_batches=[batch]) for index in range(PARTITIONS)]
+    body = ShareFetchRequest(
+        group_id=GROUP, member_id="a", share_session_epoch=1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, max_records=500, batch_size=500,
+        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=partitions)],
+    )  # fmt: skip
+    return share_fetch.handle_in_steps(world.broker, RequestContext(1, "test", world.connection), body)
+
+
+@pytest.mark.parametrize("asking", [acknowledging, fetching])
+def test_the_acknowledgements_of_a_few_partitions_are_written_in_each_step(world: ShareWorld, asking: Any) -> None:
+    """Each is a write of a share coordinator, which may be on this broker."""
+    steps = asking(world)
+    for number in range(1, PARTITIONS // PARTITIONS_PER_STEP + 1):
+        next(steps)
+        assert sum(share.flight.start for share in world.shares) == number * PARTITIONS_PER_STEP
+    assert set(codes(finish(steps)).values()) == {0}
+
+
+def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: ShareWorld) -> None:
+    monkeypatch.setattr(share_acknowledge, "RESULTS_PER_STEP", 10)
+    steps = acknowledging(world)
+    for _ in range(PARTITIONS // PARTITIONS_PER_STEP):
+        next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert sum(1 for _ in end.value.value.response) == PARTITIONS // 10
