@@ -75,6 +75,10 @@ class Turns:
             self._is_scheduled = True
             self._timers.call_soon(self._run)
 
+    def call_in_turn(self, function: Callable[[], object]) -> None:
+        """Calls `function` in a later turn, behind what is unfinished."""
+        self.add_later(_once(function))
+
     def call_when_idle(self, function: Callable[[], object]) -> None:
         """Calls `function` when all that has been asked for before is done; at once if that is so already."""
         if self._work:

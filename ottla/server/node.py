@@ -184,7 +184,8 @@ class Node:
         self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers, other_share_coordinators)
         terms, memories = share_terms(config, self.metadata), CoordinatorMemories(config.ottla_memory_max_bytes)
         self.share_partitions = SharePartitions(
-            persister=self.share_persister, clock=clock, timers=timers, terms_of=terms, memory=memories.share_partitions
+            persister=self.share_persister, clock=clock, timers=timers, terms_of=terms, memory=memories.share_partitions,
+            in_turn=self.waiters.turns.call_in_turn,
         )
         self.groups = GroupHosts(
             clock, timers, self.ports.random, self.metadata, group_settings(config), own_group_settings(config, self.metadata),
@@ -296,7 +297,9 @@ class Node:
             share_states=self.share_states,
             share_persister=self.share_persister,
             share_partitions=self.share_partitions,
-            share_sessions=ShareSessions(self.share_partitions, config.group_share_max_share_sessions, session_partitions),
+            share_sessions=ShareSessions(
+                self.share_partitions, config.group_share_max_share_sessions, session_partitions, self.waiters.turns
+            ),
             internal_topics=self.internal_topics,
             waiters=self.waiters,
             inspections=self.inspections,

@@ -126,9 +126,9 @@ def outcome(run: Run, kind: int, delivery_count_max: int) -> DeliveryState:
     return ARCHIVED if state is AVAILABLE and is_spent else state
 
 
-def plan_release(flight: InFlight, member: str, delivery_count_max: int) -> list[Run]:
-    """Plans that all records which a member has acquired and not acknowledged become available."""
-    held = [run for run in flight.runs if run.state is ACQUIRED and run.member == member and run.target is None]
+def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: int) -> list[Run]:
+    """Plans that all records which members have acquired and not acknowledged become available."""
+    held = [run for run in flight.runs if run.state is ACQUIRED and run.member in members and run.target is None]
     for run in held:
         run.target = outcome(run, RELEASE, delivery_count_max)
     return held

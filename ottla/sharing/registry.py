@@ -12,7 +12,7 @@ from ottla.base.ports import Clock, Timers
 from ottla.base.share_state import Persister, SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.sharing.partition_memory import PartitionMemory
-from ottla.sharing.share_partition import GroupTerms, SharePartition
+from ottla.sharing.share_partition import GroupTerms, InTurn, SharePartition, at_once
 
 FindStart = Callable[[str], int]
 
@@ -22,8 +22,10 @@ class SharePartitions:
 
     def __init__(
         self, *, persister: Persister, clock: Clock, timers: Timers, terms_of: Callable[[str], GroupTerms],
-        memory: PartitionMemory | None = None,
+        memory: PartitionMemory | None = None, in_turn: InTurn = at_once,
     ) -> None:  # fmt: skip
+        """`in_turn` calls a function in a turn of the loop that has time for it."""
+        self._in_turn = in_turn
         self._persister = persister
         self._clock = clock
         self._timers = timers
@@ -55,6 +57,7 @@ class SharePartitions:
         share = SharePartition(
             key, leader_epoch, persister=self._persister, clock=self._clock, timers=self._timers,
             terms=lambda: self.terms_of(group_id), find_start=find_start, on_closed=self._forget, memory=self._memory,
+            in_turn=self._in_turn,
         )  # fmt: skip
         self._groups.setdefault(group_id, {})[place] = share
         share.load()

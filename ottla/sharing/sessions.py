@@ -2,7 +2,8 @@
 
 A session belongs to a group and a member. Epoch 0 opens one (and takes the place of an earlier one), each request then carries the next
 epoch, -1 ends it. It also ends with the connection that opened it. When a session ends, what its member has acquired and not acknowledged
-is available again; the group's share partitions are closed with its last session here.
+is available again; the group's share partitions are closed with its last session here. Both are done in steps: each partition in which the
+member has records costs a write. Until all are released the member cannot open another session, whose records would be released with them.
 
 A session is found by group and member alone, as in Kafka: a member may come by another connection, or as another principal. Each request
 needs READ on its group, and member ids are random uuids.
@@ -16,11 +17,12 @@ Left out: what is read and acknowledged (`share_fetch.py`, `share_acknowledge.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.fair_slots import FairSlots, Origin
+from ottla.base.turns import Turns, run_steps
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.share_partition import Check, SharePartition
 
@@ -29,6 +31,7 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
 MEMBER_ID_LENGTH_MAX = 36
 SESSION_PARTITIONS_MAX = 5000
+PARTITIONS_PER_STEP = 20
 PARTITIONS_MAX = 250_000
 """Of all sessions together; each takes some 150 bytes."""
 
@@ -97,13 +100,18 @@ class ShareSession:
 class ShareSessions:
     """All sessions of this broker."""
 
-    def __init__(self, shares: SharePartitions, sessions_max: int, partitions_max: int = PARTITIONS_MAX) -> None:
-        """`partitions_max`: for how many partitions of all sessions there is memory."""
+    def __init__(
+        self, shares: SharePartitions, sessions_max: int, partitions_max: int = PARTITIONS_MAX, turns: Turns | None = None
+    ) -> None:
+        """`partitions_max`: for how many partitions of all sessions there is memory. Without `turns`, sessions end at once."""
         self._shares = shares
         self._sessions_max = sessions_max
         self.partitions_max = min(PARTITIONS_MAX, partitions_max)
         self._groups: dict[str, dict[str, ShareSession]] = {}
         self._slots = FairSlots[ShareSession]()
+        self._turns = turns
+        self._leaving: dict[str, dict[str, None]] = {}
+        """By group, the members whose records are being released."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -117,11 +125,12 @@ class ShareSessions:
         return known is not None and known.principal != principal
 
     def open(self, group_id: str, member_id: str, connection: ClosingConnection) -> ShareSession | None:
-        """A new session, in the place of one that the member may have had; None when there are too many."""
+        """A new session, in the place of one that the member may have had; None when there are too many, or the end of that one has not
+        come to all partitions yet."""
         known = self.find(group_id, member_id)
         if known is not None:
             self._remove(known)
-        if not self._has_room(connection):
+        if member_id in self._leaving.get(group_id, ()) or not self._has_room(connection):
             return None
         session = ShareSession(group_id, member_id, connection)
         self._groups.setdefault(group_id, {})[member_id] = session
@@ -170,10 +179,33 @@ class ShareSessions:
         if self.find(session.group_id, session.member_id) is not session:
             return
         self._remove(session)
-        for share in self._shares.of_group(session.group_id):
-            share.release(session.member_id, ignore)
-        if session.group_id not in self._groups:
-            self._shares.close_group(session.group_id)
+        group_id = session.group_id
+        leaving = self._leaving.get(group_id)
+        if leaving is not None:
+            leaving[session.member_id] = None  # what goes through the group's partitions now comes back for it
+            return
+        self._leaving[group_id] = {session.member_id: None}
+        if self._turns is not None:
+            self._turns.add(self._release(group_id))
+        else:
+            run_steps(self._release(group_id))
+
+    def _release(self, group_id: str) -> Generator[None, None, None]:
+        """Goes through the share partitions of a group until there is none in which a member that has left has records."""
+        leaving = self._leaving[group_id]
+        try:
+            while leaving:
+                members = frozenset(leaving)
+                for number, share in enumerate(self._shares.of_group(group_id), 1):
+                    share.release(members, ignore)
+                    if group_id not in self._groups:
+                        share.close()
+                    if not number % PARTITIONS_PER_STEP:
+                        yield
+                for member in members:
+                    del leaving[member]
+        finally:
+            del self._leaving[group_id]
 
     def _remove(self, session: ShareSession) -> None:
         session.connection.forget_closing(session)

@@ -3,7 +3,8 @@
 It loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable before it
 answers them. Members that wait are woken when records become available again, or when there is room for more in flight.
 
-One timer serves all locks: it is set for the first that runs out, and when it fires, for the next one.
+One timer serves all locks: it is set for the first that runs out, and when it fires, for the next one. Locks of thousands of partitions may
+run out together: each is taken back in a turn that has time for it.
 
 When the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic is gone, the
 share partition closes itself; the next request for it reads the stored state anew. So that an alteration or a deletion is also noticed by
@@ -49,6 +50,14 @@ _CODES_FOR_MEMBERS = {
 }
 
 
+InTurn = Callable[[Callable[[], None]], None]
+
+
+def at_once(function: Callable[[], None]) -> None:
+    """Where there are no turns."""
+    function()
+
+
 def member_error(code: ErrorCode) -> ErrorCode:
     """The error that members get for one of the persister."""
     return _CODES_FOR_MEMBERS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) if code else ErrorCode.NONE
@@ -80,8 +89,9 @@ class SharePartition:
     def __init__(
         self, key: SharePartitionKey, leader_epoch: int, *, persister: Persister, clock: Clock, timers: Timers,
         terms: Callable[[], GroupTerms], find_start: Callable[[str], int], on_closed: Callable[[SharePartition], None],
-        memory: PartitionMemory | None = None,
+        memory: PartitionMemory | None = None, in_turn: InTurn = at_once,
     ) -> None:  # fmt: skip
+        """`in_turn` calls a function in a turn of the loop that has time for it."""
         self.key = key
         self.leader_epoch = leader_epoch
         self.state_epoch = 0
@@ -96,6 +106,7 @@ class SharePartition:
         self._find_start = find_start
         self._on_closed = on_closed
         self._memory = memory or PartitionMemory()
+        self._in_turn = in_turn
         self._held_bytes = 0
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
@@ -270,12 +281,12 @@ class SharePartition:
             return
         self._change(changing, done)
 
-    def release(self, member: str, done: Done) -> None:
-        """Makes the records of a member that has left available again."""
+    def release(self, members: frozenset[str], done: Done) -> None:
+        """Makes the records of members that have left available again."""
         if not self.is_loaded:
             done(ErrorCode.NONE)
             return
-        self._change(acknowledgement.plan_release(self.flight, member, self.terms().delivery_count_max), done)
+        self._change(acknowledgement.plan_release(self.flight, members, self.terms().delivery_count_max), done)
 
     def _change(self, changing: list[Run], done: Done) -> None:
         if not changing:
@@ -330,14 +341,15 @@ class SharePartition:
                 return
             self._timer.cancel()
         self._timer_ms = deadline_ms
-        self._timer = self._timers.call_later(max(deadline_ms - self._clock.monotonic_ms(), 0), self._on_timer)
+        in_turn, expire = self._in_turn, self._expire
+        self._timer = self._timers.call_later(max(deadline_ms - self._clock.monotonic_ms(), 0), lambda: in_turn(expire))
 
     def _arm_next(self) -> None:
         deadline_ms = acknowledgement.next_deadline_ms(self.flight)
         if deadline_ms is not None and self.is_loaded:
             self._arm(deadline_ms)
 
-    def _on_timer(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
         if not self.is_loaded:
             return

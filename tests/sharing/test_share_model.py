@@ -202,7 +202,7 @@ class ShareModel:
         held = {at: fate for at, fate in self.fates.items() if fate.member == member and not self._is_changing(at)}
         change = Change({at: outcome(fate, 2) for at, fate in held.items()})
         self._begin(change)
-        self.share.release(member, lambda code: self._answered(change, code))
+        self.share.release(frozenset((member,)), lambda code: self._answered(change, code))
         if not held:
             self.changes.remove(change)
 

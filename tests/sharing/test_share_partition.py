@@ -205,8 +205,8 @@ def test_records_of_a_member_that_leaves_become_available() -> None:
     world = World()
     world.acquire("a", 10)
     world.acquire("b", 10)
-    world.share.release("a", world.codes.append)
-    world.share.release("not-a-member", world.codes.append)
+    world.share.release(frozenset(("a",)), world.codes.append)
+    world.share.release(frozenset(("not-a-member",)), world.codes.append)
     assert (world.codes, world.share.flight.available_count) == ([ErrorCode.NONE] * 2, 10)
 
 
@@ -218,7 +218,7 @@ def test_another_leader_has_taken_over(code: ErrorCode) -> None:
     assert world.say("a", 0, 9, ACCEPT) is member_error(code)
     assert (world.closed, world.share.fetch_offset(0), world.timers.pending()) == ([world.share], None, 0)
     assert world.say("a", 10, 19, ACCEPT) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    world.share.release("a", world.codes.append)
+    world.share.release(frozenset(("a",)), world.codes.append)
     assert world.codes[-1] is ErrorCode.NONE
 
 
