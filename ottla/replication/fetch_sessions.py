@@ -5,7 +5,7 @@ byte limit starves none of them. It belongs to the principal that opened it, is 
 guarded by an epoch that counts up. The number of sessions is bounded, and so are the partitions of one and of all together, the latter also
 by `ottla.memory.max.bytes`: a new one evicts the least recently used of its address, or of one that holds more (`base/fair_slots.py`); a
 client whose session is gone starts again, which costs it one full request. A fetch of more partitions than a session may have gets none,
-and names them each time.
+and names them each time; so does a fetch of a topic whose name is longer than any can have, since a session keeps the names.
 
 A partition that a request names twice is fetched once, as its last mention says (Kafka keeps them in a map).
 """
@@ -28,6 +28,8 @@ SESSION_PARTITIONS_MAX = 5000
 """An empty request for a session reads all of its partitions at once: some ms for a thousand."""
 PARTITIONS_MAX = 250_000
 """Of all sessions together; each takes some 300 bytes."""
+
+TOPIC_NAME_LENGTH_MAX = 249
 
 Key = tuple[str | bytes, int]
 """Topic name (below version 13) or topic id, and partition."""
@@ -69,17 +71,21 @@ class FetchSession:
         self.epoch = INITIAL_EPOCH
         self.wanted: dict[Key, Wanted] = {}
 
-    def update(self, body: FetchRequest) -> None:
-        """Applies the additions, changes and removals of an incremental request; a partition that is both added and removed is removed."""
+    def update(self, body: FetchRequest) -> bool:
+        """Applies the additions, changes and removals of an incremental request; a partition that is both added and removed is removed.
+        Returns whether a topic was added whose name is too long."""
+        has_long_name = False
         for entry in wanted_of(body):
             known = self.wanted.get(entry.key())
             if known is None:
                 self.wanted[entry.key()] = entry
+                has_long_name = has_long_name or len(entry.topic) > TOPIC_NAME_LENGTH_MAX
             else:
                 known.partition = entry.partition
         for forgotten in body.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.wanted.pop((forgotten.topic or forgotten.topic_id, index), None)
+        return has_long_name
 
     def move_to_end(self, key: Key) -> None:
         """The partition gave data: next time the others come first."""
@@ -135,10 +141,16 @@ class FetchSessions:
             wanted = list(wanted_of(body)) if given is None else given
             if len(wanted) > 1 and given is None:
                 wanted = list({entry.key(): entry for entry in wanted}.values())
-            if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1 or len(wanted) > self._partitions_of_one_max:
+            if body.session_epoch == FINAL_EPOCH or not self._may_keep(wanted):
                 return FetchPlan(wanted)
             return FetchPlan(wanted, self._create(wanted, has_topic_ids, client))
         return self._step(session, body, has_topic_ids)
+
+    def _may_keep(self, wanted: list[Wanted]) -> bool:
+        """Whether a session may have these partitions."""
+        if self._sessions_max < 1 or len(wanted) > self._partitions_of_one_max:
+            return False
+        return max([len(entry.topic) for entry in wanted], default=0) <= TOPIC_NAME_LENGTH_MAX
 
     def _step(self, session: FetchSession | None, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
         if session is None:
@@ -149,8 +161,8 @@ class FetchSessions:
             return FetchPlan([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._slots.use(session.session_id)
         if body.topics or body.forgotten_topics_data:
-            session.update(body)
-            if len(session.wanted) > self._partitions_of_one_max:
+            has_long_name = session.update(body)
+            if has_long_name or len(session.wanted) > self._partitions_of_one_max:
                 self._remove(session.session_id)
                 return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             self._slots.weigh(session.session_id, len(session.wanted))

@@ -44,8 +44,8 @@ def fetching(world: ShareWorld) -> Generator[None, None, Any]:
     batch = FetchedBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
     partitions = [FetchPartition(partition_index=index, acknowledgement_batches=[batch]) for index in range(PARTITIONS)]
     body = ShareFetchRequest(
-        group_id=GROUP, member_id="a", share_session_epoch=1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, max_records=500, batch_size=500,
-        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=partitions)],
+        group_id=GROUP, member_id="a", share_session_epoch=1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, max_records=500,
+        batch_size=500, topics=[FetchTopic(topic_id=TOPIC_ID, partitions=partitions)],
     )  # fmt: skip
     return share_fetch.handle_in_steps(world.broker, RequestContext(1, "test", world.connection), body)
 

@@ -133,6 +133,17 @@ def large_sessions(target: Target) -> None:
     target.send(*[empty] * 20)
 
 
+@attack("a fetch of 200 topics with names of 20 kB in each of 400 connections, which close")
+def sessions_of_long_names(target: Target) -> None:
+    """Each would be a session of 4 MB."""
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
+    target.begin()
+    for number in target.numbers(400):
+        names = [f"{number}-{name}".rjust(20_000, "t") for name in range(200)]
+        topics = [fetch.FetchTopic(topic=name, partitions=[fetch.FetchPartition(partition=0)]) for name in names]
+        assert target.send(target.request(1, 12, session_id=0, session_epoch=0, topics=topics, **fields)) != [None]
+
+
 @attack("50 connections of 990 waiting fetches each of one partition, and 20 produces to it")
 def many_waiting_fetches(target: Target) -> None:
     partition = fetch.FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=1 << 20)

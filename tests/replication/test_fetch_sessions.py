@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
-from ottla.replication.fetch_sessions import EPOCH_MAX, PARTITIONS_MAX, SESSION_PARTITIONS_MAX, FetchSessions, next_epoch
+from ottla.controller.topic_names import NAME_LENGTH_MAX
+from ottla.replication.fetch_sessions import (
+    EPOCH_MAX,
+    PARTITIONS_MAX,
+    SESSION_PARTITIONS_MAX,
+    TOPIC_NAME_LENGTH_MAX,
+    FetchSessions,
+    next_epoch,
+)
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.fakes.randomness import SeededRandom
 
@@ -53,6 +61,18 @@ def test_an_incremental_request_names_only_what_changed() -> None:
     plan = cache.plan(body(session.session_id, 1, {"t": {1: 9}, "v": {3: 1}}, {"u": [0]}), has_topic_ids=False, client=ALICE)
     assert plan.is_incremental
     assert [(w.topic, w.index, w.partition.fetch_offset) for w in plan.wanted] == [("t", 0, 5), ("t", 1, 9), ("v", 3, 1)]
+
+
+def test_no_session_keeps_a_name_that_no_topic_can_have() -> None:
+    """400 sessions of 200 names of 20 kB each took 1.6 GB."""
+    assert TOPIC_NAME_LENGTH_MAX == NAME_LENGTH_MAX
+    cache, longest = sessions(), "t" * NAME_LENGTH_MAX
+    plan = cache.plan(body(0, 0, {"u": {0: 1}, longest + "t": {0: 1}}), has_topic_ids=False, client=ALICE)
+    assert plan.session is None and len(plan.wanted) == 2 and len(cache) == 0
+    session = cache.plan(body(0, 0, {longest: {0: 1}}), has_topic_ids=False, client=ALICE).session
+    assert session is not None
+    more = cache.plan(body(session.session_id, 1, {longest + "t": {0: 1}}), has_topic_ids=False, client=ALICE)
+    assert more.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and len(cache) == 0
 
 
 def test_epochs_and_ids_fence() -> None:
