@@ -195,14 +195,15 @@ class ShareSessions:
         leaving = self._leaving[group_id]
         try:
             while leaving:
-                members = frozenset(leaving)
+                gone = list(leaving)
+                members = frozenset(gone)
                 for number, share in enumerate(self._shares.of_group(group_id), 1):
                     share.release(members, ignore)
                     if group_id not in self._groups:
                         share.close()
                     if not number % PARTITIONS_PER_STEP:
                         yield
-                for member in members:
+                for member in gone:
                     del leaving[member]
         finally:
             del self._leaving[group_id]
