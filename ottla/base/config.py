@@ -298,8 +298,8 @@ class BrokerConfig(_AllSettings):
             flush_ms=value("flush.ms"),
             file_delete_delay_ms=value("file.delete.delay.ms"),
             decompressed_bytes_max=max(self.ottla_batch_decompressed_max_bytes, value("max.message.bytes")),
-            leader_throttled=value("leader.replication.throttled.replicas"),
-            follower_throttled=value("follower.replication.throttled.replicas"),
+            leader_throttled=frozenset(value("leader.replication.throttled.replicas")),
+            follower_throttled=frozenset(value("follower.replication.throttled.replicas")),
             is_strict=self.ottla_validate_records,
         )
 

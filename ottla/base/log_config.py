@@ -38,6 +38,6 @@ class LogConfig:
     flush_ms: int
     file_delete_delay_ms: int
     decompressed_bytes_max: int  # ours: cap on one batch when it must be decoded
-    leader_throttled: tuple[str, ...]  # partition:broker, or "*"
-    follower_throttled: tuple[str, ...]
+    leader_throttled: frozenset[str]  # partition:broker, or "*"
+    follower_throttled: frozenset[str]
     is_strict: bool  # ours: every record of a produced batch is looked at

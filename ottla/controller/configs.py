@@ -50,6 +50,8 @@ QUOTAS: Mapping[str, int | None] = {
 """Quotas of users and client ids: the greatest whole number, or None for a share, which may be a fraction."""
 QUOTAS_OF_IP: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 ENTITY_TYPES = ("client-id", "ip", "user")
+VALUE_BYTES_MAX = 0x7FFF
+"""As many as a text of the protocol may have."""
 QUOTA_ENTITIES_MAX = 50_000
 """Some 30 MiB of nodes; users with credentials count as well."""
 
@@ -157,13 +159,17 @@ def _alter_one(config: BrokerConfig, request: ConfigRequest, entry: ConfigEntry,
     setting = _settings(request.resource_type).get(entry.name)
     if setting is None or setting.type is not Type.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Config value append is not allowed for config key: {entry.name}")
-    parts = _list_in_force(config, request.resource_type, setting, old)
+    parts = dict.fromkeys(_list_in_force(config, request.resource_type, setting, old))
     given = [part.strip() for part in entry.value.split(",") if part.strip()]
     if entry.operation is ConfigOperation.APPEND:
-        parts += [part for part in given if part not in parts]
+        parts.update(dict.fromkeys(given))
     else:
-        parts = [part for part in parts if part not in given]
+        for part in given:
+            parts.pop(part, None)
     configs[entry.name] = ",".join(parts)
+    if entry.operation is ConfigOperation.APPEND and len(configs[entry.name].encode()) > VALUE_BYTES_MAX:
+        message = f"The list {entry.name} would have more than {VALUE_BYTES_MAX} bytes, which no answer could show."
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
 def _settings(resource_type: int) -> Mapping[str, Setting[object]]:

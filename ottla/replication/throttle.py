@@ -7,7 +7,7 @@ answer, and then nothing more is read until it is filled again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
 UNLIMITED = 0x7FFFFFFFFFFFFFFF
 BUCKET_MS = 1_000
@@ -44,6 +44,6 @@ class Throttle:
         self._filled_ms = now_ms
 
 
-def is_throttled(replicas: Sequence[str], partition: int, broker_id: int) -> bool:
+def is_throttled(replicas: Collection[str], partition: int, broker_id: int) -> bool:
     """Whether a topic's list of `partition:broker` names this replica."""
     return bool(replicas) and (EVERY_REPLICA in replicas or f"{partition}:{broker_id}" in replicas)

@@ -21,6 +21,7 @@ from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
 from ottla.server.partition_table import PartitionTable
 from ottla.server.replica_changes import ReplicaChanges
+from ottla.storage import recovery_aids
 
 log = logging.getLogger("ottla.housekeeping")
 
@@ -171,10 +172,14 @@ class Housekeeping:
             raise
         self._threads.run(lambda: {path: plan() for path, plan in work}, lambda errors: self._checkpoints_written(errors, starts))
 
-    def _write_recovery_aids(self, partition: Partition) -> None:
+    def _write_recovery_aids(self, partition: Partition) -> Iterator[None]:
         """Writes what lets a start after a kill skip the logs below their recovery points."""
+        written, directory = partition.log, partition.log.directory
         try:
-            partition.log.write_recovery_aids()
+            for _ in recovery_aids.in_steps(written):
+                yield
+                if not self._is_here(partition) or written.directory != directory:
+                    return
         except StorageError as error:
             partition.fail(error)
 
@@ -218,7 +223,7 @@ class Housekeeping:
     # Inside
 
     def _with_each(self, task: str, do: Callable[[Partition], object], may_need: Callable[[Partition], bool] = always) -> None:
-        """Does something in turns with every partition that is online and may need it, but for those that are deleted before their turn.
+        """Does something in turns, or in steps, with every partition that is online and may need it, but for those that are deleted before.
         A round of a task that is due while the last one is under way is left out."""
         if task not in self._under_way:
             self._under_way[task] = None
@@ -229,7 +234,9 @@ class Housekeeping:
             for piece in self._partitions.in_pieces():
                 for partition in piece:
                     if may_need(partition) and self._is_here(partition):
-                        do(partition)
+                        steps = do(partition)
+                        if isinstance(steps, Iterator):
+                            yield from steps
                 yield
         finally:
             del self._under_way[task]

@@ -11,6 +11,7 @@ from ottla.base.ports import Part
 from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker
 from ottla.requests.items import items_of
+from ottla.requests.long_answer import PARTS_AT_ONCE
 from ottla.requests.pieces import has_many_items
 from ottla.server.histogram import new_buckets
 from ottla.wire.codec import bounded_decoder, decoder, element_writer, encoder_parts, spliced_writer, step_decoder, step_writer
@@ -24,8 +25,6 @@ JOINED_BYTES_MAX = 1 << 20
 """Larger answers are sent in the pieces in which they were encoded."""
 LISTED_AT_ONCE_MAX = 1000
 """Longer lists are answered in turns: some milliseconds."""
-PARTS_AT_ONCE = 4096
-"""A million small parts of an answer are a tenth of a second to join."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
 """Up to so many bytes a request is executed without counting what it names."""
 

@@ -22,7 +22,7 @@ from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
-from ottla.storage import retention, small_files, timestamps
+from ottla.storage import recovery_aids, retention, small_files, timestamps
 from ottla.storage.aborted import AbortedTransactions
 from ottla.storage.durability import Durability
 from ottla.storage.file_renames import deleted_directory, retire_files, swap_files
@@ -36,9 +36,6 @@ from ottla.storage.segment import Segment
 from ottla.storage.snapshots import aborted_entry, aborted_of, apply_batch, replay
 from ottla.storage.time_search import Found, TimeSearch
 from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, BatchHeader, read_batch_header
-
-UNAIDED_BYTES_MAX = 1 << 20
-"""How much of a log may lie between its newest producer snapshot and its recovery point; recovery reads it again."""
 
 _STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16 bytes
 
@@ -214,7 +211,7 @@ class Log:
         segment = self._new_segment(base)
         try:
             segment.create_files()
-            self.snapshots.write(base, self.producers)
+            self.snapshots.write_at_roll(base, self.producers)
             self.active.seal(base)
         except StorageError:
             self._abandon(segment)
@@ -339,18 +336,9 @@ class Log:
             file.sync()
         self.mark_flushed(end)
 
-    def write_recovery_aids(self, unaided_bytes_max: int = UNAIDED_BYTES_MAX) -> None:
-        """Writes a producer snapshot before the recovery point is checkpointed, so that a later recovery need not read below it.
-
-        Does nothing while that is less than `unaided_bytes_max`; 0 brings everything up to date.
-        """
-        active = self.active
-        newest = self.snapshots.newest
-        aided = active.position_of(newest) if newest > active.base_offset else 0
-        if active.size - aided > unaided_bytes_max:
-            active.write_indexes()
-            self.snapshots.write(self.log_end_offset, self.producers)
-            self.snapshots.remove_strays(self._bases)
+    def write_recovery_aids(self, unaided_bytes_max: int = recovery_aids.UNAIDED_BYTES_MAX) -> None:
+        """Writes at once what lets a later recovery skip what lies below the recovery point."""
+        recovery_aids.write(self, unaided_bytes_max)
 
     # Cutting the end
 
@@ -431,6 +419,7 @@ class Log:
             self.segments, self.config, now_ms=now_ms, high_watermark=high_watermark,
             log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset,
         )  # fmt: skip
+        count = min(count, recovery_aids.removable_count(self))
         if count == 0:
             return []
         if count == len(self.segments):

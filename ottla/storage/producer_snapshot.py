@@ -12,7 +12,7 @@ log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
@@ -22,7 +22,9 @@ from ottla.wire.batch_header import SEQUENCE_MASK
 from ottla.wire.checksum import crc32c
 
 VERSION = 1
+PIECE_BYTES = 1 << 20
 _HEAD = Struct(">hI")
+HEAD_BYTES = _HEAD.size
 _COUNT = Struct(">i")
 # Id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of the open transaction.
 _ENTRY = Struct(">qhiqiqiq")
@@ -61,32 +63,60 @@ class ProducerRow(NamedTuple):
     batches: tuple[CachedBatch, ...]
 
 
-def encode_snapshot(rows: Sequence[ProducerRow], completed: Sequence[tuple[int, int]]) -> bytes:
+def encode_snapshot(rows: Iterable[ProducerRow], completed: Sequence[tuple[int, int]]) -> bytes:
     """`completed`: (first offset, marker's offset) of transactions whose markers were not below the high watermark."""
-    parts = [_COUNT.pack(len(rows))]
-    ours = [_OURS.pack(_OURS_MAGIC, _OURS_VERSION, len(rows), len(completed))]
+    encoder = SnapshotEncoder()
     for row in rows:
+        encoder.add(row)
+    body = b"".join(encoder.pieces(completed))
+    return snapshot_head(crc32c(body)) + body
+
+
+def snapshot_head(crc: int) -> bytes:
+    """What stands before the body of this checksum."""
+    return _HEAD.pack(VERSION, crc)
+
+
+class SnapshotEncoder:
+    """A snapshot that is made producer by producer."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._entries = bytearray()
+        self._ours = bytearray()
+
+    def add(self, row: ProducerRow) -> None:
         last_sequence, last_offset, delta = -1, -1, 0
         if row.batches:
             batch = row.batches[-1]
             last_sequence, last_offset, delta = batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset
-        parts.append(
-            _ENTRY.pack(
-                row.producer_id,
-                row.epoch,
-                last_sequence,
-                last_offset,
-                delta,
-                row.last_timestamp,
-                row.coordinator_epoch,
-                row.transaction_first_offset,
-            )
+        self._count += 1
+        self._entries += _ENTRY.pack(
+            row.producer_id,
+            row.epoch,
+            last_sequence,
+            last_offset,
+            delta,
+            row.last_timestamp,
+            row.coordinator_epoch,
+            row.transaction_first_offset,
         )
-        ours.append(_OUR_ENTRY.pack(row.producer_id, row.run_length, row.idle_since_ms, len(row.batches)))
-        ours += [_OUR_BATCH.pack(*batch) for batch in row.batches]
-    ours += [_OUR_COMPLETED.pack(*pair) for pair in completed]
-    body = b"".join(parts + ours)
-    return _HEAD.pack(VERSION, crc32c(body)) + body
+        self._ours += _OUR_ENTRY.pack(row.producer_id, row.run_length, row.idle_since_ms, len(row.batches))
+        for batch in row.batches:
+            self._ours += _OUR_BATCH.pack(*batch)
+
+    def pieces(self, completed: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """The body, which stands behind `snapshot_head`, in pieces of bounded size."""
+        yield _COUNT.pack(self._count)
+        yield from _cut(self._entries)
+        yield _OURS.pack(_OURS_MAGIC, _OURS_VERSION, self._count, len(completed))
+        yield from _cut(self._ours)
+        yield b"".join(_OUR_COMPLETED.pack(*pair) for pair in completed)
+
+
+def _cut(data: bytearray) -> Iterator[bytes]:
+    for at in range(0, len(data), PIECE_BYTES):
+        yield bytes(data[at : at + PIECE_BYTES])
 
 
 def decode_snapshot(data: bytes, name: str) -> tuple[list[ProducerRow], list[tuple[int, int]]]:

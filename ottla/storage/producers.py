@@ -22,8 +22,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.turns import pieces_of
 from ottla.base.types import TopicPartition
-from ottla.storage.producer_snapshot import CachedBatch, ProducerRow, decode_snapshot, encode_snapshot
+from ottla.storage.producer_snapshot import CachedBatch, ProducerRow, SnapshotEncoder, decode_snapshot, encode_snapshot
 from ottla.wire.batch_header import CODEC_MASK, DELETE_HORIZON_BIT, SEQUENCE_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, BatchHeader
 from ottla.wire.records import CONTROL_ABORT
 
@@ -32,6 +33,8 @@ CACHED_BATCHES_MAX = 5
 _RUN_COMPARABLE_MAX = 1 << 30
 """Further back than this, "older" and "newer" are ambiguous modulo 2^31."""
 
+
+PRODUCERS_PER_STEP = 200
 
 _STAMPED_BITS = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
 
@@ -78,6 +81,20 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else -1
 
+    def row(self, next_sweep_ms: int) -> ProducerRow:
+        """As it stands in a snapshot. One that has written since the last sweep counts as idle from the next one on, in case nothing
+        follows."""
+        return ProducerRow(
+            self.producer_id,
+            self.epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.transaction_first_offset,
+            self.run_length,
+            next_sweep_ms if self.is_touched else self.idle_since_ms,
+            tuple(self.batches),
+        )
+
     def start_epoch(self, epoch: int) -> None:
         """Starts a new epoch, with which sequences begin anew."""
         self.epoch = epoch
@@ -103,11 +120,37 @@ class ProducerEntry:
         return behind - header.last_offset_delta - 1 >= cached
 
 
+class SavedProducers:
+    """A snapshot that is made in steps: every producer as it was at the beginning, saved in its turn, or before it changes."""
+
+    def __init__(self, pending: dict[int, ProducerEntry], completed: Iterable[tuple[int, int]], next_sweep_ms: int) -> None:
+        self._pending = pending
+        self._completed = tuple(completed)
+        self._next_sweep_ms = next_sweep_ms
+        self._encoder = SnapshotEncoder()
+
+    def save(self, producer_id: int) -> None:
+        entry = self._pending.pop(producer_id, None)
+        if entry is not None:
+            self._encoder.add(entry.row(self._next_sweep_ms))
+
+    def in_steps(self) -> Iterator[None]:
+        """Saves all that is not saved yet."""
+        for piece in pieces_of(self._pending, PRODUCERS_PER_STEP):
+            for producer_id in piece:
+                self.save(producer_id)
+            yield
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body of the snapshot's file."""
+        return self._encoder.pieces(self._completed)
+
+
 class ProducerStates:
     """All producers of one partition."""
 
     __slots__ = (
-        "_entries", "_first_unstable", "_next_sweep_ms", "_open", "_swept_ms", "completed", "map_end_offset", "topic_partition",
+        "_entries", "_first_unstable", "_next_sweep_ms", "_open", "_saving", "_swept_ms", "completed", "map_end_offset", "topic_partition",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -120,6 +163,7 @@ class ProducerStates:
         self._first_unstable: int | None = None
         self._swept_ms = -1  # the last sweep of `expire`
         self._next_sweep_ms = -1  # when the next one is to be expected, -1 before the second
+        self._saving: SavedProducers | None = None  # a snapshot that is being made in steps
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -209,6 +253,8 @@ class ProducerStates:
     def apply(self, header: BatchHeader, base_offset: int) -> None:
         """One data batch with a producer id stands in the log at `base_offset`."""
         producer_id, epoch, first_sequence, delta = header[9], header[10], header[11], header[6]
+        if self._saving is not None:
+            self._saving.save(producer_id)
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch)
@@ -238,6 +284,8 @@ class ProducerStates:
     def apply_marker(self, header: BatchHeader, base_offset: int, control_type: int, coordinator_epoch: int) -> CompletedTransaction | None:
         """A marker stands at `base_offset`; the transaction that it ends, or None when the producer had written nothing here."""
         producer_id, epoch = header.producer_id, header.producer_epoch
+        if self._saving is not None:
+            self._saving.save(producer_id)
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch)
@@ -306,6 +354,7 @@ class ProducerStates:
         return len(expired)
 
     def clear(self) -> None:
+        self._saving = None
         self._entries.clear()
         self._open.clear()
         self.completed.clear()
@@ -315,21 +364,21 @@ class ProducerStates:
     # Snapshots
 
     def snapshot(self) -> bytes:
-        """All state. A producer that has written since the last sweep counts as idle from the next one on, in case nothing follows."""
-        rows = [
-            ProducerRow(
-                entry.producer_id,
-                entry.epoch,
-                entry.coordinator_epoch,
-                entry.last_timestamp,
-                entry.transaction_first_offset,
-                entry.run_length,
-                self._next_sweep_ms if entry.is_touched else entry.idle_since_ms,
-                tuple(entry.batches),
-            )
-            for entry in self._entries.values()
-        ]
-        return encode_snapshot(rows, self.completed)
+        """All state."""
+        return encode_snapshot((entry.row(self._next_sweep_ms) for entry in self._entries.values()), self.completed)
+
+    def begin_saving(self) -> SavedProducers:
+        """A snapshot of the state as it is now, to be made in steps between which batches may be applied. One at a time."""
+        self._saving = SavedProducers(dict(self._entries), self.completed, self._next_sweep_ms)
+        return self._saving
+
+    def is_saving(self, saving: SavedProducers) -> bool:
+        """Whether the state is still the one that is being saved, and what followed it: nothing was cut or restored."""
+        return self._saving is saving
+
+    def end_saving(self, saving: SavedProducers) -> None:
+        if self._saving is saving:
+            self._saving = None
 
     def restore(self, data: bytes) -> None:
         """Takes over a snapshot in place of all state; raises `StorageError` when the file is damaged."""

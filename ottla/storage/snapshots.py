@@ -1,8 +1,9 @@
 """The producer snapshots of a log (`%020d.snapshot`), and restoring the state at an offset from them.
 
 A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base), one with each
-checkpoint of the recovery point and one at a clean close; of those that stand at no segment's base only the newest is kept. They are not
-synced: a torn one fails its CRC and the one before it serves, with more batches to replay.
+checkpoint of the recovery point and one at a clean close. A roll writes none where there are many producers, because others would wait for
+it: the next checkpoint brings one, which is made in steps (`recovery_aids.py`). Of those that stand at no segment's base only the newest is
+kept. They are not synced: a torn one fails its CRC and the one before it serves, with more batches to replay.
 Invariant: a snapshot above a truncation point is removed before the log is cut, so every snapshot agrees with the log.
 Left out: what is in it (`producers.py`).
 """
@@ -10,20 +11,24 @@ Left out: what is in it (`producers.py`).
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
 from ottla.storage.aborted import AbortedTransaction, AbortedTransactions
 from ottla.storage.file_renames import DELETED_SUFFIX
+from ottla.storage.producer_snapshot import HEAD_BYTES, snapshot_head
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.segment import Segment
 from ottla.storage.small_files import read_whole, write_atomically
 from ottla.wire.batch_header import CONTROL_BIT, BatchHeader
+from ottla.wire.checksum import crc32c
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_record
 
 SNAPSHOT_SUFFIX = ".snapshot"
+AT_ONCE_MAX = 1_000
+"""Producers of which a snapshot is written at once: more than so many take their time."""
 
 
 class ProducerSnapshots:
@@ -47,6 +52,40 @@ class ProducerSnapshots:
         if offset not in self.offsets:
             write_atomically(self.disk, self.path(offset), producers.snapshot(), is_durable=False)
             insort(self.offsets, offset)
+
+    def write_at_roll(self, offset: int, producers: ProducerStates) -> None:
+        if len(producers) <= AT_ONCE_MAX:
+            self.write(offset, producers)
+
+    def write_in_steps(self, offset: int, producers: ProducerStates) -> Iterator[None]:
+        """The same in steps, of what the producers are at the first of them. Nothing is written if the log is cut meanwhile."""
+        saving = producers.begin_saving()
+        path = self.path(offset)
+        temporary = path + ".tmp"
+        try:
+            for _ in saving.in_steps():
+                yield
+                if not producers.is_saving(saving):
+                    return
+            file = self.disk.open(temporary, create=True)
+            try:
+                file.truncate(0)
+                at, crc = HEAD_BYTES, 0
+                for piece in saving.pieces():
+                    file.pwrite(piece, at)
+                    at, crc = at + len(piece), crc32c(piece, crc)
+                    yield
+                    if not producers.is_saving(saving):
+                        return
+                file.pwrite(snapshot_head(crc), 0)
+            finally:
+                file.close()
+            if offset not in self.offsets:
+                self.disk.rename(temporary, path)
+                insort(self.offsets, offset)
+        finally:
+            producers.end_saving(saving)
+            self.disk.remove(temporary)
 
     def restore(self, producers: ProducerStates, offset_max: int, notes: list[str]) -> int | None:
         """Loads the newest good snapshot at or below `offset_max` and answers its offset, or None; bad ones are removed."""

@@ -54,6 +54,18 @@ STEPS: list[tuple[list[Row], dict[str, str]]] = [
 ]
 
 
+def test_a_list_grows_only_as_long_as_an_answer_can_show_it(cluster: Cluster) -> None:
+    name = "leader.replication.throttled.replicas"
+    pieces = [",".join(f"{number}:0" for number in range(start, start + 4_000)) for start in (10_000, 20_000)]
+    assert alter(cluster, CONFIG_TOPIC, "t", (name, SET, pieces[0])) == (ErrorCode.NONE, "")
+    assert alter(cluster, CONFIG_TOPIC, "t", (name, APPEND, pieces[0])) == (ErrorCode.NONE, "")
+    error, message = alter(cluster, CONFIG_TOPIC, "t", (name, APPEND, pieces[1]))
+    assert error is ErrorCode.INVALID_CONFIG and name in message
+    assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {name: pieces[0]}
+    assert alter(cluster, CONFIG_TOPIC, "t", (name, SUBTRACT, pieces[0])) == (ErrorCode.NONE, "")
+    assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {name: ""}
+
+
 def test_incremental_steps(cluster: Cluster) -> None:
     for rows, expected in STEPS:
         assert alter(cluster, CONFIG_TOPIC, "t", *rows) == (ErrorCode.NONE, "")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.storage.producers import ProducerStates
-from ottla.storage.snapshots import ProducerSnapshots, aborted_between, replay
+from ottla.storage import recovery_aids
+from ottla.storage.producers import PRODUCERS_PER_STEP, ProducerStates
+from ottla.storage.snapshots import AT_ONCE_MAX, ProducerSnapshots, aborted_between, replay
 from tests.fakes.disk import MemDisk
 from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import DIRECTORY, PARTITION, ROOT, LogBuilder, batch_of, marker_of, names
@@ -73,6 +74,66 @@ def test_recovery_aids_wait_until_they_are_worth_it() -> None:
     assert built.log.snapshots.offsets == [3]
     built.log.write_recovery_aids(2 * size - 1)
     assert built.log.snapshots.offsets == [5]
+
+
+MANY = AT_ONCE_MAX + 1
+
+
+def log_of_many() -> LogBuilder:
+    """A log of more producers than are saved at once, and a segment behind them."""
+    built = LogBuilder(log_settings(retention_bytes=0))
+    for producer in range(MANY):
+        built.append(batch_of(producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=producer == 5))
+    built.log.roll()
+    return built
+
+
+def test_many_producers_are_saved_in_steps_as_they_were_at_the_first() -> None:
+    built = log_of_many()
+    log = built.log
+    assert log.snapshots.offsets == [], "the roll wrote none"
+    expected = sorted(map(repr, producers_of(built)))
+    count = 0
+    for _ in recovery_aids.in_steps(log):
+        count += 1
+        for producer in (count, MANY - count):
+            built.append(batch_of(producer_id=producer, producer_epoch=1, base_sequence=0))
+        built.append(batch_of(producer_id=MANY + count, producer_epoch=0, base_sequence=0))
+        if count == 1:
+            built.append(marker_of(is_commit=True, producer_id=5))
+    assert count > MANY // PRODUCERS_PER_STEP and log.snapshots.offsets == [MANY]
+    again = ProducerStates(PARTITION)
+    assert log.snapshots.restore(again, MANY, []) == MANY
+    assert sorted(map(repr, rows_of(again))) == expected and again.first_unstable_offset() == 5
+    replay(again, log.segments, MANY, log.log_end_offset)
+    assert sorted(rows_of(again), key=repr) == sorted(producers_of(built), key=repr)
+    assert list(recovery_aids.in_steps(log)) == [], "it is not due again"
+
+
+def test_a_snapshot_in_steps_is_given_up_when_the_log_is_cut() -> None:
+    built = log_of_many()
+    for done in (1, MANY // PRODUCERS_PER_STEP + 2):
+        built.append(batch_of())
+        steps = recovery_aids.in_steps(built.log)
+        for _ in range(done):
+            next(steps)
+        built.log.truncate_to(built.log.log_end_offset - 1)
+        assert list(steps) == [] and built.log.snapshots.offsets == []
+        assert not [name for name in names(built.disk) if name.endswith(".tmp")]
+    built.log.write_recovery_aids(0)
+    assert built.log.snapshots.offsets == [MANY]
+
+
+def test_i20_retention_waits_until_many_producers_are_saved() -> None:
+    built = log_of_many()
+    log = built.log
+    assert log.delete_expired(built.now_ms, log.log_end_offset) == [] and log.log_start_offset == 0
+    for _ in recovery_aids.in_steps(log):
+        pass
+    built.append(batch_of())
+    assert log.delete_expired(built.now_ms, log.log_end_offset) and log.log_start_offset == MANY
+    reopened = built.open(was_clean=False)
+    assert len(reopened.producers) == MANY
 
 
 def test_a_bad_snapshot_goes_and_the_one_before_it_serves() -> None:

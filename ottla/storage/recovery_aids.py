@@ -1,0 +1,52 @@
+"""What lets a recovery skip the log below its recovery point: written before that is checkpointed, while the log serves.
+
+The indexes of the active segment and a snapshot of the producers; of many producers in steps. Losing them costs a slower recovery.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.storage.snapshots import AT_ONCE_MAX
+
+if TYPE_CHECKING:
+    from ottla.storage.log import Log
+
+UNAIDED_BYTES_MAX = 1 << 20
+
+
+def are_due(log: Log, unaided_bytes_max: int) -> bool:
+    """Whether more than so many bytes were appended since the newest snapshot, or a segment was begun without one."""
+    active, newest = log.active, log.snapshots.newest
+    if newest < active.base_offset and len(log.segments) > 1 and len(log.producers) > AT_ONCE_MAX:
+        return True
+    aided = active.position_of(newest) if newest > active.base_offset else 0
+    return active.size - aided > unaided_bytes_max
+
+
+def removable_count(log: Log) -> int:
+    """How many segments, from the oldest on, may go without taking away what is known of the producers in them after a crash (I20)."""
+    newest, count = log.snapshots.newest, len(log.segments)
+    if len(log.producers) <= AT_ONCE_MAX or newest == log.log_end_offset:
+        return count  # a roll writes a snapshot where there is none
+    return max(0, bisect_right(log.segments, newest, key=lambda segment: segment.base_offset) - 1)
+
+
+def write(log: Log, unaided_bytes_max: int) -> None:
+    """Does nothing while less than that is unaided; 0 brings everything up to date."""
+    if are_due(log, unaided_bytes_max):
+        log.active.write_indexes()
+        log.snapshots.write(log.log_end_offset, log.producers)
+        log.snapshots.remove_strays(segment.base_offset for segment in log.segments)
+
+
+def in_steps(log: Log) -> Iterator[None]:
+    """The same for a log that serves on between the steps; it must not be taken further once the log is deleted or elsewhere."""
+    if len(log.producers) <= AT_ONCE_MAX:
+        write(log, UNAIDED_BYTES_MAX)
+    elif are_due(log, UNAIDED_BYTES_MAX):
+        log.active.write_indexes()
+        yield from log.snapshots.write_in_steps(log.log_end_offset, log.producers)
+        log.snapshots.remove_strays(segment.base_offset for segment in log.segments)
