@@ -9,7 +9,7 @@ see such a replica as offline and, if it leads, the partition without a leader, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import (
@@ -19,6 +19,7 @@ from ottla.base.cluster_metadata import (
     ClusterMetadata,
     ConfigPut,
     PartitionMetadata,
+    QuotaEntity,
     QuotaPut,
     ScramPut,
     TopicMetadata,
@@ -45,8 +46,8 @@ class MetadataCache(ClusterMetadata):
         self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
         self.is_of_cluster = False
         """Whether there may be topics that this broker has not been sent yet; False where its own controller is the only one."""
-        self.on_quotas: Callable[[], object] | None = None
-        """Called when quotas may have changed."""
+        self.on_quotas: Callable[[Collection[QuotaEntity] | None], object] | None = None
+        """Called when quotas may have changed: those of these entities, or of any."""
         self._deleted: dict[bytes, None] = {}  # ids, the newest last
         self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
         self.on_credentials: Callable[[], object] = lambda: None
@@ -127,15 +128,17 @@ class MetadataCache(ClusterMetadata):
 
     def update_configs(self, message: UpdateConfigs) -> list[tuple[int, str]]:
         """Returns the resources that have other settings now, and the topics that are named."""
-        before = dict(self._configs)
+        keys = [(change.resource_type, change.name) for change in message.changes if isinstance(change, ConfigPut)]
+        before: dict[tuple[int, str], Mapping[str, str]] = {key: self._configs[key] for key in keys if key in self._configs}
         if message.is_complete:
+            before = self._configs
             self._configs, self.quotas, self.scram = {}, {}, {}
         topics: list[tuple[int, str]] = []
-        has_quotas = message.is_complete
+        entities: list[QuotaEntity] = []
         for change in message.changes:
             if isinstance(change, QuotaPut):
                 self._put_quotas(change)
-                has_quotas = True
+                entities.append(change.entity)
                 continue
             if isinstance(change, ScramPut):
                 self._put_scram(change)
@@ -143,11 +146,11 @@ class MetadataCache(ClusterMetadata):
             self._put_configs(change)
             if change.resource_type == CONFIG_TOPIC:
                 topics.append((CONFIG_TOPIC, change.name))
-        if has_quotas and self.on_quotas is not None:
-            self.on_quotas()
+        if (entities or message.is_complete) and self.on_quotas is not None:
+            self.on_quotas(None if message.is_complete else entities)
         if message.is_complete or any(isinstance(change, ScramPut) for change in message.changes):
             self.on_credentials()
-        return [key for key in {**before, **self._configs} if before.get(key) != self._configs.get(key)] + topics
+        return [key for key in {**before, **dict.fromkeys(keys)} if before.get(key) != self._configs.get(key)] + topics
 
     def _put(self, topic: TopicMetadata) -> bool:
         known = self._sent.get(topic.name) or self._topics.get(topic.name)

@@ -12,10 +12,10 @@ write or sync takes the log directory offline; a log that is only damaged goes o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata
+from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata, QuotaEntity
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
@@ -459,18 +459,18 @@ class Node:
         self.transactions.configure(transaction_settings(self.config))
         self.share_state_hosts.configure(share_state_settings(self.config))
         self.listeners.recheck()
-        self._on_quotas()
+        self._on_quotas(())
 
-    def _on_quotas(self) -> None:
-        """Quotas, or settings beside them, may have changed."""
+    def _on_quotas(self, changed: Collection[QuotaEntity] | None = None) -> None:
+        """Quotas of these entities, None for all, or settings beside them, may have changed."""
         quotas = self.metadata.quotas
         if self.quotas is None:
             if not quotas and not self.config.of_listeners.has_connection_rates(self.config.endpoints):
                 return
             from ottla.server.quotas.enforcement import Quotas  # a broker without quotas starts without
 
-            self.quotas = Quotas(self.broker, self.dispatcher, self.listeners)
-        self.quotas.update(quotas)
+            self.quotas, changed = Quotas(self.broker, self.dispatcher, self.listeners), None
+        self.quotas.update(quotas, changed)
 
     def _is_lease_held(self) -> bool:
         return self.member.lease.is_held()

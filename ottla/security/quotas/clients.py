@@ -10,7 +10,7 @@ forgotten, and so is each that has not been used for an hour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.security.principal import split_principal
@@ -43,9 +43,13 @@ class ClientQuotas:
         self.is_set = False
         """Whether there is any quota of a user or client id."""
 
-    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Puts other quotas into force; what has been measured counts on."""
-        self._limits = Limits(quotas)
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Iterable[QuotaEntity] | None = None) -> None:
+        """Puts other quotas into force; what has been measured counts on. `changed`: the entities that have others, None for all."""
+        if changed is None:
+            self._limits = Limits(quotas)
+        else:
+            for entity in changed:
+                self._limits.put(entity, quotas.get(entity, {}))
         for found in self._found.values():
             found.clear()
         self.is_set = any(map(self._limits.is_set, CLIENT_KINDS))

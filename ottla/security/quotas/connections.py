@@ -7,7 +7,7 @@ the broker and the listener. The listener of the brokers has its own rate only: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ class ConnectionRates:
         self._listener_rates: Mapping[str, int] = {}
         self._protected_listener = ""
         self._host_rates: dict[str | None, float] = {}
+        self._spellings: dict[str | None, dict[str | None, float]] = {}  # by address
         self._broker = WindowedRate(windows)
         self._listeners: dict[str, WindowedRate] = {}
         self._hosts: dict[str, WindowedRate] = {}  # the one that was not used for the longest first
@@ -52,17 +53,33 @@ class ConnectionRates:
         listener_rates: Mapping[str, int],
         protected_listener: str,
         quotas: Mapping[QuotaEntity, Mapping[str, float]],
+        changed: Iterable[QuotaEntity] | None = None,
     ) -> None:
-        """Puts other rates into force. `protected_listener`: that of the brokers, where clients have another one."""
+        """Puts other rates into force. `protected_listener`: that of the brokers, where clients have another one. `changed`: the
+        entities that have other quotas, None for all."""
         self._broker_rate, self._listener_rates, self._protected_listener = broker_rate, listener_rates, protected_listener
-        self._host_rates = {
-            None if name is None else address(name): values[CONNECTION]
-            for ((kind, name), *_), values in quotas.items()
-            if kind == "ip" and values.get(CONNECTION, 0) > 0
-        }
+        if changed is None:
+            self._spellings.clear()
+            self._host_rates.clear()
+        for entity in quotas if changed is None else changed:
+            if entity[0][0] == "ip":
+                self._put_host(entity[0][1], quotas.get(entity, {}).get(CONNECTION, 0))
         self.is_set = broker_rate < UNLIMITED or bool(listener_rates) or bool(self._host_rates)
         if not self._host_rates:
             self._hosts.clear()
+
+    def _put_host(self, name: str | None, rate: float) -> None:
+        """An address, or None for all others, has this rate. An address of IPv6 may have several spellings: the newest counts."""
+        host = None if name is None else address(name)
+        spellings = self._spellings.setdefault(host, {})
+        spellings.pop(name, None)
+        if rate > 0:
+            spellings[name] = rate
+        if spellings:
+            self._host_rates[host] = next(reversed(spellings.values()))
+        else:
+            del self._spellings[host]
+            self._host_rates.pop(host, None)
 
     def note(self, listener: str, host: str) -> Delay:
         """Counts a connection that has been opened."""

@@ -38,9 +38,16 @@ class Limits:
     def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         self._rates: dict[str, dict[QuotaEntity, float]] = {kind: {} for kind in CLIENT_KINDS}
         for entity, values in quotas.items():
-            for kind, rate in values.items():
-                if kind in self._rates and rate > 0:
-                    self._rates[kind][entity] = rate
+            self.put(entity, values)
+
+    def put(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
+        """The quotas of one entity are these now."""
+        for kind, rates in self._rates.items():
+            rate = values.get(kind, 0)
+            if rate > 0:
+                rates[entity] = rate
+            else:
+                rates.pop(entity, None)
 
     def is_set(self, kind: str) -> bool:
         return bool(self._rates[kind])

@@ -6,7 +6,7 @@ request costs one comparison; likewise `Listeners.gate` for connections.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.requests.context import Broker
@@ -34,10 +34,10 @@ class Quotas:
         self.gate = ConnectionGate(self.connections, broker.timers, listeners.admit)
         self.throttling = Throttling(self.clients, clock, broker.timers)
 
-    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Puts these quotas, and the rates of the settings, into force."""
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Collection[QuotaEntity] | None) -> None:
+        """Puts these quotas, and the rates of the settings, into force. `changed`: the entities that have others, None for all."""
         config = self._broker.config
-        self.clients.update(quotas)
+        self.clients.update(quotas, changed)
         self.throttling.release_all()
         self._broker.quotas = self.clients if self.clients.is_set else None
         self._dispatcher.limit(self.throttling if self.clients.is_set else None)
@@ -46,5 +46,6 @@ class Quotas:
             listener_rates=config.of_listeners.connection_rates(config.endpoints),
             protected_listener=config.inter_broker_listener if len(config.endpoints) > 1 else "",
             quotas=quotas,
+            changed=changed,
         )
         self._listeners.gate = self.gate if self.connections.is_set else None

@@ -10,6 +10,7 @@ from ottla.security.quotas.clients import IDLE_MS_MAX, METERS_MAX, ClientQuotas
 from ottla.security.quotas.limits import FETCH, MUTATION, PRODUCE, REQUEST, Share
 from ottla.security.quotas.rates import Windows
 from tests.fakes import ManualClock
+from tests.security.quotas.unwalked import Unwalked
 
 ALICE, BOB = "User:alice", "User:bob"
 OF_ALICE: QuotaEntity = (("user", "alice"),)
@@ -35,6 +36,18 @@ def test_bytes_beyond_the_rate_throttle_and_others_are_not_charged() -> None:
     assert world.quotas.charge_produce(ALICE, "b", 100) == 1000
     assert world.quotas.charge_produce(BOB, "a", 10_000) == 0
     assert world.shares() == [Share(PRODUCE, "alice", "")]
+
+
+def test_a_change_looks_at_what_it_changes_only() -> None:
+    world = World(producer_byte_rate=100)
+    quotas = Unwalked({OF_ALICE: {PRODUCE: 100.0}, OF_EACH_CLIENT: {PRODUCE: 200.0, FETCH: 5.0}})
+    world.quotas.update(quotas, [OF_EACH_CLIENT])
+    assert world.quotas.charge_produce(BOB, "b", 2000) == 0 < world.quotas.charge_produce(BOB, "b", 200)
+    assert world.quotas.charge_produce(ALICE, "a", 1000) == 0 < world.quotas.charge_produce(ALICE, "a", 200)
+    del quotas[OF_EACH_CLIENT]
+    quotas[OF_ALICE] = {}
+    world.quotas.update(quotas, [OF_EACH_CLIENT, OF_ALICE])
+    assert not world.quotas.is_set and world.quotas.charge_produce(ALICE, "a", 10_000) == 0
 
 
 def test_request_time_is_a_share_of_one_thread_and_throttles_for_a_window_at_most() -> None:

@@ -9,6 +9,7 @@ from ottla.security.quotas import connections
 from ottla.security.quotas.connections import AT_ONCE, HOSTS_MAX, UNLIMITED, ConnectionRates, Delay
 from ottla.security.quotas.rates import Windows
 from tests.fakes import ManualClock
+from tests.security.quotas.unwalked import Unwalked
 
 
 class World:
@@ -98,6 +99,25 @@ def test_addresses_are_compared_in_one_form() -> None:
         quotas={(("ip", "0:0:0:0:0:0:0:1"),): {"connection_creation_rate": 1}},
     )
     assert world.open(20, host="::1").is_refused
+
+
+def test_a_change_looks_at_what_it_changes_only() -> None:
+    world = World()
+    short, long, other = (("ip", "::1"),), (("ip", "0:0:0:0:0:0:0:1"),), (("ip", "h"),)
+    quotas = Unwalked({short: {"connection_creation_rate": 1000.0}, long: {"connection_creation_rate": 1.0}})
+
+    def change(*changed: QuotaEntity) -> None:
+        world.rates.update(broker_rate=UNLIMITED, listener_rates={}, protected_listener="", quotas=quotas, changed=changed)
+
+    change(short, long)
+    assert world.open(20, host="::1").is_refused and world.open(20) == AT_ONCE
+    del quotas[long]
+    quotas[other] = {"connection_creation_rate": 1.0}
+    change(long, other)
+    assert world.open(100, host="::1") == AT_ONCE and world.open(20).is_refused
+    quotas.clear()
+    change(short, other)
+    assert not world.rates.is_set and world.open(100) == AT_ONCE
 
 
 def test_addresses_without_end_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
