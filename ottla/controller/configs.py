@@ -37,6 +37,7 @@ from ottla.controller.api import (
 )
 from ottla.controller.plans import Plan, Unit, check_name, check_size, check_whole, planned
 from ottla.controller.quota_nodes import QuotaNodes
+from ottla.controller.settings_memory import SettingsRoom
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
 
@@ -59,6 +60,7 @@ QUOTA_ENTITIES_MAX = 50_000
 def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Sequence[ConfigRequest], *, validate_only: bool) -> Plan:
     units: list[Unit] = []
     results = []
+    room = SettingsRoom(state, config)
     times = Counter((request.resource_type, request.name) for request in requests)
     for request in requests:
         key = (request.resource_type, request.name)
@@ -66,6 +68,7 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
             if times[key] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             configs = _altered(state, config, request)
+            room.take(key, configs)
         except ApiError as refusal:
             results.append(ConfigResult(resource_type=key[0], name=key[1], error=refusal.code, message=refusal.message))
             continue

@@ -45,6 +45,18 @@ class MissingNodes:
     partitions: dict[int, bool]
 
 
+RESOURCE_BYTES = 600
+"""Of a group or a subscription with settings, which any client can name."""
+LONG_VALUE_BYTES = 256
+LONG_VALUE_FACTOR = 16
+"""A list of 32 kB has some four thousand parts, which take twelve times as much."""
+
+
+def settings_bytes(configs: Mapping[str, str]) -> int:
+    """What these settings take, roughly."""
+    return sum([len(value) * (1 if len(value) <= LONG_VALUE_BYTES else LONG_VALUE_FACTOR) for value in configs.values()])
+
+
 class ClusterState(ClusterMetadata):
     """The controller's state: the metadata, and the epochs and versions that its writes are conditional on."""
 
@@ -59,6 +71,8 @@ class ClusterState(ClusterMetadata):
         """Nodes of settings, quotas and credentials that could not be read: nothing may be written over what stands there."""
         self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
+        self.settings_bytes = 0
+        """What the settings of all resources take, roughly."""
         self.quota_nodes: dict[QuotaEntity, None] = {}
         self.clients_of: dict[QuotaEntity, int] = {}
         """How many of these nodes are of clients of a user."""
@@ -176,6 +190,7 @@ class ClusterState(ClusterMetadata):
         assert known is None or known.topic_id == topic.topic_id, f"{topic.name} got another id without having been deleted"
         partitions = tuple(self._with_offline(topic, partition) for partition in topic.partitions)
         self.partition_count += len(partitions) - (len(known.partitions) if known is not None else 0)
+        self.settings_bytes += settings_bytes(topic.configs) - (settings_bytes(known.configs) if known is not None else 0)
         self._topics[topic.name] = replace(topic, partitions=partitions, is_internal=topic.name in INTERNAL_TOPICS)
         self._names_by_id[topic.topic_id] = topic.name
         self._names_by_metric[metric_name(topic.name)] = topic.name
@@ -189,6 +204,7 @@ class ClusterState(ClusterMetadata):
         del self._names_by_id[topic.topic_id]
         self._names_by_metric.pop(metric_name(name), None)
         self.partition_count -= len(topic.partitions)
+        self.settings_bytes -= settings_bytes(topic.configs)
 
     def _put_partitions(self, moved: dict[str, dict[int, PartitionMetadata]]) -> None:
         for name, of_topic in moved.items():
@@ -202,7 +218,11 @@ class ClusterState(ClusterMetadata):
         moved.clear()
 
     def _put_configs(self, change: ConfigPut) -> None:
-        self.config_nodes[change.resource_type, change.name] = None
+        key = (change.resource_type, change.name)
+        self.settings_bytes += settings_bytes(change.configs) - settings_bytes(self.configs(*key))
+        if change.resource_type != CONFIG_TOPIC and key not in self.config_nodes:
+            self.settings_bytes += RESOURCE_BYTES
+        self.config_nodes[key] = None
         if change.resource_type == CONFIG_TOPIC:
             self._topics[change.name] = replace(self._topics[change.name], configs=dict(change.configs))
         elif change.configs:

@@ -32,6 +32,7 @@ from ottla.controller import znodes
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.controller.placement import place
 from ottla.controller.plans import UNIT_BYTES_MAX, Plan, Unit, check_size, in_units, planned
+from ottla.controller.settings_memory import SettingsRoom
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name, metric_name
 
@@ -44,13 +45,15 @@ PARTITION_BYTES = 8 << 10
 class _Batch:
     """What one request has created so far, so that its items see each other."""
 
-    def __init__(self, partition_count: int = 0) -> None:
+    def __init__(self, partition_count: int = 0, room: SettingsRoom | None = None) -> None:
+        """`room`: None where no topics are created."""
         self.units: list[Unit] = []
         self.results: list[TopicResult] = []
         self.names: dict[str, None] = {}
         self.names_by_metric: dict[str, str] = {}
         self.partition_count = partition_count  # of this request, also in the writes before this one
         self.partitions_before = partition_count
+        self.room = room
 
     def add_name(self, name: str) -> None:
         self.names[name] = None
@@ -80,7 +83,7 @@ def decide_create_topics(
 ) -> Plan:  # fmt: skip
     """`partitions_before`: what the same request has created in earlier writes; `names_before`: what it has found valid, where it creates
     nothing."""
-    batch = _Batch(partitions_before)
+    batch = _Batch(partitions_before, SettingsRoom(state, config))
     for name in names_before:
         batch.add_name(name)
     for request in requests:
@@ -103,6 +106,8 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
     topic = TopicMetadata(name=request.name, topic_id=fresh_uuid(random.token_bytes(16)), partitions=partitions, configs=configs)
     config_data, topic_data = znodes.config_bytes(configs), znodes.topic_bytes(topic)
     check_size(config_data + topic_data, f"Topic '{topic.name}'")
+    if batch.room is not None and topic.name not in INTERNAL_TOPICS:
+        batch.room.take((CONFIG_TOPIC, topic.name), configs)
     of_topic: list[Operation] = [
         Create(znodes.config_path(CONFIG_TOPIC, topic.name), config_data),
         Create(znodes.topic_path(topic.name), topic_data),

@@ -123,8 +123,8 @@ ITEMS: dict[int, Sequence[Items]] = {
         "CreateAcls": [_items("creations", "results", repeats=_ALL, at_once=50)],
         "DeleteAcls": [_items("filters", "filter_results", repeats=_ALL, at_once=10, is_amplified=True)],
         "DescribeConfigs": [_items("resources", "results", _RESOURCE, at_once=5, is_amplified=True)],
-        "AlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=50)],
-        "IncrementalAlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=50)],
+        "AlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=5)],
+        "IncrementalAlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=5)],
         "CreatePartitions": [_items("topics", "results", "name", repeats=_TWICE, at_once=50)],
         "DeleteGroups": [_items("groups_names", "results", "", "group_id", at_once=50)],
         "ElectLeaders": [

@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ottla.storage.snapshots import AT_ONCE_MAX
-
-if TYPE_CHECKING:
-    from ottla.storage.log import Log
+from ottla.storage.producers import ProducerStates
+from ottla.storage.segment import Segment
+from ottla.storage.snapshots import AT_ONCE_MAX, ProducerSnapshots
 
 UNAIDED_BYTES_MAX = 1 << 20
 
 
-def are_due(log: Log, unaided_bytes_max: int) -> bool:
+class ServedLog(Protocol):
+    """What is looked at of a log (`log.py`)."""
+
+    active: Segment
+    log_end_offset: int
+    producers: ProducerStates
+    segments: list[Segment]
+    snapshots: ProducerSnapshots
+
+
+def are_due(log: ServedLog, unaided_bytes_max: int) -> bool:
     """Whether more than so many bytes were appended since the newest snapshot, or a segment was begun without one."""
     active, newest = log.active, log.snapshots.newest
     if newest < active.base_offset and len(log.segments) > 1 and len(log.producers) > AT_ONCE_MAX:
@@ -26,7 +35,7 @@ def are_due(log: Log, unaided_bytes_max: int) -> bool:
     return active.size - aided > unaided_bytes_max
 
 
-def removable_count(log: Log) -> int:
+def removable_count(log: ServedLog) -> int:
     """How many segments, from the oldest on, may go without taking away what is known of the producers in them after a crash (I20)."""
     newest, count = log.snapshots.newest, len(log.segments)
     if len(log.producers) <= AT_ONCE_MAX or newest == log.log_end_offset:
@@ -34,7 +43,7 @@ def removable_count(log: Log) -> int:
     return max(0, bisect_right(log.segments, newest, key=lambda segment: segment.base_offset) - 1)
 
 
-def write(log: Log, unaided_bytes_max: int) -> None:
+def write(log: ServedLog, unaided_bytes_max: int) -> None:
     """Does nothing while less than that is unaided; 0 brings everything up to date."""
     if are_due(log, unaided_bytes_max):
         log.active.write_indexes()
@@ -42,7 +51,7 @@ def write(log: Log, unaided_bytes_max: int) -> None:
         log.snapshots.remove_strays(segment.base_offset for segment in log.segments)
 
 
-def in_steps(log: Log) -> Iterator[None]:
+def in_steps(log: ServedLog) -> Iterator[None]:
     """The same for a log that serves on between the steps; it must not be taken further once the log is deleted or elsewhere."""
     if len(log.producers) <= AT_ONCE_MAX:
         write(log, UNAIDED_BYTES_MAX)

@@ -7,17 +7,19 @@ import pytest
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Set
-from ottla.controller import configs, znodes
+from ottla.controller import configs, settings_memory, znodes
 from ottla.controller.api import (
     ConfigEntry,
     ConfigOperation,
     ConfigRequest,
     ConfigResult,
+    NewTopic,
     QuotaRequest,
     QuotaResult,
     ScramRequest,
     ScramResult,
 )
+from ottla.controller.state import RESOURCE_BYTES
 from tests.controller.cluster import Cluster
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND, ConfigOperation.SUBTRACT
@@ -64,6 +66,24 @@ def test_a_list_grows_only_as_long_as_an_answer_can_show_it(cluster: Cluster) ->
     assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {name: pieces[0]}
     assert alter(cluster, CONFIG_TOPIC, "t", (name, SUBTRACT, pieces[0])) == (ErrorCode.NONE, "")
     assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {name: ""}
+
+
+def test_settings_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.create("t")
+    list_name, group_name = "leader.replication.throttled.replicas", "consumer.session.timeout.ms"
+    monkeypatch.setattr(settings_memory, "MEMORY_PARTS", cluster.config.ottla_memory_max_bytes // (10 * RESOURCE_BYTES))
+    long = ",".join(f"{number}:0" for number in range(10, 70))
+    assert alter(cluster, CONFIG_TOPIC, "t", (list_name, SET, long)) == (ErrorCode.NONE, "")
+    made = [alter(cluster, CONFIG_GROUP, f"g{number}", (group_name, SET, "50000"))[0] for number in range(8)]
+    assert made.count(ErrorCode.NONE) == 2 and made[2:] == [ErrorCode.POLICY_VIOLATION] * 6
+    assert alter(cluster, CONFIG_TOPIC, "t", (list_name, APPEND, "70:0"))[0] is ErrorCode.POLICY_VIOLATION
+    assert cluster.create(NewTopic(name="u", configs={list_name: long}))[0].error is ErrorCode.POLICY_VIOLATION
+    assert alter(cluster, CONFIG_TOPIC, "t", (list_name, SET, "10:0")) == (ErrorCode.NONE, "")
+    assert alter(cluster, CONFIG_GROUP, "g3", (group_name, SET, "50000")) == (ErrorCode.NONE, "")
+    assert Cluster(cluster.store.reopened()).metadata.settings_bytes == cluster.metadata.settings_bytes
+    cluster.delete("t")
+    assert cluster.metadata.settings_bytes == 3 * (RESOURCE_BYTES + len("50000"))
 
 
 def test_incremental_steps(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ottla.base import fair_slots, identifiers
 from ottla.base.config import BROKER_SETTINGS
 from ottla.cluster import delegation_tokens
-from ottla.controller import api, configs, plans, topics
+from ottla.controller import api, configs, plans, settings_memory, state, topics
 from ottla.groups import settings as group_settings
 from ottla.groups.share import group as share_group
 from ottla.groups.share import heartbeat as share_heartbeat
@@ -58,6 +58,7 @@ LIMITS = {
     "things that a request names": [decoding.REQUEST_OBJECTS_MAX],
     "bytes of an answer": [BROKER_SETTINGS["ottla.response.max.bytes"].default >> 20],
     "memory of members": [],
+    "memory of settings": [],
     "memory of stored states": [],
     "memory of partitions": [],
     "memory of answers": [],
@@ -94,6 +95,12 @@ def test_the_memory_of_share_groups() -> None:
     assert numbers(partitions) == [partition_memory.PARTITION_BYTES, partition_memory.RUN_BYTES]
     assert ROWS[states] == ROWS[partitions] == "a quarter of `ottla.memory.max.bytes`"
     assert f"no more than {partition_memory.IN_FLIGHT_WHEN_SHORT} records are in flight" in _PAGE
+
+
+def test_the_memory_of_settings() -> None:
+    (what,) = [what for what in ROWS if what.startswith("memory of settings")]
+    assert numbers(what) == [state.LONG_VALUE_FACTOR, state.LONG_VALUE_BYTES, state.RESOURCE_BYTES]
+    assert (settings_memory.MEMORY_PARTS, ROWS[what]) == (4, "a quarter of `ottla.memory.max.bytes`")
 
 
 def test_the_two_group_limits_are_one_number_and_sessions_of_both_kinds_are_alike() -> None:
