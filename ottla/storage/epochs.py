@@ -3,7 +3,7 @@
 A list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the next one's. It answers what a follower
 asks when it must find the point where its log and the leader's part (`end_offset_for`). The list is a function of the batches in the log,
 plus what a new leader adds before its first record; so it only has to be durable up to the recovery point, and recovery makes the rest
-again from the batches.
+again from the batches. A log of which nothing was synced has no file yet.
 Invariant: entries never go back; a conflicting assignment (same or older epoch, or a start at or before an existing one) removes what it
 contradicts.
 Left out: when to write the file (`Log` does it with its group commits), and fencing (`replication`).

@@ -4,8 +4,8 @@
 before; the offset is the batch's last one. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32), at most one for each
 entry of the first, and one more when the segment stops being the active one.
 In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are appended to the arrays and written in runs:
-when `PENDING_MAX` have gathered, with a flush, at a roll and at close. Nothing is mapped or allocated ahead: an idle segment costs
-nothing.
+when `PENDING_MAX` have gathered, with a flush, at a roll and at close; the first batch of a segment makes the files. Nothing is mapped or
+allocated ahead: an idle segment costs nothing.
 Invariants: offsets, positions and timestamps never go down; an index can always be made again from its segment, so a crash may leave it
 short or wrong: `load` says whether what it found makes sense, and the segment looks whether a batch stands where an entry says. Left out:
 reading the segment (`segment.py`).

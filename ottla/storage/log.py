@@ -4,11 +4,10 @@ A log is a row of segments; the last one takes appends. Batches are opaque: an a
 own bytes and writes them with one call, a read answers a piece of a file. Neither depends on how long the log is: the active segment
 remembers its last batches, all else is found by bisection and one look at the file.
 Durable is what lies below `recovery_point`. A group commit takes `log_end_offset` and `unflushed_files()`, syncs those in a thread, and
-calls `mark_flushed` on the loop; appends may go on meanwhile.
+calls `mark_flushed` on the loop; appends may go on meanwhile. A truncation below it is noted in a file of its own (`durability.py`).
 
 Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), batches' leader epochs never go back (I16); after a
 failed append nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is reopened (I44).
-A truncation below the recovery point is noted in a file of its own (`durability.py`).
 Left out: who may append what (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
 """
 
@@ -88,7 +87,8 @@ class Log:
         log = cls(opening)
         if opening.is_new or not was_clean:  # the files there may never have been synced
             log._durability.note(f"{directory}/{small_files.PARTITION_METADATA_FILE}")
-            log._write_epochs()
+            if opening.has_epoch_file or log.epochs.epochs:
+                log._write_epochs()
         return log
 
     def configure(self, config: LogConfig) -> None:
@@ -210,7 +210,7 @@ class Log:
             return
         segment = self._new_segment(base)
         try:
-            segment.create_files()
+            segment.open_file(create=True)
             self.snapshots.write_at_roll(base, self.producers)
             self.active.seal(base)
         except StorageError:
@@ -371,7 +371,7 @@ class Log:
         self.snapshots.remove_above(-1)
         self._remove_from(0)
         self.active = self._new_segment(offset)
-        self.active.create_files()
+        self.active.open_file(create=True)
         self.segments.append(self.active)
         self._bases.append(offset)
         self.log_end_offset = offset
@@ -456,13 +456,13 @@ class Log:
 
     def close(self, *, clean: bool) -> None:
         """Closes all files; a clean close leaves a directory that opens without reading batches."""
-        if clean and not self.is_broken and (self.recovery_point < self.log_end_offset or self.active.shared is not None):
-            self.active.add_final_time_entry()
-            self.write_recovery_aids(0)
-            self.flush()
-        elif clean and not self.is_broken and (self.epochs.is_dirty or self._durability.has_changed_files):
-            self.flush()
         if clean and not self.is_broken:
+            if self.recovery_point < self.log_end_offset or self.active.shared is not None:
+                self.active.add_final_time_entry()
+                self.write_recovery_aids(0)
+                self.flush()
+            elif self.epochs.is_dirty or self._durability.has_changed_files:
+                self.flush()
             self._durability.end_bound(self.directory)
         for segment in self.segments:
             segment.release_file()

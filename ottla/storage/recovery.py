@@ -11,6 +11,9 @@ until an operator decides.
 After a failed sync the kernel may hold pages for clean that never reached the disk, and a later sync of them reports success (I44). So a
 log of a directory that failed is written again from its recovery point on, with the bytes that passed the check, before it is synced.
 
+A new directory gets `partition.metadata` and an empty segment; indexes come with the first batch, epochs with the first sync. So an empty
+segment needs no index, and a log of which nothing was synced no epochs.
+
 Made again from the batches: missing or damaged indexes, the epochs from the recovery point on (all of them when their file is missing or
 torn), aborted transactions from there on, and the producers' state (newest good snapshot, then the batches after it). Leftovers of a
 deletion, of an interrupted compaction or of an atomic write are finished or removed as Kafka does: `.deleted`, `.cleaned`, `.tmp` go;
@@ -34,7 +37,7 @@ from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.scan import NEVER, DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
-from ottla.storage.small_files import PARTITION_METADATA_FILE, read_cut, read_topic_id, write_topic_id
+from ottla.storage.small_files import PARTITION_METADATA_FILE, read_cut, read_topic_id, write_first_topic_id, write_topic_id
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
 
 
@@ -60,6 +63,7 @@ class Opening:
     log_end_offset: int = 0
     compacted_end: int = 0  # up to here compaction may have left gaps between segments
     is_new: bool = False
+    has_epoch_file: bool = False
     producers: ProducerStates = field(init=False)
     snapshots: ProducerSnapshots = field(init=False)
 
@@ -68,15 +72,21 @@ class Opening:
 
 
 def open_log(opening: Opening) -> None:
-    """Fills in `opening` from its directory, which must exist; makes a first segment when there is none."""
-    _claim_topic_id(opening)
-    names = finish_leftovers(opening)
+    """Fills in `opening` from its directory, which must exist; makes a first segment when there is none.
+
+    A new directory is not looked into, and gets two files: each further one would cost as much as the rest of a new topic."""
+    if not opening.is_new:
+        _claim_topic_id(opening)
+    elif opening.topic_id is not None:
+        write_first_topic_id(opening.disk, opening.directory, opening.topic_id)
+    names = [] if opening.is_new else finish_leftovers(opening)
     opening.producers = ProducerStates(opening.topic_partition)
     opening.compacted_end = _compacted_end(opening, names)
     offsets = [offset for name in names if (offset := offset_of(name, SNAPSHOT_SUFFIX)) is not None]
     opening.snapshots = ProducerSnapshots(opening.disk, opening.directory, sorted(offsets))
     _find_segments(opening, names)
-    _read_epochs(opening)
+    if not opening.is_new:
+        _read_epochs(opening)
     if not opening.segments:
         _start_new(opening, opening.log_start_offset)
     elif opening.was_clean:
@@ -199,7 +209,7 @@ def new_segment(opening: Opening, base: int) -> Segment:
 
 def _start_new(opening: Opening, base: int) -> None:
     segment = new_segment(opening, base)
-    segment.create_files()
+    segment.open_file(create=True)
     segment.release_file()  # an idle partition keeps nothing open
     opening.segments = [segment]
     opening.log_end_offset = base
@@ -215,13 +225,16 @@ def _read_epochs(opening: Opening) -> None:
     try:
         found = read_epochs(opening.disk, opening.directory)
         if found is not None:
-            opening.epochs = found
+            opening.epochs, opening.has_epoch_file = found, True
             return
         problem = "is missing"
     except StorageError as error:
-        problem = f"cannot be used ({error})"
+        problem, opening.has_epoch_file = f"cannot be used ({error})", True
     if not any(segment.size for segment in opening.segments):
         return
+    if not opening.has_epoch_file and not opening.was_clean and opening.recovery_point <= opening.segments[0].base_offset:
+        return  # it comes with the first sync, and the check of all batches finds every epoch
+    opening.epochs.is_dirty = True
     opening.note(f"leader-epoch-checkpoint {problem}; making it again from the batches")
     try:
         for segment in opening.segments:

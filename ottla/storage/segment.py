@@ -60,9 +60,9 @@ class Segment:
 
     __slots__ = (
         "_aborted", "base_offset", "bytes_max", "created_ms", "directory", "disk", "end_offset", "first_timestamp", "has_aborted",
-        "index", "index_entries_max", "index_interval_bytes", "indexed_position", "is_loaded", "is_max_known", "is_name_durable",
-        "max_timestamp", "max_timestamp_offset", "notes", "open_files", "roll_ms", "roll_offset", "roll_timestamp", "shared",
-        "size", "tail_floor", "tail_lasts", "tail_positions", "times", "write",
+        "has_index_files", "index", "index_entries_max", "index_interval_bytes", "indexed_position", "is_loaded", "is_max_known",
+        "is_name_durable", "max_timestamp", "max_timestamp_offset", "notes", "open_files", "roll_ms", "roll_offset", "roll_timestamp",
+        "shared", "size", "tail_floor", "tail_lasts", "tail_positions", "times", "write",
     )
 
     def __init__(
@@ -80,7 +80,7 @@ class Segment:
         self.write: Callable[[memoryview | bytes | bytearray, int], None] | None = None
         self.has_aborted = False
         self._aborted: AbortedTransactions | None = None
-        self.is_name_durable = False
+        self.is_name_durable = self.has_index_files = False
         self.roll_offset = base_offset + RELATIVE_OFFSET_MAX
         self.configure(config)
         self._reset(is_loaded=True)
@@ -113,6 +113,7 @@ class Segment:
     def take_files(self, end_offset: int) -> None:
         """Takes over the files of a segment found on disk; `end_offset` is the next one's base, or `NO_OFFSET` for the active one."""
         self.size = self.file().size()
+        self.has_index_files = self.size > 0
         self.end_offset = end_offset
         self.release_file()
         self.is_loaded = self.is_max_known = False
@@ -143,12 +144,6 @@ class Segment:
             self.write = shared.file.pwrite
             self.open_files.add(self)
         return shared
-
-    def create_files(self) -> None:
-        """Makes the log file and, empty as yet, its indexes: Kafka has them from the start, and tools expect them beside the log."""
-        self.open_file(create=True)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self.disk.open(self.path(suffix), create=True).close()
 
     def file(self) -> File:
         return self.open_file().file
@@ -183,6 +178,8 @@ class Segment:
         elif position == 0:
             self.first_timestamp = max_timestamp
             self.roll_timestamp = max_timestamp + self.roll_ms if max_timestamp >= 0 else LOOK_CLOSER
+            if not self.has_index_files:
+                self._write_early()
         lasts = self.tail_lasts
         lasts.append(last_offset)
         self.tail_positions.append(position)
@@ -223,10 +220,11 @@ class Segment:
         return now_ms - self.created_ms > self.roll_ms
 
     def write_indexes(self) -> None:
-        """Brings both index files up to date, without a sync."""
-        if self.is_loaded:
+        """Brings both index files up to date, without a sync. A segment that never had a batch has none: files are most of its cost."""
+        if self.is_loaded and (self.size > 0 or self.has_index_files):
             self.index.write(self.disk)
             self.times.write(self.disk)
+            self.has_index_files = True
 
     def add_final_time_entry(self) -> None:
         """Adds Kafka's closing entry, so that the time index knows the largest timestamp of the whole segment."""
@@ -235,6 +233,7 @@ class Segment:
 
     def seal(self, end_offset: int) -> None:
         self.add_final_time_entry()
+        self.has_index_files = True
         self.write_indexes()
         self.end_offset = end_offset
         self.forget_tail(end_offset)
@@ -361,9 +360,10 @@ class Segment:
     def read_indexes(self) -> str:
         """Reads both index files, without a look at the batches. Answers what is wrong with them, or an empty string."""
         self._reset(is_loaded=True)
+        if not self.size:
+            return ""
         relative_end = (self.end_offset if self.is_sealed else self.base_offset + RELATIVE_OFFSET_MAX + 1) - self.base_offset
-        problem = self.index.load(self.disk, self.size)
-        if problem:
+        if problem := self.index.load(self.disk, self.size):
             return f"the index {problem}"
         problem = self.times.load(self.disk, relative_end)
         if problem or (self.is_sealed and self.size > 0 and not self.times and len(self.index) > 0 and self.first_batch_timestamp() >= 0):

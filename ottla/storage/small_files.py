@@ -165,8 +165,21 @@ def read_topic_id(disk: Disk, partition_directory: str) -> bytes | None:
 
 
 def write_topic_id(disk: Disk, partition_directory: str, topic_id: bytes, *, is_durable: bool = True) -> None:
-    body = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode()
-    write_atomically(disk, f"{partition_directory}/{PARTITION_METADATA_FILE}", body, is_durable=is_durable)
+    write_atomically(disk, f"{partition_directory}/{PARTITION_METADATA_FILE}", _partition_metadata(topic_id), is_durable=is_durable)
+
+
+def write_first_topic_id(disk: Disk, new_directory: str, topic_id: bytes) -> None:
+    """Writes `partition.metadata` of a new directory, without a sync and under its own name: a crash can tear no older one, and opening
+    writes a torn one again."""
+    file = disk.open(f"{new_directory}/{PARTITION_METADATA_FILE}", create=True)
+    try:
+        file.pwrite(_partition_metadata(topic_id), 0)
+    finally:
+        file.close()
+
+
+def _partition_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode()
 
 
 def take_clean_shutdown(disk: Disk, log_directory: str) -> bool:

@@ -30,12 +30,15 @@ def test_append_stamps_offset_and_epoch_and_nothing_else() -> None:
     assert [data for _, data in read_all(built.log)] == [bytes(first), bytes(second)]
 
 
-def test_the_active_segment_has_its_indexes_from_the_start() -> None:
-    """Kafka makes them with the log, and tools look for one beside each `.log`; they are empty until the first entry is due."""
+def test_a_segment_has_its_indexes_from_its_first_batch_on() -> None:
+    """Kafka makes them with the log, and tools look for one beside each `.log`; they are empty until the first entry is due. A log without
+    a batch has none: files are most of what a new topic costs."""
     built = LogBuilder(log_settings(segment_bytes=200))
     first = {f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+    assert first & set(names(built.disk)) == {f"{0:020d}.log"}
+    built.append_many(1)
     assert first <= set(names(built.disk))
-    built.append_many(6)
+    built.append_many(5)
     base = built.log.active.base_offset
     assert base > 0
     assert {f"{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")} <= set(names(built.disk))
