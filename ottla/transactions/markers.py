@@ -114,18 +114,26 @@ class LocalMarkers:
         if offset is not None and topic == GROUP_METADATA_TOPIC:
             self._group_marker(number, offset, marker.producer_id, marker.producer_epoch, marker.is_commit)
         # One that was there already may not be committed yet: it is below the end of the log, that is all we know.
-        _wait(leader, offset if offset is not None else leader.log.log_end_offset - 1, done)
+        _Wait(leader, offset if offset is not None else leader.log.log_end_offset - 1, done).look()
 
 
-def _wait(leader: MarkerLog, last_offset: int, done: Written) -> None:
-    def look() -> None:
-        code = leader.acknowledgement(last_offset, ALL_IN_SYNC)
+class _Wait:
+    """Waits for the acknowledgement of one marker. Not a function that names itself: that is a cycle, which only the garbage collector
+    frees."""
+
+    __slots__ = ("_done", "_last_offset", "_leader")
+
+    def __init__(self, leader: MarkerLog, last_offset: int, done: Written) -> None:
+        self._leader = leader
+        self._last_offset = last_offset
+        self._done = done
+
+    def look(self) -> None:
+        code = self._leader.acknowledgement(self._last_offset, ALL_IN_SYNC)
         if code is None:
-            leader.call_when_acknowledged(last_offset, ALL_IN_SYNC, look)
+            self._leader.call_when_acknowledged(self._last_offset, ALL_IN_SYNC, self.look)
         else:
-            done(code)
-
-    look()
+            self._done(code)
 
 
 class PeerMarkers(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -292,3 +294,29 @@ def test_a_broker_that_cannot_be_asked_is_asked_again(code: ErrorCode) -> None:
     world.timers.advance(RETRY_MS)
     world.peers.marked[0].done({T1: ErrorCode.NONE})
     assert world.done == 1
+
+
+class Answer:
+    """The waiting side: it notes the codes."""
+
+    def __init__(self) -> None:
+        self.codes: list[ErrorCode] = []
+
+    def __call__(self, code: ErrorCode) -> None:
+        self.codes.append(code)
+
+
+@pytest.mark.parametrize("is_instant", [True, False])
+def test_a_written_marker_leaves_nothing_to_the_garbage_collector(is_instant: bool) -> None:
+    """Each transaction left a cycle of references for each of its partitions, and all that it held."""
+    partition = FakePartition(is_instant=is_instant)
+    answer = Answer()
+    seen, codes = weakref.ref(answer), answer.codes
+    gc.disable()
+    try:
+        LocalMarkers(lambda _topic, _number: partition, lambda *_: None, ManualClock()).write(T0, MARKER, answer)  # type: ignore[arg-type,return-value]
+        partition.commit()
+        del answer
+        assert seen() is None and codes == [ErrorCode.NONE]
+    finally:
+        gc.enable()
