@@ -44,7 +44,8 @@ def _head(sample: Sample) -> Text:
     for count, what in ((sample.leaderless, "without leader"), (sample.out_of_sync, "out of sync")):
         if count:
             text.append(f"  {count} {what}", style="red")
-    text.append(f"  cluster {shown(one_line(sample.cluster_id))}  brokers {sample.brokers}  controller {sample.controller}  topics {len(sample.topics)}")
+    text.append(f"  cluster {shown(one_line(sample.cluster_id))}  brokers {sample.brokers}  controller {sample.controller}")
+    text.append(f"  topics {len(sample.topics)}")
     text.append(f"  partitions {sample.partitions}")
     text.append("\nq quit, a all, t topics, g groups, x transactions, r requests", style="dim")
     return text
