@@ -65,11 +65,13 @@ def _gather(body: Any, items: Items, work: _Work) -> Iterator[None]:
     counts: dict[Hashable, int] = {}
     places: dict[Hashable, int] = {}
     key, inner = items.key, items.inner
+    may_repeat = inner is None and items.repeats.value > 1
     for number, element in enumerate(elements, 1):
         name = key(element)
         place = places.get(name)
-        if place is None or (inner is None and counts[name] < items.repeats.value):
-            counts[name] = counts.get(name, 0) + 1
+        if place is None or (may_repeat and counts[name] < items.repeats.value):
+            if may_repeat:
+                counts[name] = counts.get(name, 0) + 1
             places[name] = len(kept)
             kept.append(element)
         elif inner is None:

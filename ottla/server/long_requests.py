@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 PIECE_MS = 5
 FIRST_PIECE_NS = 5_000_000
 LARGE_AT_ONCE_MAX = 2
+LARGE_BYTES = 128 << 20
+"""What a large one may take of a broker's memory once it is decoded: with less than twice that one is executed at a time."""
 SMALL_AT_ONCE_MAX = 32
 PIECES_OUTSTANDING_MAX = 16
 TOO_LARGE = "The answer would be larger than ottla.response.max.bytes."
@@ -59,7 +61,7 @@ class LongRequests:
         """Executes the first piece of a request, or all of it; `body` counts where it is not decoded in steps."""
         request.body = body
         lane = request.lane = self._large if request.is_large else self._small
-        if lane.count >= lane.at_once_max:
+        if lane.count >= min(lane.at_once_max, request.at_once_max):
             lane.waiting.append(request)
             return
         lane.count += 1
@@ -134,6 +136,11 @@ class LongRequest:
         self.has_begun = False
         self._size_asked = slot.size
         slot.abandon = self.abandon
+
+    @property
+    def at_once_max(self) -> int:
+        """How many requests like it there is memory for."""
+        return max(self._broker.config.ottla_memory_max_bytes // LARGE_BYTES, 1) if self.is_large else SMALL_AT_ONCE_MAX
 
     def decode_in_steps(self, frame: memoryview, at: int, *, is_large: bool) -> None:
         """Has the request decoded as its first steps."""

@@ -15,7 +15,7 @@ connections hold back count like large ones and are dropped like them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
 log = logging.getLogger("ottla.network")
@@ -47,7 +47,7 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-class Holder(Protocol):
+class Holder(Hashable, Protocol):
     """A connection, which may keep a piece of a small frame, or requests that are held back."""
 
     held_since_tick: int
@@ -74,6 +74,9 @@ class ReceiveBuffers:
         self.tick = 0
         self.holders: Callable[[], Iterable[Holder]] = tuple
         """Connections, which may hold bytes that are lent besides large frames."""
+        self._noted: dict[LargeFrame | Holder, int] = {}
+        self._noted_before: dict[LargeFrame | Holder, int] = {}
+        """What was there of each at the last tick, and at the one before; only while memory is short."""
 
     def size_for(self, size: int, received: int) -> int:
         """The buffer size for a frame of `size` bytes of which `received` have arrived."""
@@ -119,6 +122,7 @@ class ReceiveBuffers:
     def relieve(self) -> None:
         """Drops slow frames if others wait, and one if all wait for each other; called periodically."""
         self.tick += 1
+        self._note_progress()
         self._wake()
         if self._waiting:
             self._drop_slowest(is_done=lambda: not self._waiting)
@@ -130,8 +134,15 @@ class ReceiveBuffers:
             log.warning("%d bytes of unfinished requests wait for each other; the largest is dropped", self.bytes_lent)
             self._waiting.pop(largest).close()
 
+    def _note_progress(self) -> None:
+        self._noted_before, self._noted = self._noted, {}
+        if self.bytes_lent > self.bytes_max * CROWDED_PART:
+            self._noted.update((frame, frame.filled) for frame in self._frames)
+            self._noted.update((holder, holder.held_bytes) for holder in self.holders() if holder.held_bytes)
+
     def _drop_slowest(self, *, is_done: Callable[[], bool]) -> None:
-        """Drops frames that are not waiting, the slowest for their age first, until it is done or the others are too young to judge."""
+        """Drops frames that are not waiting, the slowest first, until it is done or the others are too young to judge. What came lately
+        counts before what came for the age: a peer may send much at first, and a byte now and then."""
         ripe = sorted([*self._ripe_frames(), *self._ripe_pieces()], key=lambda found: found[0])
         dropped = 0
         for _, reader in ripe:
@@ -143,19 +154,19 @@ class ReceiveBuffers:
         if dropped:
             log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
 
-    def _ripe_frames(self) -> Iterable[tuple[float, Reader]]:
-        """Of each large frame that is old enough to be judged: bytes received in a tick, and where from."""
+    def _ripe_frames(self) -> Iterable[tuple[tuple[int, float], Reader]]:
+        """Of each large frame that is old enough to be judged: bytes that came lately, and in each tick, and where from."""
         for frame, reader in self._frames.items():
             age = self.tick - frame.born_tick
             if age >= RIPE_TICKS and frame not in self._waiting:
-                yield frame.filled / age, reader
+                yield (frame.filled - self._noted_before.get(frame, 0), frame.filled / age), reader
 
-    def _ripe_pieces(self) -> Iterable[tuple[float, Reader]]:
+    def _ripe_pieces(self) -> Iterable[tuple[tuple[int, float], Reader]]:
         """The same of each connection that holds a piece of a small frame, or requests."""
         for holder in self.holders():
             age = self.tick - holder.held_since_tick
-            if holder.held_bytes and age >= RIPE_TICKS:
-                yield holder.held_bytes / age, holder.channel
+            if (held := holder.held_bytes) and age >= RIPE_TICKS:
+                yield (held - self._noted_before.get(holder, 0), held / age), holder.channel
 
     def _wake(self) -> None:
         """Resumes waiting readers in their order; each grows here, so that the next one gets what is left."""

@@ -419,6 +419,24 @@ def test_i46_pieces_of_small_frames_starve_no_large_one() -> None:
     assert 0 < sum(world.channel.is_closed for world in silent) < 15, "no more than there must be"
 
 
+def test_i46_a_slow_line_is_not_dropped_for_those_who_only_drip() -> None:
+    """What they sent at first was more in each tick than a slow line takes."""
+    buffers, worlds = shares(1 << 20, 23)
+    *dripping, honest = worlds
+    buffers.holders = lambda: [world.connection for world in worlds]
+    for world in dripping:
+        world.feed(frame(b"z" * 60_000)[:48_000])
+    data = frame(b"honest" * 20_000)
+    for at in range(0, len(data), 4_000):
+        honest.feed(data[at : at + 4_000])
+        buffers.relieve()
+        for world in dripping:
+            if not world.channel.is_closed:
+                world.feed(b"z")
+    assert len(honest.executor.frames) == 1 and not honest.channel.is_closed
+    assert sum(world.channel.is_closed for world in dripping) > 0
+
+
 def test_i46_a_piece_of_a_small_frame_stays_as_old_as_it_is() -> None:
     buffers, (world,) = shares(1 << 20, 1)
     data = frame(b"z" * 60_000)

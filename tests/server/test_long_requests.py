@@ -295,6 +295,25 @@ def test_a_client_that_goes_away_leaves_nothing(
     assert "a request failed" not in caplog.text
 
 
+@pytest.mark.parametrize(("memory", "at_once_max"), [(64 << 20, 1), (255 << 20, 1), (256 << 20, 2), (1 << 30, 8)])
+def test_a_broker_of_little_memory_decodes_one_large_request_at_a_time(make_server: MakeServer, memory: int, at_once_max: int) -> None:
+    node = make_server(f"ottla.memory.max.bytes={memory}").node
+    none = cast("Any", None)
+    lane_of: list[object] = []
+
+    def request(*, is_large: bool) -> LongRequest:
+        made = LongRequest(node.dispatcher.long_requests, node.broker, none, none, none, 1, Slot(None, 0))
+        made.is_large = is_large
+        return made
+
+    assert request(is_large=True).at_once_max == at_once_max and request(is_large=False).at_once_max == SMALL_AT_ONCE_MAX
+    long_requests = node.dispatcher.long_requests
+    long_requests.run = lambda request, _steps: lane_of.append(request)  # type: ignore[method-assign,assignment]
+    for _ in range(3):
+        long_requests.begin(request(is_large=True), None)
+    assert len(lane_of) == min(at_once_max, LARGE_AT_ONCE_MAX)
+
+
 def test_a_request_whose_client_goes_before_its_first_step_does_nothing(server: BrokerServer, ask: Ask) -> None:
     ask(topics(1))
     dispatcher = server.node.dispatcher
