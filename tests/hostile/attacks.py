@@ -37,7 +37,7 @@ ANSWER_SECONDS_MAX = 120
 SAMPLE_SECONDS = 0.05
 MIB = 1 << 20
 ALLOWANCE_BYTES = 100 * MIB
-"""What a broker may have more than `ottla.memory.max.bytes` while it is attacked."""
+"""What a broker may have more than `ottla.memory.max.bytes` while it is attacked, itself and all that was prepared included."""
 WORKERS_BYTES_MAX = 256 * MIB
 """Of its worker processes together, whatever they are given. One looks into records, one compacts: each an interpreter with a codec, a
 batch of `ottla.batch.decompressed.max.bytes` and what is made of it, and the keys of `log.cleaner.dedupe.buffer.size`."""
@@ -238,7 +238,7 @@ def measure(port: int, pid: int, run: Run, other_port: int = 0, share: float = 1
 
 def broken_bounds(outcome: Outcome, memory_max_bytes: int) -> list[str]:
     """Which bounds an attack has broken, of a broker with this `ottla.memory.max.bytes`: a sentence for each."""
-    bounds = (("the broker", outcome.growth_bytes, memory_max_bytes + ALLOWANCE_BYTES),
+    bounds = (("the broker", outcome.rss_peak_bytes, memory_max_bytes + ALLOWANCE_BYTES),
               ("its workers", outcome.workers_peak_bytes, WORKERS_BYTES_MAX))  # fmt: skip
     return [f"{who} took {used / MIB:.0f} MiB, {most / MIB:.0f} may be" for who, used, most in bounds if used > most]
 

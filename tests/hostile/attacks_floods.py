@@ -131,6 +131,32 @@ def flood_the_log(target: Target) -> None:
                 client.send(frame[:4] + b"\x7f\xff" + frame[6:])
 
 
+@attack("6,000 connections that have sent one request with a client id of 32 kB")
+def long_client_ids(target: Target) -> None:
+    target.begin()
+    with contextlib.ExitStack() as stack:
+        for number in target.numbers(6_000):
+            client = stack.enter_context(WireClient(target.port, timeout=60, client_id=f"{number}".ljust(32_000, "c")))
+            client.send(client.frame(target.world.request(18, 3), 3))
+            assert client.receive() is not None
+        target.hold(100)
+
+
+@attack("64 connections that ask for metrics 100 times at once and take none, and /healthz 100 times", HTTP, not_on_kafka=NO_HTTP_ON_KAFKA)
+def scrapes_that_are_not_taken(target: Target) -> None:
+    make_topic(target, "wide", 1000)
+    target.begin()
+    with contextlib.ExitStack() as stack:
+        for _ in range(64):
+            peer = stack.enter_context(socket.socket())
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect(("127.0.0.1", target.other_port))
+            peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        for _ in target.numbers(100):
+            assert_is_alive(target)
+        target.hold(50)
+
+
 @attack("200 connections to the HTTP port that send chunked bodies and heads byte by byte", HTTP, not_on_kafka=NO_HTTP_ON_KAFKA)
 def slow_http(target: Target) -> None:
     head = b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"

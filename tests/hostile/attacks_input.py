@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import struct
 import time
+from collections.abc import Callable
 
 from ottla.wire.messages import create_topics, fetch, list_offsets, offset_commit, produce
 from ottla.wire.records import CODEC_ZSTD, HEADER, BatchHeader, encode_varint, stamp_crc
@@ -17,6 +19,8 @@ WIDE = 2000
 OFFSETS_PER_BATCH = 100
 FRAME_BYTES = 1_000_000
 """The size that an unfinished frame announces: that of an ordinary large batch."""
+SMALL_FRAME_BYTES = 65_000
+"""The same of a frame that gets no buffer of its own."""
 
 
 @functools.cache
@@ -124,12 +128,33 @@ def half_sent_frames(target: Target) -> None:
     send_in_pieces(target, produce_frame(target, "plain", bytes(bomb(1)) + bytes(100_000)))
 
 
-def send_in_pieces(target: Target, frame: bytes) -> None:
+@attack(
+    "558 connections that drip a frame of 65 kB, and an honest one that sends 100 kB in pieces, of a broker that may use 64 MiB",
+    "ottla.memory.max.bytes=67108864",
+    not_on_kafka="has no such bound",
+)
+def dripping_frames(target: Target) -> None:
+    create(target, "plain")
+    start = struct.pack(">i", SMALL_FRAME_BYTES) + bytes(SMALL_FRAME_BYTES - 5_000)
+    target.begin()
+    holders = [target.connect() for _ in target.numbers(558)]  # they fill what there is for unfinished requests
+
+    def drip(data: bytes) -> None:
+        for holder in holders:
+            with contextlib.suppress(OSError):  # the broker has dropped it
+                holder.send(data)
+
+    drip(start)
+    send_in_pieces(target, produce_frame(target, "plain", bytes(bomb(1)) + bytes(100_000)), lambda: drip(b"x"))
+
+
+def send_in_pieces(target: Target, frame: bytes, meanwhile: Callable[[], object] = lambda: None) -> None:
     """Sends a frame slowly, as over a slow line; an answer, even a refusal, shows that the connection was not dropped."""
     client = target.connect()
     for at in range(0, len(frame), 4_000):
         client.send(frame[at : at + 4_000])
         time.sleep(0.1)
+        meanwhile()
     assert client.receive() is not None, "the honest client was dropped"
 
 
