@@ -197,7 +197,8 @@ def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Seq
             for entity in (request.entity, tuple(part for part in request.entity if part[0] == "user")):
                 if entity:
                     check_whole(state, znodes.quota_path(entity))
-            _check_room(nodes, request.entity, quotas)
+            if quotas:
+                check_room(nodes, request.entity)
         except ApiError as refusal:
             results.append(QuotaResult(entity=request.entity, error=refusal.code, message=refusal.message))
             continue
@@ -243,10 +244,11 @@ def _check_address(name: str | None) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP address.") from None
 
 
-def _check_room(nodes: QuotaNodes, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
-    """Names of clients and users are made up at will."""
-    if quotas and not nodes.has(entity) and nodes.count >= QUOTA_ENTITIES_MAX:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {QUOTA_ENTITIES_MAX:,} users, clients and addresses with quotas already.")
+def check_room(nodes: QuotaNodes, entity: QuotaEntity) -> None:
+    """Refuses quotas or credentials of one more entity than there may be: names of clients and users are made up at will."""
+    if not nodes.has(entity) and nodes.count >= QUOTA_ENTITIES_MAX:
+        message = f"There are {QUOTA_ENTITIES_MAX:,} users, clients and addresses with quotas or credentials already."
+        raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
 def _check_quota(name: str, value: float, largest: int | None) -> None:

@@ -13,7 +13,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller import znodes
 from ottla.controller.api import ScramRequest, ScramResult
-from ottla.controller.configs import announced
+from ottla.controller.configs import announced, check_room
 from ottla.controller.plans import Plan, Unit, check_whole, planned
 from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
@@ -29,6 +29,8 @@ def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequ
     for user, wanted in by_user.items():
         try:
             check_whole(state, znodes.quota_path((("user", user),)))
+            if any(request.credential is not None for request in wanted):
+                check_room(nodes, (("user", user),))
         except ApiError as refusal:
             results.append(ScramResult(user=user, error=refusal.code, message=refusal.message))
             continue

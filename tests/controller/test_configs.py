@@ -217,6 +217,18 @@ def test_no_more_entities_have_quotas_than_may(cluster: Cluster, monkeypatch: py
     assert alter_quota(cluster, first, request_percentage=2.0) is ErrorCode.NONE, "a known one may change"
 
 
+def test_no_more_users_have_credentials_than_may(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configs, "QUOTA_ENTITIES_MAX", 1)
+
+    def alter_scram(user: str) -> ErrorCode:
+        answers: list[list[ScramResult]] = []
+        cluster.loop.alter_scram([ScramRequest(user=user, mechanism="SCRAM-SHA-256", credential="stored")], answers.append)
+        return answers[0][0].error
+
+    found = [alter_scram(name) for name in ("a", "b", "a")]
+    assert found == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+
+
 def test_a_removed_quota_is_gone(cluster: Cluster) -> None:
     alter_quota(cluster, USER, producer_byte_rate=10.0)
     alter_quota(cluster, USER, producer_byte_rate=None)
