@@ -38,6 +38,10 @@ class Share:
         """Asks for a shard that counts what it holds by itself. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
         self._memory.find_room(self, size)
 
+    def end(self) -> None:
+        """The shard is thrown away. It refers to this, and this no longer to it: only the garbage collector would free both."""
+        self.bytes, self._round, self._sizes = 0, None, tuple
+
     def admit(self, size: int) -> None:
         """Something that takes so many bytes comes. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
         self.find_room(size)

@@ -112,8 +112,10 @@ class GroupHosts:
     def resign(self, index: int) -> None:
         host = self._hosts.pop(index, None)
         if host is not None:
-            host.machine.shard.memory.bytes = host.machine.shard.offset_memory.bytes = 0
+            host.machine.shard.memory.end()
+            host.machine.shard.offset_memory.end()
             host.close()
+            host.machine.shard.run = lambda _decide: None  # it refers to the host, and the host to it
 
     def partition_for(self, group_id: str) -> int:
         topic = self._metadata.topic(GROUP_METADATA_TOPIC)
@@ -237,7 +239,7 @@ class ShareStateHosts:
     def resign(self, index: int) -> None:
         host = self._led.pop(index, None)
         if host is not None:
-            host.machine.shard.memory.bytes = 0
+            host.machine.shard.memory.end()
             self._coordinators.detach(index)
 
     def configure(self, settings: ShareStateSettings) -> None:

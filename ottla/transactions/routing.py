@@ -111,8 +111,9 @@ class TransactionCoordinators:
     def detach(self, partition: int) -> None:
         host = self._hosts.pop(partition, None)
         if host is not None:
-            host.machine.shard.memory.bytes = 0
+            host.machine.shard.memory.end()
             host.close()
+            host.machine.shard.run = _run_nothing  # it refers to the host, and the host to it
 
     def configure(self, settings: TransactionCoordinatorSettings) -> None:
         """Applies changed dynamic settings."""
@@ -360,6 +361,10 @@ def produce_error(code: ErrorCode, is_v2: bool) -> ErrorCode:
 
 def _bind(method: Callable[..., Decision], *arguments: Any) -> Command:
     return lambda now_ms, reply: method(now_ms, *arguments, reply)
+
+
+def _run_nothing(_decide: Decide) -> None:
+    """Of a shard that is not coordinated here any more."""
 
 
 def _same(code: Any) -> Any:

@@ -5,6 +5,8 @@ Waiting for a completing transaction is shown in the transcripts `patience` and 
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -279,3 +281,17 @@ def test_the_list_gathers_every_shard() -> None:
     run_steps(broker.coordinators.list_transactions(later, lambda found, code: results.append(found)))
     run_steps(broker.coordinators.list_transactions(ListFilter(producer_ids=frozenset({4})), lambda found, code: results.append(found)))
     assert [sorted(metadata.transactional_id for metadata in found) for found in results] == [["tx-6", "tx-7", "tx-8"], ["tx-4"]]
+
+
+def test_a_shard_that_is_coordinated_elsewhere_leaves_nothing_to_the_garbage_collector() -> None:
+    """The host and all of its log stayed in a cycle of references."""
+    broker = Broker()
+    partition = broker.coordinators.partition_for("tx")
+    seen = weakref.ref(broker.hosts[partition].machine.shard)
+    gc.disable()
+    try:
+        broker.coordinators.detach(partition)
+        broker.hosts.clear()
+        assert seen() is None
+    finally:
+        gc.enable()
