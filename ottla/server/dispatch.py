@@ -177,7 +177,11 @@ class Dispatcher:
         if connection.contexts and connection.cost_ns <= NOTABLE_NS:
             return False
         route = self.routes.get(read_kind(frame, at)[0])
-        return route is not None and route.cost_ns > NOTABLE_NS and route.key != PRODUCE
+        if route is None or route.cost_ns <= NOTABLE_NS or route.key == PRODUCE:
+            return False
+        if not connection.contexts:
+            connection.cost_ns = route.cost_ns  # while it waits it counts as what others have cost
+        return True
 
     def _weigh(self, connection: Connection, route: Route, elapsed_ns: int) -> None:
         """Notes what the last request of a connection has cost, for the connection, for its kind and for this turn of the loop."""

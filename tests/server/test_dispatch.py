@@ -195,6 +195,30 @@ def test_one_request_of_each_of_many_connections_does_not_fill_a_turn_of_the_loo
     assert max(waits[1:]) <= 2 * HEAVY_NS
 
 
+def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones_as_its_kind_would() -> None:
+    """Fresh connections counted as cheap, so one that had cost a little waited behind hundreds of them."""
+    clients = Clients(HEAVY_NS, 2 * NOTABLE_NS)
+    known = clients.connection()
+    for _ in range(40):
+        clients.send(clients.connection())
+        clients.send(known, kind=1)
+        clients.timers.run_due()
+    for _ in range(100):
+        clients.send(clients.connection())
+    began_ns = clients.now_ns
+    ends_ns: list[int] = []
+    clients.send(known, kind=1)
+    resume = known.resume
+
+    def resume_and_note() -> None:
+        resume()
+        ends_ns.append(clients.now_ns)
+
+    known.resume = resume_and_note
+    clients.timers.run_due()
+    assert ends_ns[0] - began_ns < TURN_NS
+
+
 @pytest.mark.parametrize("has_tags", [False, True])
 def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
     """Each request has its own, though the last one is where the next is looked for; the longest may be longer than all of the next."""
