@@ -36,6 +36,10 @@ READ_SLICES_BYTES_MAX = 64 << 10
 """So much is read of slices for one write; what the socket does not take of it stays in memory."""
 SENT_BYTES_PER_TURN = 8 << 20
 """A receiver that keeps up with the loop does not keep it: the rest goes in its next turn."""
+UNSENT_BYTES_MAX = 256 << 10
+"""So much the system keeps of what a peer has no room for, where it can be said (`TCP_NOTSENT_LOWAT`). Its send buffers grow to 4 MiB: 300
+clients that do not read had a gigabyte in them, which no bound of ours sees, and with 600 the system drops everybody's segments."""
+UNSENT_OPTION = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 MORE = getattr(socket, "MSG_MORE", 0)
 SHORT_SEGMENT = "a segment is shorter than the slice that was promised of it"
 
@@ -338,6 +342,8 @@ class SocketNetwork:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if UNSENT_OPTION is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, UNSENT_OPTION, UNSENT_BYTES_MAX)
         for option, size in self._buffers:
             if size >= 0:  # accepted sockets inherit it
                 sock.setsockopt(socket.SOL_SOCKET, option, size)

@@ -71,10 +71,11 @@ class SharePartitions:
             share.close()
 
     def close_where(self, is_gone: Callable[[SharePartition], bool]) -> None:
-        """Closes those of deleted topics, and of partitions that another broker leads."""
+        """Closes those of deleted topics, and of partitions that another broker leads, in turns: requests look for themselves whether the
+        partition is still led here."""
         for share in self:
             if is_gone(share):
-                share.close()
+                self._in_turn(share.close)
 
     def close_all(self) -> None:
         for share in self:

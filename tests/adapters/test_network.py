@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import os
 import socket
+import struct
+import termios
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -14,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ottla.adapters.disk import OsDisk
-from ottla.adapters.network import SocketChannel, SocketNetwork
+from ottla.adapters.network import UNSENT_BYTES_MAX, UNSENT_OPTION, SocketChannel, SocketNetwork
 from ottla.base.ports import AddressError, Channel, Part
 from ottla.storage.file_slice import FileSlice, SharedFile
 
@@ -265,6 +268,39 @@ def test_accepted_sockets_have_the_buffers_that_are_set() -> None:
     received, sent = asyncio.run(run(receive_buffer_bytes=small, send_buffer_bytes=large))
     assert small <= received <= 2 * small and large <= sent <= 2 * large  # Linux doubles what it is asked for
     assert asyncio.run(run()) not in ((received, sent), (small, large))
+
+
+@pytest.mark.skipif(UNSENT_OPTION is None or not hasattr(termios, "TIOCOUTQ"), reason="the system cannot be asked for it")
+@pytest.mark.parametrize("is_slice", [False, True])
+def test_the_system_keeps_little_for_a_peer_that_does_not_read(is_slice: bool, tmp_path: Path) -> None:
+    """Its send buffers grow to megabytes for each, beyond every bound of ours."""
+    size = 16 << 20
+    (tmp_path / "segment").write_bytes(bytes(size))
+    shared = SharedFile(OsDisk().open(str(tmp_path / "segment")))
+
+    async def run() -> tuple[int, int]:
+        network, accepted = SocketNetwork(asyncio.get_running_loop()), list[Channel]()
+        listener = network.listen("127.0.0.1", 0, 10)
+        listener.accept(accepted.append)
+        with socket.create_connection(("127.0.0.1", listener.port)) as peer:
+            await until(lambda: accepted)
+            channel = accepted[0]
+            assert isinstance(channel, SocketChannel)
+            channel.open(Receiver())
+            channel.send([FileSlice(shared, 0, size) if is_slice else bytes(size)])
+            queued = -1
+            while queued != channel.queued_bytes:  # until the socket takes nothing more
+                queued = channel.queued_bytes
+                await asyncio.sleep(0.1)
+            (kept,) = struct.unpack("i", fcntl.ioctl(channel._socket, termios.TIOCOUTQ, bytes(4)))
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            channel.close()
+        listener.close()
+        return kept, queued
+
+    kept, queued = asyncio.run(run())
+    assert 0 < kept < 4 * UNSENT_BYTES_MAX
+    assert queued > size // 2
 
 
 def test_a_storm_of_connections_is_accepted_in_turns_of_the_loop() -> None:

@@ -91,6 +91,13 @@ def test_a_member_that_leaves_meanwhile_is_released_too(world: ShareWorld) -> No
     assert world.sessions.open("g", "b", connection()) is not None
 
 
+def test_the_partitions_of_a_deleted_topic_are_closed_in_turns(world: ShareWorld) -> None:
+    world.shares.close_where(lambda share: share.key.partition > 0)
+    assert len(list(world.shares)) == PARTITIONS, "in the turns that follow"
+    assert world.timers.run_due() >= PARTITIONS - 1
+    assert [share.key.partition for share in world.shares] == [0]
+
+
 def test_locks_that_run_out_together_are_taken_back_in_turns(world: ShareWorld) -> None:
     """Their timers fire in the same turn of the loop, and each is a write."""
     world.clock.advance(LOCK_MS)
