@@ -35,6 +35,8 @@ log = logging.getLogger("ottla.network")
 QUEUED_BYTES_LEAST = 1 << 16
 """Bytes that every connection may keep, however many there are."""
 BACKLOG_LEAST = 128
+TLS_CONNECTION_BYTES = 60_000
+"""What a connection takes in OpenSSL whose client has sent all of a record but a byte; one that is silent takes 24 kB."""
 
 Mapper = Callable[[str], str | None]
 """From the subject of a certificate to the name of a principal (`security/principal_mapping.py`)."""
@@ -212,7 +214,13 @@ class Listeners:
         if self._per_host.get(host, 0) >= self._host_max(host):
             return True
         connections_max = min(self._config.max_connections, self._connections_max)
-        return len(self.connections) >= connections_max and not self._make_room_for_broker(listener)
+        is_full = len(self.connections) >= connections_max or not self._has_memory_for_tls(listener)
+        return is_full and not self._make_room_for_broker(listener)
+
+    def _has_memory_for_tls(self, listener: str) -> bool:
+        """What OpenSSL keeps is in no account (`held_memory.py`), so the number of connections bounds it."""
+        of_tls = sum(self._per_listener[name] for name in self._map_subject)
+        return listener not in self._map_subject or of_tls < self._config.ottla_memory_max_bytes // TLS_CONNECTION_BYTES
 
     def _make_room_for_broker(self, listener: str) -> bool:
         """Closes the connection of a client that has been silent for the longest time: clients must not keep brokers from each other."""

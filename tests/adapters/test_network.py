@@ -270,10 +270,11 @@ def test_accepted_sockets_have_the_buffers_that_are_set() -> None:
     assert asyncio.run(run()) not in ((received, sent), (small, large))
 
 
-@pytest.mark.skipif(UNSENT_OPTION is None or not hasattr(termios, "TIOCOUTQ"), reason="the system cannot be asked for it")
 @pytest.mark.parametrize("is_slice", [False, True])
 def test_the_system_keeps_little_for_a_peer_that_does_not_read(is_slice: bool, tmp_path: Path) -> None:
     """Its send buffers grow to megabytes for each, beyond every bound of ours."""
+    if UNSENT_OPTION is None:
+        pytest.skip("the system has no such option")
     size = 16 << 20
     (tmp_path / "segment").write_bytes(bytes(size))
     shared = SharedFile(OsDisk().open(str(tmp_path / "segment")))

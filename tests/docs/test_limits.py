@@ -17,7 +17,7 @@ from ottla.handlers import add_partitions_to_txn, alter_user_scram_credentials, 
 from ottla.machine import host
 from ottla.replication import fetch_sessions, reads
 from ottla.requests import coordination, share_acknowledgements
-from ottla.server import coordinator_hosts
+from ottla.server import coordinator_hosts, listener
 from ottla.sharing import partition_memory, state_shard
 from ottla.sharing import sessions as share_sessions
 from ottla.transactions import shard as transactions_shard
@@ -61,6 +61,10 @@ LIMITS = {
     "memory of settings": [],
     "memory of stored states": [],
     "memory of partitions": [],
+    "connections by TLS": [
+        listener.TLS_CONNECTION_BYTES,
+        BROKER_SETTINGS["ottla.memory.max.bytes"].default // listener.TLS_CONNECTION_BYTES,
+    ],
     "memory of answers": [],
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from ottla.base.config import BrokerConfig, load
 from ottla.server.app import BrokerServer, close_loop
 
 MakeServer = Callable[..., BrokerServer]
+Pem = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -52,3 +55,25 @@ def make_server(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> Iterator[Mak
     yield make
     for server in servers:
         loop.run_until_complete(server.stop())
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
+    """`pem(name)` is a file with a key and a certificate of its own for localhost."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    directory = tmp_path_factory.mktemp("pem")
+
+    def make(name: str) -> Path:
+        path = directory / f"{name}.pem"
+        if not path.exists():
+            key = directory / f"{name}.key"
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                 "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", path],
+                check=True, capture_output=True, timeout=60,
+            )  # fmt: skip
+            path.write_bytes(key.read_bytes() + path.read_bytes())
+        return path
+
+    return make

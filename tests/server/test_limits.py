@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from ottla.base.fair_slots import SESSION_PARTITION_BYTES
+from ottla.server import listener as listener_module
 from ottla.server.app import BrokerServer
 from ottla.server.listener import per_host, request_bytes_max
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.server.conftest import MakeServer, config_for
+from tests.server.conftest import MakeServer, Pem, config_for
 from tests.server.threads import run_until
 
 
@@ -61,6 +62,22 @@ def is_served(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
     return bool(answer[-1])
 
 
+def is_closed(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
+    """Waits for what the broker sends first: the end, or a byte."""
+    came: list[bytes] = []
+    sock.setblocking(False)
+
+    def look() -> bool:
+        try:
+            came.append(sock.recv(1))
+        except BlockingIOError:
+            return False
+        return True
+
+    run_until(loop, look)
+    return came == [b""]
+
+
 def test_max_connections(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("max.connections=2")
     socks = [connect(server) for _ in range(3)]
@@ -70,6 +87,26 @@ def test_max_connections(make_server: MakeServer, loop: asyncio.AbstractEventLoo
     again = connect(server)
     assert is_served(loop, again), "a closed connection makes room"
     for sock in (*socks, again):
+        sock.close()
+
+
+def test_i46_what_openssl_keeps_is_bounded_by_connections(
+    make_server: MakeServer, loop: asyncio.AbstractEventLoop, pem: Pem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in no account: 4,000 connections took 240 MiB, whatever `ottla.memory.max.bytes` said."""
+    server = make_server(
+        "listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "ssl.keystore.type=PEM", f"ssl.keystore.location={pem('own')}",
+    )  # fmt: skip
+    monkeypatch.setattr(listener_module, "TLS_CONNECTION_BYTES", server.config.ottla_memory_max_bytes // 2)
+    socks = [connect(server, listener) for listener in (1, 0, 1, 0, 1)]
+    run_until(loop, lambda: len(server.node.listeners.connections) == 4)
+    assert is_closed(loop, socks[-1]), "the third by TLS"
+    assert [is_served(loop, sock) for sock in socks[1:4:2]] == [True, True], "others need none of it"
+    socks[0].close()
+    run_until(loop, lambda: len(server.node.listeners.connections) == 3)
+    socks.append(connect(server, 1))
+    run_until(loop, lambda: len(server.node.listeners.connections) == 4)
+    for sock in socks:
         sock.close()
 
 

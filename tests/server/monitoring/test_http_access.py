@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import ssl
 import subprocess
 from base64 import b64encode
@@ -23,34 +22,11 @@ from ottla.server.monitoring.http import HttpPort
 from ottla.server.monitoring.http_access import HttpAccess
 from ottla.server.monitoring.port import make_port
 from ottla.testing.broker import Broker
-from tests.server.conftest import MakeServer
+from tests.server.conftest import MakeServer, Pem
 from tests.server.monitoring.test_http import Reply, read_reply
 
 TOKEN = "0123456789abcdef-token"
 OpenPort = Callable[..., HttpPort]
-Pem = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
-    """`pem(name)` is a file with a key and a certificate of its own for localhost."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    directory = tmp_path_factory.mktemp("pem")
-
-    def make(name: str) -> Path:
-        path = directory / f"{name}.pem"
-        if not path.exists():
-            key = directory / f"{name}.key"
-            subprocess.run(
-                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                 "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", path],
-                check=True, capture_output=True, timeout=60,
-            )  # fmt: skip
-            path.write_bytes(key.read_bytes() + path.read_bytes())
-        return path
-
-    return make
 
 
 @pytest.fixture
