@@ -1,19 +1,19 @@
 """The clean stop of a node: finish what is under way, close the coordinators, flush and close every log, write checkpoints and markers.
 
-Each step begins when the one before it notifies that it is done, or at the deadline (`ottla.shutdown.timeout.ms`). Logs are closed in turns
-of the loop, since there may be thousands of them and health probes must not block. A log that fails takes its directory offline; the others
-are closed cleanly all the same.
+Each step begins when the one before it notifies that it is done, or at the deadline (`ottla.shutdown.timeout.ms`). Peers that do not take
+their answers are not waited for. Logs are closed in turns of the loop, since there may be thousands of them and health probes must not
+block. A log that fails takes its directory offline; the others are closed cleanly all the same.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.ports import Peers, Ports
+from ottla.base.ports import Peers, Ports, TimerHandle
 from ottla.base.turns import Turns
 from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinator_hosts import CoordinatorHosts
@@ -31,12 +31,17 @@ from ottla.sharing.routing import SharePersister
 
 if TYPE_CHECKING:
     from ottla.server.cluster_links import ClusterLinks
+    from ottla.server.connection import Connection
 
 log = logging.getLogger("ottla")
 
 SYNC_AT_ONCE_MIN = 100
 """From so many logs on, everything is handed to the disk at once before the logs are synced file by file: new topics cost 10 ms a log
 otherwise."""
+
+
+STILL_MS = 2000
+"""A peer that takes nothing of its answers for so long is not waited for: any client could make each stop take as long as it may."""
 
 
 class Parts(Protocol):
@@ -70,6 +75,7 @@ class CleanStop:
         self._done = done
         self._is_clean = True
         self._turns = Turns(node.ports.clock, node.ports.timers)
+        self._next_look: TimerHandle | None = None
         self._deadline_ms = node.ports.clock.monotonic_ms() + node.config.ottla_shutdown_timeout_ms
 
     def begin(self) -> None:
@@ -105,10 +111,26 @@ class CleanStop:
         if node.links is not None:
             node.links.close()
         node.peers.close()
+        self._drop_still({})
         self._go_on_when(node.listeners.finish, self._close_connections)
+
+    def _drop_still(self, sent_before: Mapping[Connection, int]) -> None:
+        """Closes connections of which the peer has taken nothing since, and looks again later."""
+        sent = {}
+        for connection in list(self._node.listeners.connections):
+            channel = connection.channel
+            if not channel.queued_bytes:
+                continue
+            if sent_before.get(connection) == channel.bytes_sent:
+                channel.close()
+            else:
+                sent[connection] = channel.bytes_sent
+        self._next_look = self._node.ports.timers.call_later(STILL_MS, lambda: self._drop_still(sent))
 
     def _close_connections(self) -> None:
         node = self._node
+        if self._next_look is not None:
+            self._next_look.cancel()
         node.listeners.close_all()
         node.inspections.close()
         if node.partitions.count() >= SYNC_AT_ONCE_MIN:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.fair_slots import SESSION_PARTITION_BYTES
+from ottla.server import closing
 from ottla.server import listener as listener_module
 from ottla.server.app import BrokerServer
 from ottla.server.listener import per_host, request_bytes_max
@@ -31,6 +32,15 @@ def connect(server: BrokerServer, listener: int = 0) -> socket.socket:
 def ask_versions(sock: socket.socket) -> None:
     body = encoder(ApiVersionsRequest, 0)(ApiVersionsRequest())
     sock.send(write_request(ApiVersionsRequest.API_KEY, 0, 1, "test", body))
+
+
+def fill(sock: socket.socket) -> None:
+    """Asks until the socket takes no more, at most 200 times."""
+    try:
+        for _ in range(200):
+            ask_versions(sock)
+    except BlockingIOError:
+        pass
 
 
 def ask_fetch(sock: socket.socket, *, wait_ms: int) -> None:
@@ -185,16 +195,30 @@ def test_a_peer_that_takes_no_answer_is_silent_too(make_server: MakeServer, loop
     sock = connect(server)
 
     def is_stuck() -> bool:
-        try:
-            for _ in range(200):
-                ask_versions(sock)
-        except BlockingIOError:
-            pass
+        fill(sock)
         return any(connection.channel.queued_bytes for connection in server.node.listeners.connections)
 
     run_until(loop, is_stuck)
     run_until(loop, lambda: not server.node.listeners.connections)
     assert not is_served(loop, sock)
+    sock.close()
+
+
+def test_a_stop_does_not_wait_for_a_peer_that_takes_no_answer(
+    make_server: MakeServer, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any client could make each stop take as long as it may, half a minute by default."""
+    monkeypatch.setattr(closing, "STILL_MS", 50)
+    server = make_server("ottla.connection.memory.max.bytes=65536", "ottla.shutdown.timeout.ms=86400000")
+    sock = connect(server)
+
+    def is_stuck() -> bool:
+        fill(sock)
+        return any(connection.channel.queued_bytes for connection in server.node.listeners.connections)
+
+    run_until(loop, is_stuck)
+    loop.run_until_complete(asyncio.wait_for(server.stop(), 60))
+    assert not server.node.listeners.connections
     sock.close()
 
 
