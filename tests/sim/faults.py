@@ -235,7 +235,7 @@ def end_any_epoch() -> Any:
 
 def complete_before_markers() -> Any:
     """A transaction is complete before its markers are safe."""
-    return mock.patch.object(markers, "_wait", lambda _partition, _last_offset, done: done(ErrorCode.NONE))
+    return mock.patch.object(markers._Wait, "look", lambda wait: wait._done(ErrorCode.NONE))
 
 
 def take_unknown_for_written() -> Any:

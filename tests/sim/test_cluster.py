@@ -24,7 +24,7 @@ FIRST_SEEDS = {
     "wipe_pending": 5,
     "restarted_in_isr": 24,
     "ack_of_another_term": 22,
-    "unknown_is_marked": 179,
+    "unknown_is_marked": 80,
     "new_disk_like_old": 23,
 }
 """Where to begin with each fault: it saves time, and nothing depends on it."""
