@@ -47,8 +47,8 @@ class Executor(Protocol):
     is_crowded: bool
     """Whether requests of this turn of the loop have taken much time: what looks as if it will must wait for a later one."""
 
-    def is_costly(self, connection: Connection, frame: memoryview, at: int) -> bool:
-        """Whether the connection, or its kind of request, which begins at `at`, has taken much time lately."""
+    def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
+        """Whether the request of `size` bytes at `at` may take much time, as others of its connection or kind have lately."""
 
     def execute(self, connection: Connection, frame: memoryview) -> bool:
         """Returns whether the connection must let others go first."""
@@ -316,7 +316,7 @@ class Connection:
         if large.is_whole():
             if not self.info.is_authenticated:
                 self._check_unauthenticated(large.frame())
-            if self._executor.is_crowded and (self.heavy_requests >= HEAVY_REQUESTS or read_key(large.frame(), 0)[0] != PRODUCE):
+            if self._executor.is_crowded and self._executor.is_costly(self, large.frame(), 0, large.size):
                 self._buffers.end(large)
                 self._yield(b"")
             else:
@@ -386,7 +386,7 @@ class Connection:
                 return
             if self.is_closed:  # by the flush that has made room
                 return
-            if executor.is_crowded and (size > LIGHT_BYTES_MAX or executor.is_costly(self, view, start)):
+            if executor.is_crowded and executor.is_costly(self, view, start, size):
                 self._yield(bytes(view[at:end]))
                 return
             try:

@@ -21,7 +21,7 @@ from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext
 from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.levels import served
-from ottla.server.connection import HEAVY_REQUESTS, PRODUCE, Connection
+from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
 from ottla.server.held_memory import WAITING_REQUEST_BYTES
 from ottla.server.long_requests import LongRequest, LongRequests
 from ottla.server.receive_buffer import SHARED_BYTES
@@ -169,19 +169,22 @@ class Dispatcher:
             self._weigh(connection, route, elapsed_ns)
         return now_ns > self._turn_end_ns
 
-    def is_costly(self, connection: Connection, frame: memoryview, at: int) -> bool:
-        """Whether requests of this kind have been notable lately, and the connection's, too, or this is its first. Both are looked at,
-        because the clock is wrong about some on a busy machine. A produce is not: it costs what its size is."""
+    def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
+        """Whether a request is large, or requests of its kind have been notable lately, and the connection's, too, or this is its first.
+        Both are looked at, because the clock is wrong about some on a busy machine. A produce costs what its size is, whatever others did,
+        and a large one is quick for its size. While its first request waits a connection counts as what it may cost."""
         if connection.heavy_requests >= HEAVY_REQUESTS:
             return True
+        kind = read_kind(frame, at)[0]
+        is_produce = kind >> 16 == PRODUCE
+        is_large = size > LIGHT_BYTES_MAX and not (is_produce and size > SHARED_BYTES)
         if connection.contexts and connection.cost_ns <= NOTABLE_NS:
-            return False
-        route = self.routes.get(read_kind(frame, at)[0])
-        if route is None or route.cost_ns <= NOTABLE_NS or route.key == PRODUCE:
-            return False
+            return is_large
+        route = self.routes.get(kind)
+        kind_ns = 0 if route is None or is_produce else route.cost_ns
         if not connection.contexts:
-            connection.cost_ns = route.cost_ns  # while it waits it counts as what others have cost
-        return True
+            connection.cost_ns = HEAVY_NS if is_large and not is_produce else kind_ns
+        return is_large or kind_ns > NOTABLE_NS
 
     def _weigh(self, connection: Connection, route: Route, elapsed_ns: int) -> None:
         """Notes what the last request of a connection has cost, for the connection, for its kind and for this turn of the loop."""

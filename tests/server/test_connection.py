@@ -46,8 +46,10 @@ class Recorder:
         else:
             connection.answer([data])
 
-    def is_costly(self, connection: Connection, frame: memoryview, at: int) -> bool:
-        return connection.heavy_requests >= HEAVY_REQUESTS or any(frame[at : at + len(data)] == data for data in self.costly)
+    def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
+        is_quick = size > SHARED_BYTES and frame[at : at + 2] == PRODUCE.to_bytes(2)
+        is_named = any(frame[at : at + len(data)] == data for data in self.costly)
+        return connection.heavy_requests >= HEAVY_REQUESTS or is_named or (size > LIGHT_BYTES_MAX and not is_quick)
 
     def resume_later(self, connection: Connection) -> None:
         self.resumed.append(connection)

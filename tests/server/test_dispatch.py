@@ -10,6 +10,7 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.requests.context import Pending, RequestContext
+from ottla.server.connection import LIGHT_BYTES_MAX
 from ottla.server.dispatch import (
     CHEAP_NS,
     HEAVY_NS,
@@ -111,8 +112,9 @@ class Clients:
             heavy_requests=0,
         )  # fmt: skip
 
-    def send(self, connection: Any, kind: int = 0, count: int = 1) -> None:
-        """Executes what one read has brought, as a connection does: what looks as dear waits in a crowded turn of the loop."""
+    def send(self, connection: Any, kind: int = 0, count: int = 1, size: int = 0) -> None:
+        """Executes what one read has brought, as a connection does: what looks as dear waits in a crowded turn of the loop. `size`: what
+        the frames are said to have."""
         frame = self._frames[kind]
 
         def execute() -> None:
@@ -120,7 +122,7 @@ class Clients:
             any(self.dispatcher.execute(connection, frame) for _ in range(count))
             self.dispatcher.after_batch()
 
-        if self.dispatcher.is_crowded and self.dispatcher.is_costly(connection, frame, 0):
+        if self.dispatcher.is_crowded and self.dispatcher.is_costly(connection, frame, 0, size or len(frame)):
             connection.resume = execute
             self.dispatcher.resume_later(connection)
         else:
@@ -195,16 +197,19 @@ def test_one_request_of_each_of_many_connections_does_not_fill_a_turn_of_the_loo
     assert max(waits[1:]) <= 2 * HEAVY_NS
 
 
-def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones_as_its_kind_would() -> None:
+@pytest.mark.parametrize(("warm", "size"), [(40, 0), (0, LIGHT_BYTES_MAX + 1)], ids=["a dear kind", "large requests"])
+def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones(warm: int, size: int) -> None:
     """Fresh connections counted as cheap, so one that had cost a little waited behind hundreds of them."""
     clients = Clients(HEAVY_NS, 2 * NOTABLE_NS)
     known = clients.connection()
     for _ in range(40):
-        clients.send(clients.connection())
         clients.send(known, kind=1)
         clients.timers.run_due()
-    for _ in range(100):
+    for _ in range(warm):
         clients.send(clients.connection())
+        clients.timers.run_due()
+    for _ in range(100):
+        clients.send(clients.connection(), size=size)
     began_ns = clients.now_ns
     ends_ns: list[int] = []
     clients.send(known, kind=1)
