@@ -23,8 +23,9 @@ from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders
 
 RETRY_MS = 100
-PARTITIONS_PER_TURN = 200
-"""A transaction may have thousands of partitions; so many get their markers in one turn of the loop."""
+PARTITIONS_PER_TURN = 20
+"""A transaction may have thousands of partitions; so many get their markers in one turn of the loop. The first batch of a log makes its
+indexes, so a marker may take half a millisecond."""
 ALL_IN_SYNC = -1
 MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
