@@ -16,8 +16,11 @@ class NodeError(ValueError):
     """Bytes in the store that are not what their path promises."""
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def write_json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _encode(value).encode()
 
 
 def read_json(data: bytes) -> dict[str, Any]:

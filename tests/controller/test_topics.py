@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import StoreResult
 from ottla.base.types import GROUP_METADATA_TOPIC
-from ottla.controller import topics
+from ottla.controller import topics, znodes
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.controller.machine import Plan
 from tests.controller.cluster import Cluster, state_of
@@ -194,6 +197,23 @@ def test_added_partitions_are_announced_and_the_old_ones_are_not() -> None:
     assert [(state.partition.index, state.is_new) for state in cluster.replicas.states] == [(2, True), (3, True)]
     assert grown(cluster, NewPartitions(name="a", count=5, assignments=[[0]])).error is ErrorCode.NONE
     assert Cluster(cluster.store.reopened()).metadata.partition_count == 5
+
+
+def test_the_state_of_many_partitions_is_written_once_for_all_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 60 of the 100 ms for which a topic of 10,000 partitions held the loop."""
+    written: list[PartitionMetadata] = []
+
+    def partition_bytes(partition: PartitionMetadata) -> bytes:
+        written.append(partition)
+        return znodes.partition_bytes(partition)
+
+    monkeypatch.setattr(topics, "znodes", SimpleNamespace(**{**vars(znodes), "partition_bytes": partition_bytes}))
+    cluster = Cluster()
+    cluster.create(NewTopic(name="wide", num_partitions=500, replication_factor=1))
+    (topic,) = cluster.metadata.topics()
+    assert 0 < len(written) <= len({(found.leader, found.isr) for found in topic.partitions})
+    nodes = cluster.store.nodes()
+    assert all(nodes[znodes.state_path("wide", found.index)].data == znodes.partition_bytes(found) for found in topic.partitions)
 
 
 def test_replicas_that_are_dead_are_not_in_sync() -> None:
