@@ -38,8 +38,9 @@ from ottla.controller.topic_names import check_topic_name, metric_name
 
 NO_EPOCH_YET = 0
 NODES_PER_PARTITION = 2
-PARTITION_BYTES = 8 << 10
-"""What a partition takes in the memory of a broker that has a replica of it: the log with its indexes, the replica's state, metadata."""
+PARTITION_BYTES = 10 << 10
+"""What a partition takes in the memory of a broker that has a replica of it: the log with its indexes, the replica's state, metadata. It is
+9.6 kB where each is a topic of its own, 6.1 kB in a topic of many."""
 
 
 class _Batch:
