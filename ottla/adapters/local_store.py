@@ -25,7 +25,7 @@ from ottla.adapters.node_journal import NodeJournal
 from ottla.adapters.node_tree import NodeTree, Ringing, Staged
 from ottla.base.errors import StorageError
 from ottla.base.ports import MULTI_BYTES_MAX, Operation, Outcome, SessionEvent, StoreNode, StoreResult, Watch, operation_bytes
-from ottla.base.turns import Turns
+from ottla.base.turns import Turns, once
 
 log = logging.getLogger("ottla.metadata")
 
@@ -46,7 +46,7 @@ class _SharedTree:
         self.tree: NodeTree = self.journal.load()
         self._turns = turns
         self._pace = pace
-        self._waiting: deque[Iterator[None]] = deque()
+        self._waiting: deque[Iterator[object]] = deque()
         self._is_working = False  # in turns, or in a thread: what comes waits
         self._is_committing = False  # in a thread
         self._multis = 0
@@ -80,7 +80,7 @@ class _SharedTree:
     def read(self, function: Callable[[], None]) -> None:
         """Calls a function that reads, behind what is under way."""
         if self._is_working:
-            self._waiting.append(_once(function))
+            self._waiting.append(once(function))
         else:
             function()
 
@@ -100,7 +100,7 @@ class _SharedTree:
             assert self._turns is not None, "something waits in a store without turns"
             self._turns.add(self._work(self._waiting.popleft()))
 
-    def _work(self, steps: Iterator[None]) -> Iterator[None]:
+    def _work(self, steps: Iterator[object]) -> Iterator[object]:
         """One piece of work, and then the next unless a thread has to finish this one first."""
         is_given_up = False
         try:
@@ -186,11 +186,6 @@ class _SharedTree:
     def _ring(self, ringing: Ringing) -> None:
         for _session_id, watch, event in ringing:
             watch(event)
-
-
-def _once(function: Callable[[], None]) -> Iterator[None]:
-    function()
-    yield
 
 
 class LocalStore:

@@ -77,12 +77,12 @@ class Turns:
 
     def call_in_turn(self, function: Callable[[], object]) -> None:
         """Calls `function` in a later turn, behind what is unfinished."""
-        self.add_later(_once(function))
+        self.add_later(once(function))
 
     def call_when_idle(self, function: Callable[[], object]) -> None:
         """Calls `function` when all that has been asked for before is done; at once if that is so already."""
         if self._work:
-            self._work.append(_once(function))
+            self._work.append(once(function))
         else:
             function()
 
@@ -139,5 +139,6 @@ def pieces_of(things: Iterable[Thing], size: int = 200) -> Iterator[list[Thing]]
         yield found[at : at + size]
 
 
-def _once(function: Callable[[], object]) -> Iterator[object]:
+def once(function: Callable[[], object]) -> Iterator[object]:
+    """The steps of a single call."""
     yield function()

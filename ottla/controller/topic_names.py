@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import TOPIC_NAME_CHARACTERS_MAX
 
-NAME_LENGTH_MAX = 249
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
@@ -14,8 +14,8 @@ def why_invalid(name: str) -> str:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > NAME_LENGTH_MAX:
-        return f"Topic name is invalid: the length of '{name[:32]}...' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if len(name) > TOPIC_NAME_CHARACTERS_MAX:
+        return f"Topic name is invalid: the length of '{name[:32]}...' is longer than the max allowed length {TOPIC_NAME_CHARACTERS_MAX}"
     if not LETTERS.issuperset(name):
         return f"Topic name is invalid: {name!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return ""

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.fair_slots import FairSlots, Origin
+from ottla.base.identifiers import TOPIC_NAME_CHARACTERS_MAX
 from ottla.base.ports import Random
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 
@@ -28,8 +29,6 @@ SESSION_PARTITIONS_MAX = 5000
 """An empty request for a session reads all of its partitions at once: some ms for a thousand."""
 PARTITIONS_MAX = 250_000
 """Of all sessions together; each takes some 300 bytes."""
-
-TOPIC_NAME_LENGTH_MAX = 249
 
 Key = tuple[str | bytes, int]
 """Topic name (below version 13) or topic id, and partition."""
@@ -79,7 +78,7 @@ class FetchSession:
             known = self.wanted.get(entry.key())
             if known is None:
                 self.wanted[entry.key()] = entry
-                has_long_name = has_long_name or len(entry.topic) > TOPIC_NAME_LENGTH_MAX
+                has_long_name = has_long_name or len(entry.topic) > TOPIC_NAME_CHARACTERS_MAX
             else:
                 known.partition = entry.partition
         for forgotten in body.forgotten_topics_data:
@@ -150,7 +149,7 @@ class FetchSessions:
         """Whether a session may have these partitions."""
         if self._sessions_max < 1 or len(wanted) > self._partitions_of_one_max:
             return False
-        return max([len(entry.topic) for entry in wanted], default=0) <= TOPIC_NAME_LENGTH_MAX
+        return max([len(entry.topic) for entry in wanted], default=0) <= TOPIC_NAME_CHARACTERS_MAX
 
     def _step(self, session: FetchSession | None, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
         if session is None:

@@ -38,8 +38,6 @@ log = logging.getLogger("ottla")
 SYNC_AT_ONCE_MIN = 100
 """From so many logs on, everything is handed to the disk at once before the logs are synced file by file: new topics cost 10 ms a log
 otherwise."""
-
-
 STILL_MS = 2000
 """A peer that takes nothing of its answers for so long is not waited for: any client could make each stop take as long as it may."""
 

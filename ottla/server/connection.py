@@ -245,7 +245,8 @@ class Connection:
         self.unchoke()
 
     @property
-    def held_bytes(self) -> int:  # of a small frame that is not whole, or of requests that are held back; since `held_since_tick`
+    def held_bytes(self) -> int:
+        """Bytes of a small frame that is not whole, or of requests that are held back; since `held_since_tick`."""
         return len(self._held)
 
     def _hold(self, held: bytes) -> None:
@@ -367,8 +368,7 @@ class Connection:
 
     def _consume(self, view: memoryview, end: int) -> None:
         """Executes the whole frames in `view[:end]` and keeps the rest."""
-        executor, bytes_max = self._executor, self._limits.frame_bytes_max
-        execute = executor.execute
+        executor, execute, bytes_max = self._executor, self._executor.execute, self._limits.frame_bytes_max
         in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
         slots, account = self._slots, self._account
         at = 0

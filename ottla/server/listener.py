@@ -219,8 +219,10 @@ class Listeners:
 
     def _has_memory_for_tls(self, listener: str) -> bool:
         """What OpenSSL keeps is in no account (`held_memory.py`), so the number of connections bounds it."""
+        if listener not in self._map_subject:
+            return True
         of_tls = sum(self._per_listener[name] for name in self._map_subject)
-        return listener not in self._map_subject or of_tls < self._config.ottla_memory_max_bytes // TLS_CONNECTION_BYTES
+        return of_tls < self._config.ottla_memory_max_bytes // TLS_CONNECTION_BYTES
 
     def _make_room_for_broker(self, listener: str) -> bool:
         """Closes the connection of a client that has been silent for the longest time: clients must not keep brokers from each other."""

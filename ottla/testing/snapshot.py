@@ -17,6 +17,7 @@ import shutil
 import stat
 from pathlib import Path
 
+from ottla.adapters.private_files import private
 from ottla.testing.process import resume, suspend
 
 SEGMENT_SUFFIX = ".log"
@@ -80,13 +81,9 @@ def _link(source: Path, target: Path) -> None:
         _copy_file(source, target)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _copy_file(source: str | Path, target: Path) -> None:
     """Copies a file by the kernel where possible; some file systems then share the blocks."""
-    with open(source, "rb") as reading, open(target, "xb", opener=_private) as writing:
+    with open(source, "rb") as reading, open(target, "xb", opener=private) as writing:
         found = os.fstat(reading.fileno())
         os.fchmod(writing.fileno(), stat.S_IMODE(found.st_mode))
         if os.geteuid() == 0:

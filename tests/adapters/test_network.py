@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import gc
 import os
+import select
 import socket
 import struct
 import termios
@@ -289,10 +290,8 @@ def test_the_system_keeps_little_for_a_peer_that_does_not_read(is_slice: bool, t
             assert isinstance(channel, SocketChannel)
             channel.open(Receiver())
             channel.send([FileSlice(shared, 0, size) if is_slice else bytes(size)])
-            queued = -1
-            while queued != channel.queued_bytes:  # until the socket takes nothing more
-                queued = channel.queued_bytes
-                await asyncio.sleep(0.1)
+            await until(lambda: not select.select([], [channel._socket], [], 0)[1])
+            queued = channel.queued_bytes
             (kept,) = struct.unpack("i", fcntl.ioctl(channel._socket, termios.TIOCOUTQ, bytes(4)))
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             channel.close()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
-from ottla.controller.topic_names import NAME_LENGTH_MAX
+from ottla.base.identifiers import TOPIC_NAME_CHARACTERS_MAX
 from ottla.replication.fetch_sessions import (
     EPOCH_MAX,
     PARTITIONS_MAX,
     SESSION_PARTITIONS_MAX,
-    TOPIC_NAME_LENGTH_MAX,
     FetchSessions,
     next_epoch,
 )
@@ -65,8 +64,7 @@ def test_an_incremental_request_names_only_what_changed() -> None:
 
 def test_no_session_keeps_a_name_that_no_topic_can_have() -> None:
     """400 sessions of 200 names of 20 kB each took 1.6 GB."""
-    assert TOPIC_NAME_LENGTH_MAX == NAME_LENGTH_MAX
-    cache, longest = sessions(), "t" * NAME_LENGTH_MAX
+    cache, longest = sessions(), "t" * TOPIC_NAME_CHARACTERS_MAX
     plan = cache.plan(body(0, 0, {"u": {0: 1}, longest + "t": {0: 1}}), has_topic_ids=False, client=ALICE)
     assert plan.session is None and len(plan.wanted) == 2 and len(cache) == 0
     session = cache.plan(body(0, 0, {longest: {0: 1}}), has_topic_ids=False, client=ALICE).session

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,16 @@ def ask_versions(sock: socket.socket) -> None:
     sock.send(write_request(ApiVersionsRequest.API_KEY, 0, 1, "test", body))
 
 
-def fill(sock: socket.socket) -> None:
-    """Asks until the socket takes no more, at most 200 times."""
-    try:
-        for _ in range(200):
-            ask_versions(sock)
-    except BlockingIOError:
-        pass
+def fill(loop: asyncio.AbstractEventLoop, server: BrokerServer, sock: socket.socket) -> None:
+    """Asks, and takes no answer, until the broker cannot send any more."""
+
+    def is_stuck() -> bool:
+        with suppress(BlockingIOError):
+            for _ in range(200):
+                ask_versions(sock)
+        return any(connection.channel.queued_bytes for connection in server.node.listeners.connections)
+
+    run_until(loop, is_stuck)
 
 
 def ask_fetch(sock: socket.socket, *, wait_ms: int) -> None:
@@ -194,11 +198,7 @@ def test_a_peer_that_takes_no_answer_is_silent_too(make_server: MakeServer, loop
     server = make_server("connections.max.idle.ms=1000", "ottla.connection.memory.max.bytes=65536")
     sock = connect(server)
 
-    def is_stuck() -> bool:
-        fill(sock)
-        return any(connection.channel.queued_bytes for connection in server.node.listeners.connections)
-
-    run_until(loop, is_stuck)
+    fill(loop, server, sock)
     run_until(loop, lambda: not server.node.listeners.connections)
     assert not is_served(loop, sock)
     sock.close()
@@ -212,11 +212,7 @@ def test_a_stop_does_not_wait_for_a_peer_that_takes_no_answer(
     server = make_server("ottla.connection.memory.max.bytes=65536", "ottla.shutdown.timeout.ms=86400000")
     sock = connect(server)
 
-    def is_stuck() -> bool:
-        fill(sock)
-        return any(connection.channel.queued_bytes for connection in server.node.listeners.connections)
-
-    run_until(loop, is_stuck)
+    fill(loop, server, sock)
     loop.run_until_complete(asyncio.wait_for(server.stop(), 60))
     assert not server.node.listeners.connections
     sock.close()

@@ -26,6 +26,7 @@ from typing import Any
 from ottla._version import __version__
 from ottla.adapters.local_store import FILE_NAME
 from ottla.adapters.lock import DirectoryLock
+from ottla.adapters.private_files import private
 from ottla.base.errors import DirectoryRefused
 from ottla.cli.broker.data_directories import add_place_arguments, directories_of, running_broker
 from ottla.cli.broker.running import check_holder
@@ -59,7 +60,7 @@ def _snapshot(args: argparse.Namespace) -> int:
         for number in range(len(directories)):
             (partial / str(number) / PROOF_OF_NO_LOSS).unlink(missing_ok=True)
         manifest = {"version": VERSION, "ottla": __version__, "taken": time.time(), "directories": [str(path) for path in directories]}
-        with open(partial / MANIFEST, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        with open(partial / MANIFEST, "x", opener=private) as file:
             file.write(json.dumps(manifest, indent=2) + "\n")
         os.sync()
         partial.rename(target)

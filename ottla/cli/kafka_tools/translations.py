@@ -6,10 +6,10 @@ The output in Kafka's form is made by the commands themselves (`is_shim`).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from ottla.adapters.private_files import private
 from ottla.cli.command import Command, Refused, Translation, UsageError
 from ottla.cli.options import connect
 from ottla.cli.output import write
@@ -236,7 +236,7 @@ def _start_daemon(line: list[str]) -> int:
     import subprocess
     import time
 
-    with open(DAEMON_LOG, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+    with open(DAEMON_LOG, "wb", opener=private) as log:
         command = [sys.executable, "-m", "ottla.cli.main", *line]
         broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     deadline = time.monotonic() + DAEMON_SECONDS
