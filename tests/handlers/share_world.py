@@ -65,6 +65,11 @@ class ShareWorld(World):
         )
         self.connection = connection()
 
+    def append_to_each(self) -> None:
+        """A record in each partition."""
+        for partition in range(len(self.broker.metadata.topic_by_id(TOPIC_ID).partitions)):
+            self.append(1, partition=partition)
+
     def append(self, *sizes: int, partition: int = 0, **options: Any) -> None:
         for size in sizes:
             self.partitions[partition].require_leading().append(batch(*[b"v"] * size, **options), acks=-1, now_ms=self.clock.wall_ms())

@@ -24,8 +24,7 @@ PARTITIONS = 3 * PARTITIONS_PER_STEP
 def world() -> ShareWorld:
     """A member that has a record of each partition."""
     world = ShareWorld(partitions=PARTITIONS)
-    for partition in range(PARTITIONS):
-        world.append(1, partition=partition)
+    world.append_to_each()
     world.fetch(0, partitions=tuple(range(PARTITIONS)), min_bytes=0)
     assert sum(len(share.flight.runs) for share in world.shares) == PARTITIONS
     return world

@@ -22,8 +22,7 @@ PARTITIONS = 3 * PARTITIONS_PER_STEP
 def world() -> ShareWorld:
     """A record in each partition."""
     world = ShareWorld(partitions=PARTITIONS)
-    for partition in range(PARTITIONS):
-        world.append(1, partition=partition)
+    world.append_to_each()
     return world
 
 

@@ -32,8 +32,8 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.schema import Request
 from tests.fakes import ManualClock, ManualTimers
 from tests.fakes.sasl import FakeExchange
+from tests.server.connection_world import FakeChannel
 from tests.server.responses import responses
-from tests.server.test_connection import FakeChannel
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 20)
 HANDSHAKE = SaslHandshakeRequest(mechanism="FAKE")

@@ -28,8 +28,8 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.fakes import ManualClock, ManualTimers
+from tests.server.connection_world import LIMITS, FakeChannel
 from tests.server.responses import responses
-from tests.server.test_connection import LIMITS, FakeChannel
 
 PRODUCE, HEARTBEAT, LIST_GROUPS = KEYS["Produce"], KEYS["Heartbeat"], KEYS["ListGroups"]
 

@@ -1,0 +1,155 @@
+"""One connection, with an executor, a channel and an owner that note what happens."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Part, Receiver
+from ottla.requests.context import ConnectionInfo
+from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
+from ottla.server.held_memory import ConnectionLimits, Slot
+from ottla.server.receive_buffer import (
+    SHARED_BYTES,
+    ReceiveBuffers,
+)
+
+LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=100_000)
+
+
+class Recorder:
+    """An executor that answers each frame with its own bytes, or keeps a place when the frame begins with `later`."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.slots: list[Slot] = []
+        self.batches = 0
+        self.is_waking = False
+        self.is_crowded = False
+        self.costly: set[bytes] = set()
+        self.resumed: list[Connection] = []
+        self.flushes: list[Callable[[], None]] = []
+
+    def execute(self, connection: Connection, frame: memoryview) -> None:
+        data = bytes(frame)
+        self.frames.append(data)
+        if data.startswith(b"later"):
+            self.slots.append(connection.reserve())
+        else:
+            connection.answer([data])
+
+    def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
+        is_quick = size > SHARED_BYTES and frame[at : at + 2] == PRODUCE.to_bytes(2)
+        is_named = any(frame[at : at + len(data)] == data for data in self.costly)
+        return connection.heavy_requests >= HEAVY_REQUESTS or is_named or (size > LIGHT_BYTES_MAX and not is_quick)
+
+    def resume_later(self, connection: Connection) -> None:
+        self.resumed.append(connection)
+
+    def before_batch(self) -> None:
+        self.batches += 1
+
+    def after_batch(self) -> None:
+        self.batches -= 1
+
+    def flush_later(self, flush: Callable[[], None]) -> bool:
+        if self.is_waking:
+            self.flushes.append(flush)
+        return self.is_waking
+
+
+class FakeChannel:
+    """Keeps what is sent; `queued_bytes` plays a peer that does not read."""
+
+    peer_host, peer_port = "test", 1
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.writes = 0
+        self.queued_bytes = self.bytes_sent = 0
+        self.is_reading = False
+        self.is_closed = False
+
+    def unsent_bytes(self) -> int:
+        return self.queued_bytes
+
+    def local_host(self) -> str:
+        return "here"
+
+    def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self.is_reading = True
+
+    def send(self, parts: Sequence[Part]) -> None:
+        self.writes += 1
+        for part in parts:
+            assert isinstance(part, bytes | bytearray)
+            self.sent += part
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._receiver.closed()
+
+
+class World:
+    """One connection and its owner."""
+
+    def __init__(self, limits: ConnectionLimits = LIMITS, buffers: ReceiveBuffers | None = None) -> None:
+        self.executor, self.channel = Recorder(), FakeChannel()
+        self.ended: list[object] = []
+        info = ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT")
+        self.connection = Connection(self.executor, buffers or ReceiveBuffers(), info, limits, self.channel, self)
+        self.channel.open(self.connection)
+
+    def on_closed(self, connection: Connection) -> None:
+        self.ended.append("closed")
+
+    def on_storage_error(self, error: StorageError) -> None:
+        self.ended.append(error)
+
+    def on_broken_invariant(self, error: AssertionError) -> None:
+        self.ended.append(error)
+
+    def feed(self, data: bytes) -> None:
+        """Gives the bytes as the loop would: as much as fits each time, while reading is not paused."""
+        while data and self.channel.is_reading and not self.channel.is_closed:
+            room = self.connection.buffer()
+            count = min(len(room), len(data))
+            assert count > 0, "a buffer without room"
+            room[:count] = data[:count]
+            data = data[count:]
+            self.connection.received(count)
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def shares(bytes_max: int, count: int) -> tuple[ReceiveBuffers, list[World]]:
+    buffers = ReceiveBuffers(bytes_max)
+    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
+    return buffers, [World(limits, buffers) for _ in range(count)]
+
+
+def feed_all(pairs: list[tuple[World, bytes]]) -> None:
+    """In turns, a piece each, to those that read; what is left over was never read."""
+    left = dict(enumerate(data for _, data in pairs))
+    progress = True
+    while progress:
+        progress = False
+        for number, (world, _) in enumerate(pairs):
+            if left[number] and world.channel.is_reading:
+                room = world.connection.buffer()
+                count = min(len(room), len(left[number]), 30_000)
+                room[:count] = left[number][:count]
+                left[number] = left[number][count:]
+                world.connection.received(count)
+                progress = True
