@@ -21,6 +21,7 @@ from ottla.replication.leader import ALL_IN_SYNC, Leader
 from ottla.replication.stages import Token
 from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.guarded import guarded
 from ottla.requests.rights import refusal_to_write, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.attach_records import (
@@ -66,7 +67,7 @@ def _refused_in_steps(body: AttachRecordsRequest, refusal: ApiError) -> Generato
 class Part:
     """One partition of the request, from its term of leadership to its result; `last_offset` is set once all is in the log."""
 
-    __slots__ = ("guard", "key", "last_offset", "leader", "manifest", "result")
+    __slots__ = ("guard", "has_ended", "key", "last_offset", "leader", "manifest", "result")
 
     def __init__(self, key: TopicPartition, leader: Leader, manifest: Manifest, result: AttachPartitionResult) -> None:
         self.key = key
@@ -74,6 +75,7 @@ class Part:
         self.manifest = manifest
         self.result = result
         self.guard: VerificationGuard | None = None
+        self.has_ended = False
         self.last_offset = UNKNOWN_OFFSET
 
 
@@ -172,7 +174,15 @@ class Attach:
         attaching = Attaching(
             part.leader, part.manifest, part.guard, wall_ms=self._broker.clock.wall_ms, done=lambda outcome: self._end(part, outcome)
         )
-        self._broker.stages.turns.add(attaching.steps())
+        self._broker.stages.turns.add(guarded(attaching.steps(), lambda error: self._fail(part, error)))
+
+    def _fail(self, part: Part, error: Exception) -> None:
+        """Nothing is known of what has become of a manifest: the connection is closed, unless the time is over and was the answer."""
+        self._open.clear()
+        self._let_follow(part)
+        if self._watch is not None:
+            self._watch.cancel()
+        self._pending.fail(error)
 
     def _end(self, part: Part, outcome: Attached | ApiError) -> None:
         """The manifest is in the log or refused; if the time is over, that was the answer."""
@@ -185,8 +195,14 @@ class Attach:
             part.result.base_offset, part.last_offset = outcome
             if self._watch is not None:
                 self._watch.add_acknowledgement(part.leader, part.last_offset, ALL_IN_SYNC)
-        self._broker.stages.end_attach(part.key, self._body.producer_id)
+        self._let_follow(part)
         self._settle()
+
+    def _let_follow(self, part: Part) -> None:
+        """What the producer has sent since need not wait for this manifest any more."""
+        if not part.has_ended:
+            part.has_ended = True
+            self._broker.stages.end_attach(part.key, self._body.producer_id)
 
     def _settle(self) -> None:
         """Checks what is open again; answers when everything is replicated or refused."""

@@ -26,7 +26,10 @@ def handle(broker: Broker, request: RequestContext, body: EnvelopeRequest) -> En
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     pending = Pending()
 
-    def done(found: bytes | ErrorCode) -> None:
+    def done(found: bytes | ErrorCode | Exception) -> None:
+        if isinstance(found, Exception):
+            pending.fail(found)
+            return
         pending.complete(EnvelopeResponse(error_code=found) if isinstance(found, ErrorCode) else EnvelopeResponse(response_data=found))
 
     try:

@@ -202,7 +202,7 @@ class Fetch:
         if self._body.max_wait_ms <= 0:
             yield from self.attempt_in_steps()
             return (yield from self.answer_in_steps())
-        wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._finish_in_steps)
+        wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._finish_in_steps, self._fail)
         watched = [partition.notifier for partition in self._partitions if partition is not None]
         if (yield from wait.begin(watched, self._body.max_wait_ms)):
             return (yield from self.answer_in_steps())
@@ -221,6 +221,10 @@ class Fetch:
     def _finish_in_steps(self) -> None:
         assert self._pending is not None
         self._pending.complete(self.answer_in_steps())
+
+    def _fail(self, error: Exception) -> None:
+        assert self._pending is not None
+        self._pending.fail(error)
 
     def wait(self) -> Pending:
         """Answers when there are enough bytes, or after `max_wait_ms`."""

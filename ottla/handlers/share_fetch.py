@@ -157,7 +157,7 @@ class Answer:
         self._codes: Codes | None = None
         self._is_in_turns = is_in_turns
         self._pending: Pending | None = None
-        self.fetch = ShareReading(broker, request, body, session, self._maybe_complete, is_in_turns=is_in_turns)
+        self.fetch = ShareReading(broker, request, body, session, self._maybe_complete, self._fail, is_in_turns=is_in_turns)
 
     def on_acknowledged(self, codes: Codes) -> None:
         self._codes = codes
@@ -173,6 +173,10 @@ class Answer:
     def _maybe_complete(self) -> None:
         if self._pending is not None and self.fetch.is_over and self._codes is not None:
             self._pending.complete(self._response(self._codes))
+
+    def _fail(self, error: Exception) -> None:
+        assert self._pending is not None
+        self._pending.fail(error)
 
     def _response(self, codes: Codes) -> Response:
         return self._response_in_steps(codes) if self._is_in_turns else run_steps(self._response_in_steps(codes))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.base.errors import ErrorCode, WireError
+from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
@@ -70,8 +70,11 @@ class Pending:
         if self._listener is not None:
             self._listener(response)
 
-    def fail(self, error: WireError) -> None:
-        """There is no answer, and the connection is to be closed: the listener gets the reason in the answer's place."""
+    def fail(self, error: Exception) -> None:
+        """There is no answer, and the connection is to be closed: the listener gets the reason in the answer's place. Raises it where there
+        has been an answer."""
+        if self.is_done:
+            raise error
         self.complete(error)
 
     def then(self, listener: Callable[[Any], None]) -> None:
@@ -339,7 +342,7 @@ class StoredTokens(Protocol):
         """Makes of a token what `decide` says. DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
 
 
-ForwardedAnswer = Callable[[bytes | ErrorCode], None]
+ForwardedAnswer = Callable[[bytes | ErrorCode | Exception], None]
 
 
 class ForwardedRequests(Protocol):
@@ -347,7 +350,7 @@ class ForwardedRequests(Protocol):
 
     def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
         """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a
-        malformed one; of a large request `done` learns it."""
+        malformed one; of a large request `done` learns it, as it does of a failure that comes later."""
 
 
 class IsrCounters(Protocol):

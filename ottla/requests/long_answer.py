@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from ottla.base.errors import WireError
 from ottla.requests.disposal import dispose_elements
 from ottla.requests.items import Items
 from ottla.requests.pieces import join_rest, joined
@@ -55,8 +54,8 @@ class LongAnswer:
         return number
 
     def add(self, number: int, response: Any) -> Iterator[None]:
-        """Adds the answer of a piece; None where no answer is wanted. Raises the `WireError` that stands in its place (`Pending.fail`)."""
-        if type(response) is WireError:
+        """Adds the answer of a piece; None where no answer is wanted. Raises the exception that stands in its place (`Pending.fail`)."""
+        if isinstance(response, Exception):
             raise response
         run = self._run_of[number]
         self._missing[run] -= 1

@@ -48,7 +48,8 @@ def _with(refused: list[Any], response: Any) -> Any:
     pending.abandon = response.abandon
 
     def end(found: Any) -> None:
-        found.responses.extend(refused)
+        if not isinstance(found, Exception):
+            found.responses.extend(refused)
         pending.complete(found)
 
     response.then(end)

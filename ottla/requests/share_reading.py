@@ -54,19 +54,20 @@ class ShareReading:
     """The reading part of a request: tried at once, and again whenever something has moved, until it has ended."""
 
     __slots__ = (
-        "_body", "_broker", "_is_in_turns", "_is_record_limit", "_on_end", "_readings", "_request", "_session", "_stepped_wait", "_watch",
-        "got", "is_over",
+        "_body", "_broker", "_is_in_turns", "_is_record_limit", "_on_end", "_on_failure", "_readings", "_request", "_session",
+        "_stepped_wait", "_watch", "got", "is_over",
     )  # fmt: skip
 
     def __init__(
         self, broker: Broker, request: RequestContext, body: ShareFetchRequest, session: ShareSession, on_end: Callable[[], None],
-        *, is_in_turns: bool,
+        on_failure: Callable[[Exception], None], *, is_in_turns: bool,
     ) -> None:  # fmt: skip
         self._broker = broker
         self._request = request
         self._body = body
         self._session = session
         self._on_end = on_end
+        self._on_failure = on_failure
         self._is_in_turns = is_in_turns
         self._is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         self._readings: list[Reading] = []
@@ -91,7 +92,7 @@ class ShareReading:
         if self._body.max_wait_ms <= 0 or not self._wants_records:
             yield from self._attempt_in_steps(True)
         elif self._is_in_turns:
-            wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._ended)
+            wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._ended, self._on_failure)
             self.is_over = yield from wait.begin(self._watched(), self._body.max_wait_ms)
         else:
             self.is_over = self._attempt(False)
@@ -112,7 +113,7 @@ class ShareReading:
 
     def let_go(self) -> None:
         """Ends the circle of references with the answer, once that is made: many partitions would be kept until the next collection."""
-        self._readings, self._watch, self._stepped_wait, self._on_end = [], None, None, _nothing
+        self._readings, self._watch, self._stepped_wait, self._on_end, self._on_failure = [], None, None, _nothing, _ignore
 
     def abandon(self) -> None:
         """Ends the wait of a client that is gone, without reading."""
@@ -315,6 +316,10 @@ class ShareReading:
 
 def _nothing() -> None:
     """What is called at the end of a reading that was answered."""
+
+
+def _ignore(error: Exception) -> None:
+    """What is called where it fails then: nothing runs any more that could."""
 
 
 def closed_error(share: SharePartition) -> ErrorCode:

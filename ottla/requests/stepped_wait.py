@@ -2,7 +2,8 @@
 
 A look takes many turns of the loop, in which partitions may move that it has passed already. So they are watched before the first look
 begins, and a look within which any of them has moved, or the time has ended, is followed by another one: no move is missed. The first look
-belongs to the request, the others go in turns with those of all requests that wait (`Waiters.do_in_turns`).
+belongs to the request, the others go in turns with those of all requests that wait (`Waiters.do_in_turns`): one that fails ends the wait,
+and the connection is closed as by a request that fails at once.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from ottla.requests.context import Waiters, Watch, Watched
+from ottla.requests.guarded import Fail, guarded
 
 Look = Callable[[bool], Generator[None, None, bool]]
 """Looks at all partitions; returns whether the wait is over, as it is after the look that is called with True: it is the last."""
 
 
 class SteppedWait:
-    """The wait of one request. `on_end` is called once when it is over, unless the first look has ended it or it was cancelled."""
+    """The wait of one request. `on_end` is called once when it is over, unless the first look has ended it or it was cancelled; `fail` gets
+    the exception of a later look, or of `on_end`."""
 
-    __slots__ = ("_has_moved", "_is_late", "_is_looking", "_look", "_on_end", "_waiters", "_watch")
+    __slots__ = ("_fail", "_has_moved", "_is_late", "_is_looking", "_look", "_on_end", "_waiters", "_watch")
 
-    def __init__(self, waiters: Waiters, look: Look, on_end: Callable[[], None]) -> None:
+    def __init__(self, waiters: Waiters, look: Look, on_end: Callable[[], None], fail: Fail) -> None:
         self._waiters = waiters
         self._look: Look | None = look
         self._on_end: Callable[[], None] | None = on_end
+        self._fail: Fail | None = fail
         self._watch: Watch | None = None
         self._is_looking = self._has_moved = self._is_late = False
 
@@ -49,7 +53,7 @@ class SteppedWait:
         """Ends the wait, and with it all references to the request."""
         if self._watch is not None:
             self._watch.cancel()
-        self._look = self._on_end = self._watch = None
+        self._look = self._on_end = self._fail = self._watch = None
 
     def _moved(self) -> None:
         self._has_moved = True
@@ -62,8 +66,17 @@ class SteppedWait:
 
     def _rest_or_look_again(self) -> None:
         self._is_looking = self._has_moved
-        if self._has_moved and not self.is_over:
-            self._waiters.do_in_turns(self._look_again())
+        if self._has_moved and self._fail is not None:
+            self._waiters.do_in_turns(guarded(self._look_again(), self._failing(self._fail)))
+
+    def _failing(self, fail: Fail) -> Fail:
+        """Ends the wait and calls `fail`, which the steps must keep, as the wait lets go of it before `on_end`."""
+
+        def end_and_fail(error: Exception) -> None:
+            self.cancel()
+            fail(error)
+
+        return end_and_fail
 
     def _look_again(self) -> Generator[None, None, None]:
         while self._look is not None and self._has_moved:

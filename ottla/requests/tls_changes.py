@@ -142,6 +142,10 @@ class Alteration:
             self._end(response)
 
     def _end(self, response: Any) -> None:
+        if isinstance(response, Exception):
+            self._listeners.keep({})
+            self.pending.fail(response)
+            return
         is_done = not self._body.validate_only and not any(answer.error_code for answer in response.responses)
         if self._is_renewal and is_done:
             self._listeners.renew()

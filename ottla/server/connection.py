@@ -23,6 +23,7 @@ from ottla.base.errors import StorageError, WireError
 from ottla.base.ports import Channel, Part
 from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
+from ottla.requests.guarded import guarded
 from ottla.server.foreign_protocols import HEADER_BYTES_MIN, bad_size
 from ottla.server.held_memory import ConnectionLimits, Slot
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
@@ -196,10 +197,7 @@ class Connection:
 
     def guarded(self, steps: Iterator[object]) -> Iterator[object]:
         """The same steps of a request; a failure closes the connection, as it does in one that is executed at once."""
-        try:
-            yield from steps
-        except Exception as error:
-            self.fail(error)
+        return guarded(steps, self.fail)
 
     def _park(self, slot: Slot) -> None:
         self._slots.append(slot)

@@ -20,6 +20,7 @@ from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext
 from ottla.requests.first_metadata import FirstMetadata
+from ottla.requests.guarded import call_guarded, guarded
 from ottla.requests.levels import served
 from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
 from ottla.server.held_memory import WAITING_REQUEST_BYTES
@@ -253,14 +254,14 @@ class Dispatcher:
             now_ns = self._now_ns()
             route.parked_nanoseconds += now_ns - parked_ns
             route.waited[(now_ns - started_ns).bit_length()] += 1
-            if type(response) is WireError:
+            if isinstance(response, Exception):  # `Pending.fail`
                 connection.fail(response)
                 return
             if self._throttling is not None:
                 self._throttling.note(connection, route, response)
             if route.is_change:
                 connection.release()
-            connection.fill(slot, route.encode(response, correlation_id))
+            call_guarded(lambda: connection.fill(slot, route.encode(response, correlation_id)), connection.fail)
 
         pending.then(answer)
         return route.deferred
@@ -310,7 +311,7 @@ class Dispatcher:
         route = self.routes.get(key << 16 | version) or self._route(key, version)
         context = RequestContext(version, client_id, client)
         if route.handle_in_steps is not None and len(frame) > SHARED_BYTES:  # what is cut into pieces has been cut by the other broker
-            self.long_requests.turns.add_later(self._forwarded_in_steps(route, context, correlation_id, frame, at, done))
+            self.long_requests.turns.add_later(guarded(self._forwarded_in_steps(route, context, correlation_id, frame, at, done), done))
             return
         body, end = route.decode(frame, at)
         route.check_end(end, len(frame))
@@ -319,6 +320,9 @@ class Dispatcher:
         spent_ns = self._now_ns() - started_ns
 
         def answer(found: Any) -> None:
+            if isinstance(found, Exception):
+                done(found)
+                return
             if self._throttling is not None:
                 self._throttling.charge_forwarded(route, context, found, spent_ns)
             done(bytes(route.write(found, correlation_id)[FRAME_SIZE_BYTES:]))
@@ -335,6 +339,8 @@ class Dispatcher:
         assert route.handle_in_steps is not None
 
         def answer(found: Any) -> Iterator[None]:
+            if isinstance(found, Exception):
+                raise found
             if isinstance(found, Generator):
                 found = yield from found
             if self._throttling is not None:
@@ -352,7 +358,7 @@ class Dispatcher:
             done(refusal.code if isinstance(refusal, ApiError) else ErrorCode.INVALID_REQUEST)
             return
         if isinstance(response, Pending):
-            response.then(lambda found: self.long_requests.turns.add_later(answer(found)))
+            response.then(lambda found: self.long_requests.turns.add_later(guarded(answer(found), done)))
         else:
             yield from answer(response)
 

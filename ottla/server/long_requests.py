@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ottla.base.errors import ErrorCode, WireError
+from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, Part, Timers
 from ottla.base.turns import Turns
 from ottla.requests.context import Broker, Pending, RequestContext
@@ -199,7 +199,7 @@ class LongRequest:
     def _encode_whole(self, response: Any) -> Generator[None, None, None]:
         self._outstanding.clear()
         route = self._route
-        if type(response) is WireError:
+        if isinstance(response, Exception):  # `Pending.fail`
             raise response
         if isinstance(response, Generator):  # an answer that is made in steps
             response = yield from response

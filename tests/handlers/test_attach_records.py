@@ -273,3 +273,18 @@ def test_without_an_attach_a_gap_is_refused_at_once() -> None:
     world = staged()
     world.attach((0, 0, CHUNKS))
     assert produced(produce(world, b"d", sequence=7)) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
+
+
+def test_a_step_that_fails_closes_the_connection_and_lets_the_producer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left the request without an answer until its time was over, and for ever what the producer sent behind it."""
+    world, followed, failure = staged(), list[str](), KeyError("a mistake of ours")
+
+    def fail(*_given: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("ottla.replication.attaching.check_manifest", fail)
+    pending = world.attach((0, 0, CHUNKS))
+    world.timers.run_due()
+    assert pending.is_done and pending.response is failure
+    assert not world.broker.stages.call_when_attached(T0, PRODUCER, lambda: followed.append("late"))
+    assert not world.waiters.watches

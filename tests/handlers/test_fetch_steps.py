@@ -232,3 +232,27 @@ def test_a_fetch_of_too_many_partitions_is_refused() -> None:
     wanted = dict.fromkeys(range(PARTITIONS_MAX + 1), 0)
     answer = run(handle_in_steps(World().broker, request(12), body(wanted)))
     assert isinstance(answer, FetchResponse) and answer.error_code == ErrorCode.INVALID_REQUEST and not answer.responses
+
+
+@pytest.mark.parametrize("is_at_the_end", [False, True], ids=["a look", "the time's last look"])
+def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_at_the_end: bool
+) -> None:
+    """It left the request unanswered for ever, and what waited behind it."""
+    pending = run(steps_of(world, waiting()))
+    assert isinstance(pending, Pending)
+    failure = KeyError("a mistake of ours")
+
+    def fail(_partition: object, *_given: object, **_options: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(type(world.partitions[0]), "read", fail)
+    monkeypatch.setattr(fetch.Fetch, "_read", fail)
+    if is_at_the_end:
+        world.timers.advance(100)
+    else:
+        append(world, 1, b"b")
+        world.timers.run_due()
+    assert pending.is_done and pending.response is failure
+    assert not world.waiters.watches and world.waiters.turns.is_idle
+    assert not any(partition.notifier.watchers for partition in world.partitions)

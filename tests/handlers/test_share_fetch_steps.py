@@ -208,3 +208,21 @@ def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: Shar
             end = over
     made = answered(end.value)
     assert sum(1 for _ in made) == 2 * PARTITIONS // 10, "those with records, then all"
+
+
+@pytest.mark.parametrize(("owner", "method"), [(share_fetch.ShareReading, "_attempt_in_steps"), (share_fetch.Answer, "_response")])
+def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch, empty: ShareWorld, owner: type, method: str
+) -> None:
+    """It left the request unanswered for ever, and what waited behind it."""
+    pending = finish(steps_of(empty, request()))
+    failure = KeyError("a mistake of ours")
+
+    def fail(*_given: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(owner, method, fail)
+    empty.append(1)
+    empty.timers.run_due()
+    assert pending.is_done and pending.response is failure
+    assert not empty.waiters.watches and empty.waiters.turns.is_idle

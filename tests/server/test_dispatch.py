@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,9 +23,12 @@ from ottla.server.dispatch import (
     for_extended_connections,
     recent_cost,
 )
+from ottla.server.receive_buffer import SHARED_BYTES
 from ottla.server.route import Route
+from ottla.wire.codec import encoder
 from ottla.wire.framing import header_reader, write_request
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.fakes.timers import ManualTimers
 from tests.server.quotas.test_throttling import World
@@ -156,6 +160,44 @@ def test_a_change_that_waits_behind_another_is_not_begun_while_the_broker_stops(
     pending.complete(AlterClientQuotasResponse(entries=[]))
     assert idle == [world.connection] and world.executed == [change.API_KEY]
     assert len(world.responses()) == 1, "it was answered"
+
+
+@pytest.mark.parametrize("answer", [KeyError("a mistake of ours"), object()], ids=["no answer", "one that cannot be encoded"])
+def test_a_request_that_fails_while_it_waits_closes_its_connection(answer: object, caplog: pytest.LogCaptureFixture) -> None:
+    """The exception went to what had ended the wait, and the connection stayed as it was: it answered nothing further."""
+    world, pending = World(), Pending()
+    world.dispatcher.limit(None)
+    world.answers = [pending]
+    world.send(AlterClientQuotasRequest(entries=[], validate_only=False), HeartbeatRequest(group_id="g", member_id="m"))
+    if isinstance(answer, Exception):
+        pending.fail(answer)
+    else:
+        pending.complete(answer)
+    assert world.channel.is_closed and world.responses() == []
+    assert [record.message for record in caplog.records] == ["closing test:1: a request failed"]
+    with pytest.raises(KeyError):
+        pending.fail(KeyError("there has been an answer: this goes to the log"))
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["a step", "what it waits for"])
+def test_a_large_forwarded_request_that_fails_ends_without_an_answer(is_later: bool) -> None:
+    """The broker that had forwarded it waited until the client's time was over."""
+    world, ended, pending, failure = World(), list[object](), Pending(), KeyError("a mistake of ours")
+    body = CreateTopicsRequest(topics=[CreatableTopic(name="t" * 200) for _ in range(SHARED_BYTES // 200)])
+    key, version = body.API_KEY, body.VERSIONS[1]
+    frame = write_request(key, version, 1, "c", encoder(CreateTopicsRequest, version)(body))[4:]
+
+    def fail(_broker: object, _request: object, _body: object) -> Iterator[None]:
+        yield
+        raise failure
+
+    world.dispatcher._route(key, version).handle_in_steps = (lambda *_given: pending) if is_later else fail
+    world.dispatcher.execute_forwarded(bytes(frame), world.info, ended.append)
+    world.timers.run_due()
+    if is_later:
+        pending.fail(failure)
+        world.timers.run_due()
+    assert ended == [failure]
 
 
 def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None:
