@@ -120,6 +120,11 @@ class ConnectionInfo:
         self._session_timer: TimerHandle | None = None
         self._closing: dict[object, Callable[[object], None]] = {}
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the client has tried to authenticate, and may not."""
+        return self.authentication is not None and self.authentication.is_refused
+
     def authenticated(self, principal: str) -> None:
         """Notes that the client is authenticated: from now on it may send any request."""
         self.principal = principal

@@ -4,7 +4,7 @@ The work of a request does not wait for the answers before it: a produce that wa
 next one (Kafka mutes the connection instead). Answers that are not there yet keep their place in `_slots`; what is behind them waits.
 
 Bounds: a frame's size, requests in flight, and bytes: those of answers that are not sent and of requests that wait for theirs, here, and
-those of large frames of all connections together (`receive_buffer.py`). At a bound the connection stops reading until it is below again. A
+those of large frames of all connections together (`memory/`). At a bound the connection stops reading until it is below again. A
 `WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken invariant stops the broker.
 
 On a listener that authenticates its clients a new connection is *not yet authenticated*: frames are small, only the APIs of the
@@ -25,8 +25,8 @@ from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.requests.guarded import guarded
 from ottla.server.foreign_protocols import HEADER_BYTES_MIN, bad_size
-from ottla.server.held_memory import ConnectionLimits, Slot
-from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
+from ottla.server.memory.held_memory import ConnectionLimits, Slot
+from ottla.server.memory.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
 from ottla.wire.framing import header_reader
 
 log = logging.getLogger("ottla.connection")
@@ -81,12 +81,8 @@ class Connection:
     def __init__(
         self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, channel: Channel, owner: Owner
     ) -> None:
-        # shared by all connections
-        self._executor = executor
-        self._buffers = buffers
-        self._limits = limits
-        self._owner = owner
-        # of this connection
+        self._executor, self._buffers, self._limits, self._owner = executor, buffers, limits, owner  # shared by all connections
+        # of this connection alone
         self.info, self.channel = info, channel
         self.idle_ticks = 0  # counted up by the sweep of idle connections
         self.bytes_taken = 0  # what the peer had taken at the last sweep
@@ -94,13 +90,13 @@ class Connection:
         self.contexts: dict[int, RequestContext] = {}  # by version
         self.client_id: str | None = None
         # of what is under way
-        self._held, self.held_since_tick = b"", 0
+        self._held, self.held_since_tick, self.moved = b"", 0, 0
         self._large: LargeFrame | None = None
         self._slots: deque[Slot] = deque()
         self._out: list[Part] = []
         self._out_bytes = 0
         self._account = limits.held.open(self, info.host)
-        self._has_slices = self._is_executing = self._is_choked = self.is_closed = False
+        self._has_slices = self._is_executing = self.is_closed = self.is_held_back = False
         self.cost_ns = self.heavy_requests = 0  # what its requests have cost lately, 0 while cheap; how many of the last ones were heavy
         self.is_held = self.is_muted = False  # nothing further may be executed yet: others go first; the client is throttled
         self._failed_correlation_id: int | None = None
@@ -217,22 +213,22 @@ class Connection:
 
     def _flush_filled(self) -> None:
         self._flush()
-        if self._is_choked:
+        if self.is_held_back:
             self.unchoke()
 
     def unchoke(self) -> None:
         """Executes what was held back, when answers have been given or sent."""
-        if not self._is_choked or self.is_closed:
+        if not self.is_held_back or self.is_closed:
             return
         if self._on_idle is not None:
             self._look_whether_idle()
             return
         if self.is_held or self.is_muted or self._is_over_bounds():
             return
-        if self._is_refused():
+        if self.info.is_refused:
             self._close_when_answered()
             return
-        self._is_choked = False
+        self.is_held_back = False
         self.channel.resume_reading()
         if self._held or self._large is not None:
             self._execute_waiting()
@@ -247,12 +243,20 @@ class Connection:
         """Bytes of a small frame that is not whole, or of requests that are held back; since `held_since_tick`."""
         return len(self._held)
 
+    lent_bytes = held_bytes
+
+    missing_bytes = SHARED_BYTES  # at most
+
+    @property
+    def is_served(self) -> bool:
+        return bool(self.contexts)
+
     def _hold(self, held: bytes) -> None:
         if self.is_closed:
             return
         self._held = held
         self._buffers.bytes_lent += len(held)
-        self.held_since_tick = self._buffers.tick
+        self._buffers.unfinished.note_begun(self)
 
     def _take_held(self) -> bytes:
         held, self._held = self._held, b""
@@ -261,7 +265,7 @@ class Connection:
 
     def finish(self, on_idle: Callable[[Connection], None]) -> None:
         """Reads and executes no further requests; calls `on_idle` once all that are under way have been answered or the peer is gone."""
-        self._is_choked = True
+        self.is_held_back = True
         self._on_idle = on_idle
         self.channel.pause_reading()
         self._look_whether_idle()
@@ -311,18 +315,18 @@ class Connection:
         self.channel.close()
 
     def _receive_large(self, large: LargeFrame, count: int) -> None:
-        large.filled += count
+        large.came(count)
         if large.is_whole():
             if not self.info.is_authenticated:
                 self._check_unauthenticated(large.frame())
             if self._executor.is_crowded and self._executor.is_costly(self, large.frame(), 0, large.size):
-                self._buffers.end(large)
+                large.finish()
                 self._yield(b"")
             else:
                 self._execute_large(large)
         elif not large.make_room():
             self.channel.pause_reading()
-            self._buffers.wait(large, self.channel)
+            self._buffers.wait(large)
 
     def _execute_large(self, large: LargeFrame) -> None:
         try:
@@ -331,7 +335,7 @@ class Connection:
             self._note_failed(large.frame(), 0)
             raise
         if self.is_held:
-            self._buffers.end(large)  # it is no unfinished request
+            large.finish()
             self._choke(b"")
             return
         if self._large is not None:
@@ -398,7 +402,7 @@ class Connection:
                 return
         if at < end and not self.is_closed:
             self._keep_tail(view, at, end)
-        elif not self.info.is_authenticated and not self._is_choked:
+        elif not self.info.is_authenticated and not self.is_held_back:
             self._must_stop(b"")
 
     def _yield(self, held: bytes) -> None:
@@ -440,13 +444,10 @@ class Connection:
         if self._slots:
             self._choke(held)
             return True
-        if self._is_refused():
+        if self.info.is_refused:
             self._close_when_answered()
             return True
         return False
-
-    def _is_refused(self) -> bool:
-        return self.info.authentication is not None and self.info.authentication.is_refused
 
     def _close_when_answered(self) -> None:
         self._flush()
@@ -455,14 +456,14 @@ class Connection:
     def _keep_tail(self, view: memoryview, at: int, end: int) -> None:
         size = read_size(view, at)[0] if end - at >= 4 else 0
         if size + 4 > SHARED_BYTES:
-            self._large = LargeFrame(self._buffers, size, view[at + 4 : end], self.channel)
-            if self._buffers.is_full():
-                raise WireError("there is no memory for more unfinished requests")
+            self._large = LargeFrame(self._buffers, size, view[at + 4 : end], self.channel, is_served=self.is_served)
         else:
             self._hold(bytes(view[at:end]))
+        if self._buffers.bytes_lent > self._buffers.full_bytes and not self._buffers.make_room(self._large or self):
+            raise WireError("there is no memory for more unfinished requests")
 
     def _choke(self, held: bytes) -> None:
-        self._is_choked = True
+        self.is_held_back = True
         self._hold(held)
         self.channel.pause_reading()
 
@@ -479,8 +480,7 @@ class Connection:
         self._out += parts
         if len(parts) > 1:
             self._has_slices = True
-        for part in parts:
-            self._out_bytes += len(part)
+        self._out_bytes += sum(map(len, parts))
 
     def _flush(self) -> None:
         out = self._out

@@ -23,9 +23,9 @@ from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.guarded import call_guarded, guarded
 from ottla.requests.levels import served
 from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
-from ottla.server.held_memory import WAITING_REQUEST_BYTES
 from ottla.server.long_requests import LongRequest, LongRequests
-from ottla.server.receive_buffer import SHARED_BYTES
+from ottla.server.memory.held_memory import WAITING_REQUEST_BYTES
+from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.server.route import ANY_BYTES, Route
 from ottla.server.waiters import Waiters
 from ottla.wire.decoding import ManyObjects

@@ -26,7 +26,7 @@ from ottla.requests.items import Items
 from ottla.requests.long_answer import LongAnswer
 from ottla.requests.pieces import cut, gather, has_many_items, refuse
 from ottla.server.connection import Connection
-from ottla.server.held_memory import Slot
+from ottla.server.memory.held_memory import Slot
 from ottla.server.route import Route
 from ottla.wire.framing import load
 from ottla.wire.schema import Struct

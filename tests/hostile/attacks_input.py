@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 
-from ottla.wire.messages import create_topics, fetch, list_offsets, offset_commit, produce
+from ottla.wire.messages import api_versions, create_topics, fetch, list_offsets, offset_commit, produce
 from ottla.wire.records import CODEC_ZSTD, HEADER, BatchHeader, encode_varint, stamp_crc
 from tests.clients.broker_process import eventually
 from tests.hostile.attacks import Target, attack
@@ -148,9 +150,41 @@ def dripping_frames(target: Target) -> None:
     send_in_pieces(target, produce_frame(target, "plain", bytes(bomb(1)) + bytes(100_000)), lambda: drip(b"x"))
 
 
+@attack(
+    "300 connections that send 500 kB of a frame and connect anew all the time, and an honest one that sends 100 kB in pieces, of a broker"
+    " that may use 64 MiB",
+    "ottla.memory.max.bytes=67108864",
+    not_on_kafka="has no such bound",
+)
+def renewed_crowd(target: Target) -> None:
+    create(target, "plain")
+    target.begin()
+    stop = threading.Event()
+    crowd = threading.Thread(target=_send_and_connect_anew, args=(target.port, target.part(300), stop), name="crowd")
+    crowd.start()
+    try:
+        for _ in target.numbers(3):
+            send_in_pieces(target, produce_frame(target, "plain", bytes(bomb(1)) + bytes(100_000)))
+    finally:
+        stop.set()
+        crowd.join()
+
+
+def _send_and_connect_anew(port: int, count: int, stop: threading.Event) -> None:
+    start = struct.pack(">i", FRAME_BYTES) + bytes(500_000)
+    while not stop.is_set():
+        with contextlib.ExitStack() as peers:
+            for _ in range(count):
+                with contextlib.suppress(OSError):  # the broker has dropped it, or takes no more for now
+                    peer = peers.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+                    peer.settimeout(0.05)
+                    peer.sendall(start)
+
+
 def send_in_pieces(target: Target, frame: bytes, meanwhile: Callable[[], object] = lambda: None) -> None:
     """Sends a frame slowly, as over a slow line; an answer, even a refusal, shows that the connection was not dropped."""
     client = target.connect()
+    client.ask(api_versions.ApiVersionsRequest(), 0)  # as every client does
     for at in range(0, len(frame), 4_000):
         client.send(frame[at : at + 4_000])
         time.sleep(0.1)

@@ -9,8 +9,8 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
-from ottla.server.held_memory import ConnectionLimits, Slot
-from ottla.server.receive_buffer import (
+from ottla.server.memory.held_memory import ConnectionLimits, Slot
+from ottla.server.memory.receive_buffer import (
     SHARED_BYTES,
     ReceiveBuffers,
 )

@@ -19,9 +19,9 @@ from ottla.security.authorizer import AllowClients
 from ottla.security.principal import ANONYMOUS
 from ottla.server.connection import Connection
 from ottla.server.dispatch import Dispatcher
-from ottla.server.held_memory import ConnectionLimits
 from ottla.server.listener import Listeners
-from ottla.server.receive_buffer import SHARED_BYTES, ReceiveBuffers
+from ottla.server.memory.held_memory import ConnectionLimits
+from ottla.server.memory.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.server.waiters import Waiters
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request

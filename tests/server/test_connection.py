@@ -8,8 +8,8 @@ import pytest
 
 from ottla.base.errors import StorageError
 from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
-from ottla.server.held_memory import ConnectionLimits
-from ottla.server.receive_buffer import (
+from ottla.server.memory.held_memory import ConnectionLimits
+from ottla.server.memory.receive_buffer import (
     POOLED_BYTES,
     SHARED_BYTES,
     LargeFrame,

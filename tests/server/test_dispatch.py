@@ -23,7 +23,7 @@ from ottla.server.dispatch import (
     for_extended_connections,
     recent_cost,
 )
-from ottla.server.receive_buffer import SHARED_BYTES
+from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.server.route import Route
 from ottla.wire.codec import encoder
 from ottla.wire.framing import header_reader, write_request

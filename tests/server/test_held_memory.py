@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.held_memory import HeldMemory
+from ottla.server.memory.held_memory import HeldMemory
 
 
 class Peer:

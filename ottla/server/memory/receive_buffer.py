@@ -1,0 +1,260 @@
+"""Buffers for received bytes until their frame is whole, and the bound on all of them together.
+
+Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A
+frame larger than that buffer gets a buffer of its own, which never outgrows what was received by more than a factor, so a peer that
+announces 100 MiB and sends nothing costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making
+them costs as much as copying the batch.
+
+All buffers of their own together stay below `bytes_max`: a frame that would have to grow beyond it is not read on until others have left.
+Those that wait go on in the order of what they lack; each tick that one is older counts like some bytes less. The first of them may grow
+into a reserve if it can become whole there, so small requests come through while large ones wait for each other. A frame that is alone may
+always grow, so none is too large to come through.
+
+When one has to wait, or one more begins and memory is full, others are dropped (`unfinished_requests.py` chooses), so a crowd of peers that
+begin requests and never finish them starves none. When every frame waits for another and nothing moves, `relieve` drops the connection that
+holds the most. Small unfinished frames, which their connections keep, and requests that connections hold back count like large ones and
+are dropped like them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from ottla.server.memory.unfinished_requests import Reader, Unfinished, UnfinishedRequests
+
+log = logging.getLogger("ottla.network")
+
+SHARED_BYTES = 1 << 16
+POOLED_BYTES = (1 << 20) + (1 << 16)
+POOLED_BUFFERS_MAX = 8
+POOL_FROM_RECEIVED_BYTES = 1 << 14
+"""A peer must have sent this much of a large frame before a whole pooled buffer is lent to it."""
+UNBOUNDED = (1 << 63) - 1
+CROWDED_PART = 1 / 4
+"""Beyond this part of the bound a frame gets no pooled buffer while little of it is there: buffers grow with what was received."""
+CROWDED_BYTES = POOLED_BUFFERS_MAX * POOLED_BYTES
+"""The same beyond so many bytes, whatever the bound is: the pages of a new pooled buffer take the loop up to a millisecond, and hundreds of
+connections may begin a frame in one turn."""
+FULL_PART = 9 / 8
+"""Beyond this part of the bound a request that begins has others dropped."""
+RESERVE_PART = 10 / 8
+"""Up to this part of the bound the first of the frames that wait may grow."""
+AGE_BYTES = 1 << 16
+"""Of two frames that wait, one that is a tick older goes before one that lacks fewer bytes, if the difference is less than these."""
+PLACES_KEPT = 64
+"""The order of those that wait is made anew when it has so many more places of frames that have gone than of others."""
+STILL_TICKS_MAX = 10
+"""Calls of `relieve` in which nothing was given back before a frame is dropped."""
+
+
+class ReceiveBuffers:
+    """The shared buffer, the pool and the bound; one for all connections of a loop."""
+
+    def __init__(self, bytes_max: int = UNBOUNDED) -> None:
+        self.bytes_max = bytes_max
+        self.full_bytes, self._reserve_end = bytes_max * FULL_PART, bytes_max * RESERVE_PART
+        self.bytes_lent = 0
+        self.shared = bytearray(SHARED_BYTES)
+        self.shared_view = memoryview(self.shared)
+        self.unfinished = UnfinishedRequests()
+        self._free: list[bytearray] = []
+        self._waiting: dict[int, LargeFrame] = {}
+        self._order: list[tuple[int, int]] = []
+        """A heap: what decides who goes on first, and the number of the frame, which may wait no longer."""
+        self._waits = 0
+        self._is_dropping = False  # what is given back is for more than those that wait
+        self._still_ticks = 0
+
+    def size_for(self, size: int, received: int) -> int:
+        """The buffer size for a frame of `size` bytes of which `received` have arrived."""
+        if received >= POOL_FROM_RECEIVED_BYTES and size <= POOLED_BYTES:
+            return min(size, 4 * received) if self.is_crowded() and received < POOLED_BYTES // 4 else POOLED_BYTES
+        return min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES))
+
+    def lend(self, size: int) -> bytearray:
+        self.bytes_lent += size
+        return self._free.pop() if size == POOLED_BYTES and self._free else bytearray(size)
+
+    def give_back(self, buffer: bytearray) -> None:
+        self.bytes_lent -= len(buffer)
+        if len(buffer) == POOLED_BYTES and len(self._free) < POOLED_BUFFERS_MAX:
+            self._free.append(buffer)
+        self._still_ticks = 0
+        if self._waiting and not self._is_dropping:
+            self._wake()
+
+    def is_crowded(self) -> bool:
+        return self.bytes_lent > min(self.bytes_max * CROWDED_PART, CROWDED_BYTES)
+
+    def make_room(self, newcomer: Unfinished) -> bool:
+        """Drops others if memory is full, as a request has begun; False: it is still full."""
+        if self.bytes_lent > self.full_bytes:
+            self._drop_slowest(is_done=lambda: self.bytes_lent <= self.full_bytes)
+        if self.bytes_lent > self.full_bytes:
+            self._drop_dispensable(newcomer)
+        return self.bytes_lent <= self.full_bytes
+
+    def wait(self, frame: LargeFrame) -> None:
+        """Lets a frame that must grow wait; its reader resumes when there is room."""
+        self._waits += 1
+        frame.place = self._waits
+        self._waiting[frame.place] = frame
+        heappush(self._order, (frame.missing_bytes + AGE_BYTES * frame.held_since_tick, frame.place))
+        self._wake()
+        self._drop_slowest(is_done=lambda: not self._waiting)
+
+    def stop_waiting(self, frame: LargeFrame) -> None:
+        if self._waiting.pop(frame.place, None) is not None and len(self._order) > 2 * len(self._waiting) + PLACES_KEPT:
+            self._order = [item for item in self._order if item[1] in self._waiting]
+            heapify(self._order)
+
+    def relieve(self) -> None:
+        """Drops slow frames if others wait, and one if all wait for each other; called periodically."""
+        self.unfinished.next_tick(is_short=self.bytes_lent > self.bytes_max * CROWDED_PART)
+        self._wake()
+        if self._waiting:
+            self._drop_slowest(is_done=lambda: not self._waiting)
+        elif self.bytes_lent > self.bytes_max:
+            self._drop_slowest(is_done=lambda: self.bytes_lent <= self.bytes_max)
+        self._still_ticks = self._still_ticks + 1 if self._waiting else 0
+        if self._still_ticks > STILL_TICKS_MAX:
+            largest = max(self._waiting.values(), key=lambda frame: frame.held_bytes)
+            log.warning("%d bytes of unfinished requests wait for each other; the largest is dropped", self.bytes_lent)
+            largest.channel.close()
+
+    def has_room(self, frame: LargeFrame) -> bool:
+        """Whether a frame that does not wait may grow: nothing does, and it stays within the bound; one that is alone always may."""
+        return not self._waiting and self._is_within(frame)
+
+    def _has_room_for_first(self, frame: LargeFrame) -> bool:
+        """The same of the first that waits: it may use the reserve, too, if it becomes whole there and leaves as much to others."""
+        lacks = frame.size - len(frame.buffer)
+        return self._is_within(frame) or lacks <= (self._reserve_end - self.bytes_lent) / 2
+
+    def _is_within(self, frame: LargeFrame) -> bool:
+        have = len(frame.buffer)
+        return self.bytes_lent <= have or self.bytes_lent + self.size_for(frame.size, frame.filled) - have <= self.bytes_max
+
+    def _drop_slowest(self, *, is_done: Callable[[], bool]) -> None:
+        """Drops requests that came the slowest, until it is done or none is left that may be judged; none that waits for memory."""
+        dropped = 0
+        while not is_done() and (slowest := self.unfinished.next_slowest()) is not None:
+            if isinstance(slowest, LargeFrame) and slowest.place in self._waiting:
+                continue
+            dropped += 1
+            slowest.channel.close()
+            self._wake()
+        if dropped:
+            log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
+
+    def _drop_dispensable(self, newcomer: Unfinished) -> None:
+        """Drops the requests that may go first, until there is room for more than one."""
+        dropped = 0
+        self._is_dropping = True
+        for one in self.unfinished.dispensable(newcomer):
+            if self.bytes_lent <= self.bytes_max:
+                break
+            dropped += 1
+            one.channel.close()
+        self._is_dropping = False
+        log.warning("%d unfinished requests are dropped, because there is no memory for more", dropped)
+
+    def _wake(self) -> None:
+        """Resumes waiting readers in their order; each grows here, so that the next one gets what is left."""
+        while self._order:
+            frame = self._waiting.get(self._order[0][1])
+            if frame is not None:
+                if not self._has_room_for_first(frame):
+                    break
+                frame.grow()
+                del self._waiting[frame.place]
+                frame.channel.resume_reading()
+            heappop(self._order)
+
+
+class LargeFrame:
+    """A frame that is being received into a buffer of its own."""
+
+    __slots__ = ("_buffers", "_channel", "buffer", "filled", "held_since_tick", "is_served", "moved", "place", "size", "view")
+    is_held_back = False
+
+    def __init__(
+        self, buffers: ReceiveBuffers, size: int, start: memoryview, channel: Reader | None = None, *, is_served: bool = False
+    ) -> None:
+        """`channel` is None for one that is never dropped."""
+        self._buffers, self._channel, self.is_served = buffers, channel, is_served
+        self.held_since_tick = self.moved = 0
+        buffers.unfinished.note_begun(self)
+        self.place = 0  # among those that wait
+        self.size = size
+        self.filled = len(start)
+        wanted = buffers.size_for(size, self.filled)
+        is_tight = buffers.bytes_lent + wanted > buffers.bytes_max or buffers.is_crowded()
+        self.buffer = buffers.lend(min(wanted, max(self.filled, POOL_FROM_RECEIVED_BYTES)) if is_tight else wanted)
+        self.view = memoryview(self.buffer)
+        self.view[: self.filled] = start
+        if channel is not None:
+            buffers.unfinished.frames[self] = None
+
+    @property
+    def channel(self) -> Reader:
+        assert self._channel is not None
+        return self._channel
+
+    @property
+    def held_bytes(self) -> int:
+        return self.filled
+
+    @property
+    def lent_bytes(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def missing_bytes(self) -> int:
+        return self.size - self.filled
+
+    def room(self) -> memoryview:
+        """The room for the next bytes; the buffer grows by doubling up to the frame's size."""
+        if self.filled == len(self.buffer):
+            self.grow()
+        return self.view[self.filled : self.size]
+
+    def came(self, count: int) -> None:
+        """`count` bytes have been received into `room`."""
+        self.filled += count
+        unfinished = self._buffers.unfinished
+        self.moved = unfinished.moves = unfinished.moves + 1
+
+    def make_room(self) -> bool:
+        """Whether there is room for more bytes, or could be made within the bound."""
+        if self.filled < len(self.buffer):
+            return True
+        if has_room := self._buffers.has_room(self):
+            self.grow()
+        return has_room
+
+    def is_whole(self) -> bool:
+        return self.filled >= self.size
+
+    def frame(self) -> memoryview:
+        return self.view[: self.size]
+
+    def finish(self) -> None:
+        """It is no unfinished request any more, but keeps its buffer until `release`."""
+        self._buffers.unfinished.frames.pop(self, None)
+
+    def release(self) -> None:
+        self._buffers.stop_waiting(self)
+        self.finish()
+        self._buffers.give_back(self.buffer)
+        self.buffer, self.view, self.filled = bytearray(), memoryview(b""), 0  # notes may keep the frame for a while, not its bytes
+
+    def grow(self) -> None:
+        """Makes room, whatever the bound is."""
+        old, filled = len(self.buffer), self.view[: self.filled]
+        self.buffer = self._buffers.lend(self._buffers.size_for(self.size, self.filled))
+        self.view = memoryview(self.buffer)
+        self.view[: self.filled] = filled
+        self._buffers.bytes_lent -= old

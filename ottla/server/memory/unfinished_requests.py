@@ -1,0 +1,130 @@
+"""Requests that have not come whole, and which of them go first where memory for others is short.
+
+The slowest for their age go first: what came lately counts before what came at first, since a peer may send much and then a byte now and
+then. What will be whole soon at its pace is spared. Peers that connect anew all the time are never old enough to be judged so. Where they
+fill the memory, those of the address that holds the most go first; of these the ones whose connection has not been served yet and that are
+not on their way, by the memory that they have taken and the time since they moved; then the others, by the memory alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Protocol
+
+RIPE_TICKS = 2
+"""A request may be judged by its pace when it is so many ticks old."""
+SOON_TICKS = 10
+"""One that will be whole within so many ticks at the pace at which it came lately is spared."""
+
+
+class Reader(Protocol):
+    """The channel that a request is received from."""
+
+    @property
+    def peer_host(self) -> str: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Unfinished(Hashable, Protocol):
+    """A large frame, or a connection that keeps a piece of a small one or requests that are held back."""
+
+    held_since_tick: int
+    moved: int
+    """The number of its last move, counted over all (`UnfinishedRequests.moves`)."""
+
+    is_held_back: bool
+    """Whether it waits for the broker, not for its peer."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of it that are there."""
+
+    @property
+    def lent_bytes(self) -> int:
+        """Bytes of memory that it takes."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether its connection has sent whole requests before."""
+
+    @property
+    def missing_bytes(self) -> int:
+        """At most so many are still to come."""
+
+    @property
+    def channel(self) -> Reader: ...
+
+
+class UnfinishedRequests:
+    """Those of all connections of a loop."""
+
+    def __init__(self) -> None:
+        self.tick = 0
+        self.moves = 0
+        self.frames: dict[Unfinished, None] = {}
+        """Large frames."""
+        self.holders: Callable[[], Iterable[Unfinished]] = tuple
+        """Connections, which may hold bytes besides large frames."""
+        self._noted: dict[Unfinished, int] = {}
+        self._noted_before: dict[Unfinished, int] = {}
+        """What was there of each at the last tick, and at the one before; only while memory is short."""
+        self._slowest: list[tuple[tuple[int, float], int, Unfinished]] | None = None
+
+    def next_tick(self, *, is_short: bool) -> None:
+        """Called every tick; `is_short`: there may soon be too little memory."""
+        self.tick += 1
+        self._slowest = None
+        self._noted_before, self._noted = self._noted, {}
+        if is_short:
+            self._noted.update((one, one.held_bytes) for one in self._all())
+
+    def note_begun(self, one: Unfinished) -> None:
+        """A piece of one has come, and nothing of it before."""
+        one.held_since_tick = self.tick
+        one.moved = self.moves = self.moves + 1
+
+    def next_slowest(self) -> Unfinished | None:
+        """The slowest of those that may be judged and are not on their way, each once in a tick."""
+        if self._slowest is None:
+            judged = ((self._pace(one), number, one) for number, one in enumerate(self._all()) if self._is_ripe(one))
+            self._slowest = sorted((item for item in judged if not self._is_on_its_way(item[2])), reverse=True)
+        while self._slowest:
+            _, _, one = self._slowest.pop()
+            if one.held_bytes and self._is_ripe(one):  # it is still there, and the same
+                return one
+        return None
+
+    def dispensable(self, besides: Unfinished) -> list[Unfinished]:
+        """All but one, those first that go first where memory is full. It takes a millisecond for a thousand."""
+        found = [one for one in self._all() if one is not besides]
+        of_hosts: Counter[str] = Counter()
+        for one in found:
+            of_hosts[one.channel.peer_host] += one.lent_bytes
+
+        def order(one: Unfinished) -> tuple[int, bool, bool, int]:
+            is_known = one.is_served or (self._is_ripe(one) and self._is_on_its_way(one))
+            moves = 1 if is_known else self.moves + 1 - one.moved
+            return -of_hosts[one.channel.peer_host], one.is_held_back, is_known, -one.lent_bytes * moves
+
+        return sorted(found, key=order)
+
+    def _all(self) -> Iterable[Unfinished]:
+        yield from self.frames
+        yield from (holder for holder in self.holders() if holder.held_bytes)
+
+    def _is_ripe(self, one: Unfinished) -> bool:
+        return self.tick - one.held_since_tick >= RIPE_TICKS
+
+    def _came_lately(self, one: Unfinished) -> int:
+        return one.held_bytes - self._noted_before.get(one, 0)
+
+    def _pace(self, one: Unfinished) -> tuple[int, float]:
+        """Bytes that came lately, and in each tick."""
+        return self._came_lately(one), one.held_bytes / (self.tick - one.held_since_tick)
+
+    def _is_on_its_way(self, one: Unfinished) -> bool:
+        return one.missing_bytes * RIPE_TICKS <= self._came_lately(one) * SOON_TICKS and not one.is_held_back
