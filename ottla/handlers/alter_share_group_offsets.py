@@ -37,11 +37,12 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
 
     def answer(outcomes: ShareOffsetOutcomes) -> None:
         response = respond(outcomes)
-        if not response.error_code:
-            response.responses += refused
-            # A member that is gone without leaving may keep them open; the next reader begins at the stored state.
-            broker.share_partitions.close_group(body.group_id)
-        pending.complete(response)
+        if response.error_code:
+            pending.complete(response)
+            return
+        response.responses += refused
+        # A member that is gone without leaving may keep them open; the next reader begins at the stored state.
+        broker.share_partitions.close_group(body.group_id, lambda: pending.complete(response))
 
     try:
         require_share_groups(broker.config.ottla_advertise_level)

@@ -39,10 +39,10 @@ def handle(broker: Broker, request: RequestContext, body: DeleteGroupsRequest) -
 
 def _delete(broker: Broker, request: RequestContext, group_id: str, add: Callable[[str, ErrorCode], None]) -> None:
     def deleted(code: ErrorCode) -> None:
-        if not code:
-            # A reader of a share group that is gone without leaving may keep them open; a group of the same name begins anew.
-            broker.share_partitions.close_group(group_id)
-        add(group_id, code)
+        if code:
+            add(group_id, code)
+        else:  # a reader of a share group that is gone without leaving may keep them open; a group of the same name begins anew
+            broker.share_partitions.close_group(group_id, lambda: add(group_id, code))
 
     try:
         require(broker, request, AclOperation.DELETE, ResourceType.GROUP, group_id)

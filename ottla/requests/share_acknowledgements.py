@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.levels import require_share_groups
@@ -70,6 +71,8 @@ def identity(broker: Broker, request: RequestContext, group_id: str | None, memb
     if group_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
     require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
+    if is_too_long(group_id):  # no member can be in it, and sessions keep it
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, f"a group's id has at most {ID_CHARACTERS_MAX} characters")
     if member_id is None or not is_member_id(member_id):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     if broker.share_sessions.belongs_to_other(group_id, member_id, request.connection.principal):

@@ -66,9 +66,15 @@ class SharePartitions:
     def of_group(self, group_id: str) -> list[SharePartition]:
         return list(self._groups.get(group_id, {}).values())
 
-    def close_group(self, group_id: str) -> None:
-        for share in self.of_group(group_id):
-            share.close()
+    def close_group(self, group_id: str, done: Callable[[], object]) -> None:
+        """Closes those of a group in turns; `done` is called when all are closed, at once if there are none."""
+        shares = self.of_group(group_id)
+        if not shares:
+            done()
+            return
+        for share in shares:
+            self._in_turn(share.close)
+        self._in_turn(done)
 
     def close_where(self, is_gone: Callable[[SharePartition], bool]) -> None:
         """Closes those of deleted topics, and of partitions that another broker leads, in turns: requests look for themselves whether the

@@ -50,10 +50,10 @@ _CODES_FOR_MEMBERS = {
 }
 
 
-InTurn = Callable[[Callable[[], None]], None]
+InTurn = Callable[[Callable[[], object]], None]
 
 
-def at_once(function: Callable[[], None]) -> None:
+def at_once(function: Callable[[], object]) -> None:
     """Where there are no turns."""
     function()
 

@@ -210,6 +210,7 @@ def test_a_group_that_does_not_exist() -> None:
         (1, {}, ErrorCode.SHARE_SESSION_NOT_FOUND),
         (-1, {}, ErrorCode.SHARE_SESSION_NOT_FOUND),
         (0, {"group": None}, ErrorCode.INVALID_REQUEST),
+        (0, {"group": "x" * 1001}, ErrorCode.INVALID_GROUP_ID),
         (0, {"member": None}, ErrorCode.INVALID_REQUEST),
         (0, {"member": ""}, ErrorCode.INVALID_REQUEST),
         (0, {"member": "x" * 37}, ErrorCode.INVALID_REQUEST),
@@ -219,8 +220,10 @@ def test_a_group_that_does_not_exist() -> None:
     ],
 )
 def test_requests_that_are_refused(epoch: int, options: dict[str, Any], code: ErrorCode) -> None:
-    answer = ShareWorld().fetch(epoch, **{"partitions": (0,), **options})
+    world = ShareWorld()
+    answer = world.fetch(epoch, **{"partitions": (0,), **options})
     assert (answer.error_code, answer.responses) == (code, [])
+    assert "group" not in options or len(world.broker.share_sessions) == 0, "2,000 sessions of long ids kept 64 MB"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,8 +58,12 @@ class BrokerWorld:
             metadata=SimpleNamespace(topic=known.get, configs=lambda kind, _name: self.own if kind == CONFIG_GROUP else {}),
             partitions=SimpleNamespace(get=lambda _topic, index: Partition() if index < 3 else None),
             share_persister=self.groups.persister,
-            share_partitions=SimpleNamespace(close_group=self.closed.append),
+            share_partitions=SimpleNamespace(close_group=self._close_group),
         )
+
+    def _close_group(self, group_id: str, done: Callable[[], object]) -> None:
+        self.closed.append(group_id)
+        done()
 
     def _host_of(self, _group_id: str) -> Any:
         if self.refusal is not None:

@@ -8,7 +8,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.turns import Turns
 from ottla.sharing.in_flight import ACQUIRED
 from ottla.sharing.sessions import PARTITIONS_PER_STEP, ShareSessions
-from tests.handlers.share_world import LOCK_MS, ShareWorld, acquired, connection
+from tests.handlers.share_world import GROUP, LOCK_MS, ShareWorld, acquired, connection
 
 PARTITIONS = 3 * PARTITIONS_PER_STEP
 ALL = tuple(range(PARTITIONS))
@@ -96,6 +96,15 @@ def test_the_partitions_of_a_deleted_topic_are_closed_in_turns(world: ShareWorld
     assert len(list(world.shares)) == PARTITIONS, "in the turns that follow"
     assert world.timers.run_due() >= PARTITIONS - 1
     assert [share.key.partition for share in world.shares] == [0]
+
+
+def test_the_partitions_of_a_group_are_closed_in_turns_before_the_answer(world: ShareWorld) -> None:
+    """A deletion or an alteration of a group of 5,000 partitions was one turn of 15 ms."""
+    left: list[int] = []
+    world.shares.close_group(GROUP, lambda: left.append(len(list(world.shares))))
+    assert len(list(world.shares)) == PARTITIONS and left == [], "in the turns that follow"
+    assert world.timers.run_due() >= PARTITIONS
+    assert left == [0]
 
 
 def test_locks_that_run_out_together_are_taken_back_in_turns(world: ShareWorld) -> None:

@@ -224,7 +224,8 @@ class ShareWorld(Timeline):
         self.resets += 1
         for broker in self.brokers.values():
             if broker.node is not None:
-                broker.node.share_partitions.close_group(GROUP)
+                for share in broker.node.share_partitions.of_group(GROUP):  # the answer to an alteration waits until all are closed
+                    share.close()
         self.history.begin_era(partition, state_epoch, start)
         if self._is_resetting and [era.state_epoch for era in self.history.eras] == self._state_epochs:
             self._is_resetting = False
