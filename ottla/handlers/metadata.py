@@ -73,7 +73,7 @@ def _when_settled(broker: Broker, body: MetadataRequest, make_answer: Callable[[
     suspects = broker.suspects
     if suspects is None or not suspects.brokers or _is_settled(broker, body, suspects.brokers):
         return make_answer()
-    pending = Pending()
+    pending = Pending(is_change=_may_create_some(broker, body))
 
     def over() -> None:
         answer = make_answer()
@@ -84,6 +84,13 @@ def _when_settled(broker: Broker, body: MetadataRequest, make_answer: Callable[[
 
     suspects.call_when_over(lambda brokers: _is_settled(broker, body, brokers), over)
     return pending
+
+
+def _may_create_some(broker: Broker, body: MetadataRequest) -> bool:
+    """Whether a topic is missing that the client and the settings allow to be created."""
+    if not body.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
+        return False
+    return any(wanted.name is not None and broker.metadata.topic(wanted.name) is None for wanted in body.topics or ())
 
 
 def _is_settled(broker: Broker, body: MetadataRequest, suspected: Collection[int]) -> bool:
@@ -117,7 +124,7 @@ def _answer(broker: Broker, request: RequestContext, body: MetadataRequest) -> M
     quota = MutationQuota(broker, request, strict_since=NEVER)
     for topic in to_create:
         quota.admits(topic.name, broker.config.num_partitions)
-    pending = Pending()
+    pending = Pending(is_change=True)
 
     def created(results: list[TopicResult]) -> None:
         for result in results:

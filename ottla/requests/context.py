@@ -53,11 +53,13 @@ class Pending:
     """An answer that comes later. The handler calls `complete` once, or `fail` in its place; the connection listens by `then`, and calls
     `abandon`, if there is one, when its peer is gone: then it need not be completed."""
 
-    __slots__ = ("_listener", "abandon", "is_done", "keeps_request", "response")
+    __slots__ = ("_listener", "abandon", "is_change", "is_done", "keeps_request", "response")
 
-    def __init__(self, *, keeps_request: bool = True) -> None:
+    def __init__(self, *, keeps_request: bool = True, is_change: bool = False) -> None:
         self.keeps_request = keeps_request
         """Whether what was decoded stays in memory until then."""
+        self.is_change = is_change
+        """Whether this request changes metadata though others of its kind do not: its connection executes nothing further until then."""
         self.is_done = False
         self.response: Any = None
         self.abandon: Callable[[], None] | None = None

@@ -246,7 +246,8 @@ class Dispatcher:
             return route.immediate
         slot = connection.reserve(WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES)
         slot.abandon = pending.abandon
-        if route.is_change:  # what follows waits for it, so a client with thousands of changes is not ahead of others with all of them
+        is_change = route.is_change or pending.is_change
+        if is_change:  # what follows waits for it, so a client with thousands of changes is not ahead of others with all of them
             connection.is_held, self._turn_end_ns = True, 0
         started_ns, parked_ns = self._last_ns, self._now_ns()
 
@@ -259,7 +260,7 @@ class Dispatcher:
                 return
             if self._throttling is not None:
                 self._throttling.note(connection, route, response)
-            if route.is_change:
+            if is_change:
                 connection.release()
             call_guarded(lambda: connection.fill(slot, route.encode(response, correlation_id)), connection.fail)
 

@@ -248,10 +248,25 @@ def test_an_answer_about_a_leader_that_may_have_just_died_waits(asked: MetadataR
     context = RequestContext(12, "test", world.connection)
     pending = handle(world.broker, context, asked)
     assert isinstance(pending, Pending) and not pending.is_done
+    assert not pending.is_change, "nothing will be created"
     ((is_over, function),) = suspects.waiting
     assert not is_over([0]) and is_over([]) and is_over([7])
     function()
     assert [topic.name for topic in pending.response.topics] == ["a"]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("is_allowed_by_client", [False, True])
+def test_a_request_that_creates_is_a_change(waits: bool, is_allowed_by_client: bool) -> None:
+    """Its connection has no other one under way."""
+    world = AdminWorld()
+    world.cluster.create("a")
+    world.broker.suspects = Suspects(0) if waits else None
+    answer = handle(
+        world.broker, RequestContext(12, "test", world.connection), named("a", "new", allow_auto_topic_creation=is_allowed_by_client)
+    )
+    assert isinstance(answer, Pending) == (waits or is_allowed_by_client)
+    assert not isinstance(answer, Pending) or answer.is_change == is_allowed_by_client
 
 
 def test_what_no_suspect_leads_is_answered_at_once() -> None:

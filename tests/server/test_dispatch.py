@@ -30,6 +30,7 @@ from ottla.wire.framing import header_reader, write_request
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.fakes.timers import ManualTimers
 from tests.server.quotas.test_throttling import World
 
@@ -160,6 +161,20 @@ def test_a_change_that_waits_behind_another_is_not_begun_while_the_broker_stops(
     pending.complete(AlterClientQuotasResponse(entries=[]))
     assert idle == [world.connection] and world.executed == [change.API_KEY]
     assert len(world.responses()) == 1, "it was answered"
+
+
+def test_metadata_that_creates_topics_is_a_change_and_other_metadata_is_none() -> None:
+    """A client had as many creations under way as it had requests in flight."""
+    world, waiting, creating = World(), Pending(), Pending(is_change=True)
+    ask = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    world.answers = [waiting, creating, MetadataResponse()]
+    world.send(ask, ask, ask)
+    assert len(world.executed) == 2
+    waiting.complete(MetadataResponse())
+    assert len(world.executed) == 2
+    creating.complete(MetadataResponse())
+    assert len(world.executed) == 3
+    assert len(world.responses()) == 3
 
 
 @pytest.mark.parametrize("answer", [KeyError("a mistake of ours"), object()], ids=["no answer", "one that cannot be encoded"])
