@@ -196,12 +196,12 @@ class _Writing:
         size = 0
         for path, pattern in paths.items():
             try:
-                rules, of_pattern = self._decide(path, pattern, nodes.get(path))
+                rules, data, of_pattern = self._decide(path, pattern, nodes.get(path))
             except NodeError as error:
                 log.error("%s in the metadata store cannot be changed: %s", path, error)
                 self._fail(pattern, ErrorCode.UNKNOWN_SERVER_ERROR)
                 continue
-            if len(acl_nodes.rules_bytes(rules)) > RULES_BYTES_MAX:
+            if len(data) > RULES_BYTES_MAX:
                 self._fail(pattern, ErrorCode.POLICY_VIOLATION)
                 continue
             size += sum(map(operation_bytes, of_pattern))
@@ -214,21 +214,22 @@ class _Writing:
         else:
             self._on_written(decided, Outcome(StoreResult.OK))
 
-    def _decide(self, path: str, pattern: Pattern, node: StoreNode | None) -> tuple[frozenset[Rule], list[Operation]]:
-        """The pattern's new rules, and the write that makes them so; none where nothing changes. Raises `NodeError`."""
+    def _decide(self, path: str, pattern: Pattern, node: StoreNode | None) -> tuple[frozenset[Rule], bytes, list[Operation]]:
+        """The pattern's new rules, their node, and the write that makes them so; none where nothing changes. Raises `NodeError`."""
         change = self._left[pattern]
         old = frozenset(acl_nodes.read_rules(node.data)) if node is not None else frozenset()
         rules = (old - change.removed) | change.added
         if rules == old and (node is None) == (not rules):
-            return rules, []
+            return rules, b"" if node is None else node.data, []
+        data = acl_nodes.rules_bytes(rules)  # once: thousands of rules are some milliseconds
         write: Operation
         if node is None:
-            write = Create(path, acl_nodes.rules_bytes(rules))
+            write = Create(path, data)
         elif rules:
-            write = Set(path, acl_nodes.rules_bytes(rules), node.version)
+            write = Set(path, data, node.version)
         else:
             write = Delete(path, node.version)
-        return rules, [write] if self._is_alone else [write, acl_nodes.change(pattern)]
+        return rules, data, [write] if self._is_alone else [write, acl_nodes.change(pattern)]
 
     def _on_written(self, decided: Mapping[Pattern, frozenset[Rule]], outcome: Outcome) -> None:
         if outcome.result is not StoreResult.OK:

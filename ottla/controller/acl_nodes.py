@@ -24,6 +24,12 @@ EXTENDED_ROOT = "/kafka-acl-extended"
 FOLDERS = {PatternType.LITERAL: LITERAL_ROOT, PatternType.PREFIXED: f"{EXTENDED_ROOT}/prefixed"}
 CHANGES = {PatternType.LITERAL: "/kafka-acl-changes", PatternType.PREFIXED: "/kafka-acl-extended-changes"}
 
+_OPERATION_NAMES = {kind: java_name(kind) for kind in AclOperation}
+_PERMISSION_NAMES = {kind: java_name(kind) for kind in Permission}
+# The other way round. A node of a resource may have thousands of rules, all of which each change of one of them reads and writes.
+_OPERATIONS = {name: kind for kind, name in _OPERATION_NAMES.items()}
+_PERMISSIONS = {name: kind for kind, name in _PERMISSION_NAMES.items()}
+
 BASE_PATHS = (
     EXTENDED_ROOT,
     *FOLDERS.values(),
@@ -51,12 +57,12 @@ def pattern_at(path: str) -> Pattern | None:
 def rules_bytes(rules: Iterable[Rule]) -> bytes:
     entries = [
         {
-            "principal": rule.principal,
-            "permissionType": java_name(rule.permission),
-            "operation": java_name(rule.operation),
-            "host": rule.host,
+            "principal": principal,
+            "permissionType": _PERMISSION_NAMES[permission],
+            "operation": _OPERATION_NAMES[operation],
+            "host": host,
         }
-        for rule in sorted(rules)
+        for principal, host, operation, permission in sorted(rules)
     ]
     return json.dumps({"version": 1, "acls": entries}, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -95,8 +101,12 @@ def read_change(path: str, data: bytes) -> Pattern:
 def _rule(entry: Any) -> Rule:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("principal", "host")):
         raise NodeError("an access rule without principal or host")
-    operation, permission = _named(AclOperation, entry.get("operation")), _named(Permission, entry.get("permissionType"))
-    return Rule(entry["principal"], entry["host"], operation, permission)
+    operation, permission = entry.get("operation"), entry.get("permissionType")
+    if isinstance(operation, str) and isinstance(permission, str):
+        known, allowed = _OPERATIONS.get(operation), _PERMISSIONS.get(permission)
+        if known is not None and allowed is not None:
+            return Rule(entry["principal"], entry["host"], known, allowed)
+    return Rule(entry["principal"], entry["host"], _named(AclOperation, operation), _named(Permission, permission))
 
 
 def _named(kinds: type[E], text: object) -> E:

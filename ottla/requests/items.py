@@ -120,7 +120,7 @@ ITEMS: dict[int, Sequence[Items]] = {
         "DeleteRecords": [_items("topics", "topics", "name", None, _PARTITIONS, at_once=50)],
         "OffsetForLeaderEpoch": [_items("topics", "topics", "topic", None, _items("partitions", "partitions", "partition"))],
         "TxnOffsetCommit": [_items("topics", "topics", "name topic_id", None, _DATA, at_once=500)],
-        "CreateAcls": [_items("creations", "results", repeats=_ALL, at_once=50)],
+        "CreateAcls": [_items("creations", "results", repeats=_ALL, at_once=500)],  # each piece rewrites the lists of its resources
         "DeleteAcls": [_items("filters", "filter_results", repeats=_ALL, at_once=10, is_amplified=True)],
         "DescribeConfigs": [_items("resources", "results", _RESOURCE, at_once=5, is_amplified=True)],
         "AlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=5)],

@@ -277,6 +277,22 @@ def test_a_pattern_has_no_more_rules_than_a_node_holds() -> None:
     assert answers == [{}] and len(side.table.rules) == 20
 
 
+def test_a_write_encodes_the_rules_of_its_pattern_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of rules are some milliseconds."""
+    encoded: list[int] = []
+    encode = acl_nodes.rules_bytes
+
+    def count(rules: Iterable[Rule]) -> bytes:
+        encoded.append(len(list(rules)))
+        return encode(rules)
+
+    monkeypatch.setattr(acl_nodes, "rules_bytes", count)
+    side = alone()
+    assert side.change(ORDERS, added=[rule("a"), rule("b")]) == [{}] and encoded == [2]
+    assert side.change(ORDERS, added=[rule("a")]) == [{}] and encoded == [2], "nothing changes"
+    assert side.change(ORDERS, removed=[rule("a")]) == [{}] and encoded == [2, 1]
+
+
 def test_a_reading_that_fails_is_done_again() -> None:
     store, timers = MemoryStore(), ManualTimers()
     store.fail_next_read()
