@@ -121,6 +121,13 @@ class AclFilter(NamedTuple):
             return self.name.startswith(pattern.name)
         return pattern.name == WILDCARD
 
+    def taken_of(self, rules: frozenset[Rule]) -> list[Rule]:
+        """Those that the filter takes, in order. One that says everything is looked up: a request may have thousands of them."""
+        if self.principal is None or self.host is None or ANY in (self.operation, self.permission):
+            return sorted(rule for rule in rules if self.takes(rule))
+        rule = Rule(self.principal, self.host, AclOperation(self.operation), Permission(self.permission))
+        return [rule] if rule in rules else []
+
     def takes(self, rule: Rule) -> bool:
         return (
             self.principal in (None, rule.principal)

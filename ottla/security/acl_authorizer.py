@@ -90,7 +90,7 @@ class AclAuthorizer:
         """The rules that the filter means, by pattern; in steps of some patterns, whose rules are those of before the first step."""
         found: list[Binding] = []
         for piece in pieces_of(sorted(self._index.meant_by(wanted), key=lambda item: item[0])):
-            found += [Binding(pattern, rule) for pattern, rules in piece for rule in sorted(filter(wanted.takes, rules))]
+            found += [Binding(pattern, rule) for pattern, rules in piece for rule in wanted.taken_of(rules)]
             yield
         return found
 

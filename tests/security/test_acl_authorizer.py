@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ottla.base.acls import CLUSTER_NAME, AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.base.turns import run_steps
 from ottla.security.acl_authorizer import DECISIONS_MAX, AclAuthorizer
@@ -141,3 +143,15 @@ def test_shows_the_rules_that_a_filter_means() -> None:
     assert bindings(AclFilter(operation=WRITE)) == [Binding(prefixed, rule(operation=WRITE))]
     assert bindings(AclFilter(principal="User:b", host="*")) == [Binding(ORDERS, rule("User:b"))]
     assert not bindings(AclFilter(resource_type=GROUP)) and not bindings(AclFilter(permission=Permission.DENY))
+
+
+def test_a_filter_that_says_everything_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of thousands of filters looked through all rules of its resource."""
+    rules = frozenset(Rule(f"User:{number}", "*", AclOperation.WRITE, Permission.ALLOW) for number in range(20))
+    found = AclFilter(principal="User:7", host="*", operation=AclOperation.WRITE, permission=Permission.ALLOW)
+    absent = AclFilter(principal="User:7", host="*", operation=AclOperation.WRITE, permission=Permission.DENY)
+    slow = [sorted(rule for rule in rules if wanted.takes(rule)) for wanted in (found, absent)]
+    looks: list[Rule] = []
+    monkeypatch.setattr(AclFilter, "takes", lambda _self, rule: looks.append(rule) or True)
+    assert [found.taken_of(rules), absent.taken_of(rules)] == slow and len(slow[0]) == 1 and looks == []
+    assert AclFilter(principal="User:7").taken_of(rules) == sorted(rules) and len(looks) == 20
