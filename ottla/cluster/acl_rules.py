@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
+from itertools import islice
 from typing import Protocol
 
 from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclFilter, AclOperation, Binding, Pattern, Permission, Rule
@@ -43,7 +44,9 @@ ATTEMPTS_MAX = 20
 """A change is decided so many times at most, as other writers may come first each time."""
 CHANGES_MAX = 10_000
 """So many changes may wait."""
-PATTERNS_PER_WRITE = 500
+PATTERNS_PER_WRITE = 50
+RULES_BYTES_PER_WRITE = 1 << 17
+"""A write that reads and encodes so many bytes of nodes is made before more is added to it: a mebibyte takes some 30 ms."""
 RULES_BYTES_MAX = MULTI_BYTES_MAX // 2
 """The largest node of rules: some thousands of them."""
 
@@ -171,6 +174,7 @@ class _Writing:
         self._timers = timers
         self._table = table
         self._left = dict(changes)
+        self._patterns_at_once = PATTERNS_PER_WRITE
         self._is_alone = is_alone
         self._done = done
         self._failed: dict[Pattern, ErrorCode] = {}
@@ -183,8 +187,7 @@ class _Writing:
         if not self._left:
             self._done(self._failed)
             return
-        some = dict(list(self._left.items())[:PATTERNS_PER_WRITE])
-        paths = {acl_nodes.rules_path(pattern): pattern for pattern in some}
+        paths = {acl_nodes.rules_path(pattern): pattern for pattern in islice(self._left, self._patterns_at_once)}
         read_paths(self._store, list(paths), lambda result, nodes: self._on_read(paths, result, nodes))
 
     def _on_read(self, paths: Mapping[str, Pattern], result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
@@ -193,10 +196,15 @@ class _Writing:
             return
         operations: list[Operation] = []
         decided: dict[Pattern, frozenset[Rule]] = {}
-        size = 0
-        for path, pattern in paths.items():
+        size = work = 0
+        self._patterns_at_once = min(2 * self._patterns_at_once, PATTERNS_PER_WRITE)
+        for number, (path, pattern) in enumerate(paths.items()):
+            if work > RULES_BYTES_PER_WRITE:
+                self._patterns_at_once = number  # the rest has been read in vain
+                break
+            node = nodes.get(path)
             try:
-                rules, data, of_pattern = self._decide(path, pattern, nodes.get(path))
+                rules, data, of_pattern = self._decide(path, pattern, node)
             except NodeError as error:
                 log.error("%s in the metadata store cannot be changed: %s", path, error)
                 self._fail(pattern, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -204,6 +212,7 @@ class _Writing:
             if len(data) > RULES_BYTES_MAX:
                 self._fail(pattern, ErrorCode.POLICY_VIOLATION)
                 continue
+            work += len(data) + (0 if node is None else len(node.data))
             size += sum(map(operation_bytes, of_pattern))
             if decided and size > MULTI_BYTES_MAX:
                 break

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 
 import pytest
@@ -291,6 +293,35 @@ def test_a_write_encodes_the_rules_of_its_pattern_once(monkeypatch: pytest.Monke
     assert side.change(ORDERS, added=[rule("a"), rule("b")]) == [{}] and encoded == [2]
     assert side.change(ORDERS, added=[rule("a")]) == [{}] and encoded == [2], "nothing changes"
     assert side.change(ORDERS, removed=[rule("a")]) == [{}] and encoded == [2, 1]
+
+
+def test_patterns_of_many_rules_are_decided_in_a_turn_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that names 50 patterns of 5,000 rules would read and encode all of them in one turn of the loop: 700 ms."""
+    monkeypatch.setattr("ottla.cluster.acl_rules.RULES_BYTES_PER_WRITE", 3000)
+    side, turn, turns = alone(), itertools.count(1), [0]
+    call_soon, read = side.timers.call_soon, acl_nodes.read_rules
+    reads: Counter[int] = Counter()
+
+    def begin_turn(function: Callable[[], object]) -> None:
+        turns.append(next(turn))
+        function()
+
+    def count(data: bytes) -> list[Rule]:
+        reads[turns[-1]] += 1
+        return read(data)
+
+    monkeypatch.setattr(side.timers, "call_soon", lambda function: call_soon(lambda: begin_turn(function)))
+    monkeypatch.setattr(acl_nodes, "read_rules", count)
+    patterns = [Pattern(ResourceType.TOPIC, f"topic-{number}") for number in range(30)]
+    for pattern in patterns[:20]:
+        assert side.change(pattern, added=[rule(f"u{number}") for number in range(50)]) == [{}]
+    answers: list[Mapping[Pattern, ErrorCode]] = []
+    reads.clear()
+    side.rules.change({pattern: RuleChange(frozenset([rule("again"), rule("u1")])) for pattern in patterns}, answers.append)
+    while not answers:
+        side.timers.advance(1)
+    assert answers == [{}] and all(rule("again") in side.table.rules[pattern] for pattern in patterns)
+    assert max(reads.values()) == 1 and reads.total() == 20
 
 
 def test_a_reading_that_fails_is_done_again() -> None:
