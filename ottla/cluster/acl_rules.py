@@ -209,10 +209,10 @@ class _Writing:
                 log.error("%s in the metadata store cannot be changed: %s", path, error)
                 self._fail(pattern, ErrorCode.UNKNOWN_SERVER_ERROR)
                 continue
+            work += len(data) + (0 if node is None else len(node.data))
             if len(data) > RULES_BYTES_MAX:
                 self._fail(pattern, ErrorCode.POLICY_VIOLATION)
                 continue
-            work += len(data) + (0 if node is None else len(node.data))
             size += sum(map(operation_bytes, of_pattern))
             if decided and size > MULTI_BYTES_MAX:
                 break

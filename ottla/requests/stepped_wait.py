@@ -70,7 +70,7 @@ class SteppedWait:
             self._waiters.do_in_turns(guarded(self._look_again(), self._failing(self._fail)))
 
     def _failing(self, fail: Fail) -> Fail:
-        """Ends the wait and calls `fail`, which the steps must keep, as the wait lets go of it before `on_end`."""
+        """Returns a function that ends the wait and calls `fail`. It keeps `fail`, which the wait forgets before it calls `on_end`."""
 
         def end_and_fail(error: Exception) -> None:
             self.cancel()

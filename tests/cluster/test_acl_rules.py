@@ -17,7 +17,9 @@ from ottla.base.store_retries import StoreRetries
 from ottla.cluster.acl_rules import DENY_ALL, PATTERNS_PER_WRITE, AclRules, RuleChange
 from ottla.cluster.change_watch import PURGE_MS
 from ottla.controller import acl_nodes
+from ottla.controller.loading import read_paths
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.rule_nodes import count_encoded
 from tests.fakes.timers import ManualTimers
 
 ORDERS = Pattern(ResourceType.TOPIC, "orders")
@@ -281,14 +283,7 @@ def test_a_pattern_has_no_more_rules_than_a_node_holds() -> None:
 
 def test_a_write_encodes_the_rules_of_its_pattern_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of rules are some milliseconds."""
-    encoded: list[int] = []
-    encode = acl_nodes.rules_bytes
-
-    def count(rules: Iterable[Rule]) -> bytes:
-        encoded.append(len(list(rules)))
-        return encode(rules)
-
-    monkeypatch.setattr(acl_nodes, "rules_bytes", count)
+    encoded = count_encoded(monkeypatch)
     side = alone()
     assert side.change(ORDERS, added=[rule("a"), rule("b")]) == [{}] and encoded == [2]
     assert side.change(ORDERS, added=[rule("a")]) == [{}] and encoded == [2], "nothing changes"
@@ -317,11 +312,26 @@ def test_patterns_of_many_rules_are_decided_in_a_turn_each(monkeypatch: pytest.M
         assert side.change(pattern, added=[rule(f"u{number}") for number in range(50)]) == [{}]
     answers: list[Mapping[Pattern, ErrorCode]] = []
     reads.clear()
+    paths_read: list[str] = []
+
+    def note_paths(store: MemoryStore, paths: list[str], done: Callable[..., object]) -> None:
+        paths_read.extend(paths)
+        read_paths(store, paths, done)
+
+    monkeypatch.setattr("ottla.cluster.acl_rules.read_paths", note_paths)
     side.rules.change({pattern: RuleChange(frozenset([rule("again"), rule("u1")])) for pattern in patterns}, answers.append)
     while not answers:
         side.timers.advance(1)
     assert answers == [{}] and all(rule("again") in side.table.rules[pattern] for pattern in patterns)
     assert max(reads.values()) == 1 and reads.total() == 20
+    assert len(paths_read) < 4 * len(patterns), "few nodes are read in vain"
+    monkeypatch.setattr("ottla.cluster.acl_rules.RULES_BYTES_MAX", 3000)
+    reads.clear()
+    side.rules.change({pattern: RuleChange(frozenset([rule("more")])) for pattern in patterns[:20]}, answers.append)
+    while len(answers) < 2:
+        side.timers.advance(1)
+    assert answers[1] == dict.fromkeys(patterns[:20], ErrorCode.POLICY_VIOLATION)
+    assert max(reads.values()) == 1 and reads.total() == 20, "those that are refused cost as much"
 
 
 def test_a_reading_that_fails_is_done_again() -> None:

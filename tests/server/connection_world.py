@@ -99,15 +99,11 @@ class FakeChannel:
             self._receiver.closed()
 
 
-class World:
-    """One connection and its owner."""
+class RecordingOwner:
+    """Notes how its connections end."""
 
-    def __init__(self, limits: ConnectionLimits = LIMITS, buffers: ReceiveBuffers | None = None) -> None:
-        self.executor, self.channel = Recorder(), FakeChannel()
+    def __init__(self) -> None:
         self.ended: list[object] = []
-        info = ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT")
-        self.connection = Connection(self.executor, buffers or ReceiveBuffers(), info, limits, self.channel, self)
-        self.channel.open(self.connection)
 
     def on_closed(self, connection: Connection) -> None:
         self.ended.append("closed")
@@ -117,6 +113,17 @@ class World:
 
     def on_broken_invariant(self, error: AssertionError) -> None:
         self.ended.append(error)
+
+
+class World(RecordingOwner):
+    """One connection and its owner."""
+
+    def __init__(self, limits: ConnectionLimits = LIMITS, buffers: ReceiveBuffers | None = None) -> None:
+        super().__init__()
+        self.executor, self.channel = Recorder(), FakeChannel()
+        info = ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT")
+        self.connection = Connection(self.executor, buffers or ReceiveBuffers(), info, limits, self.channel, self)
+        self.channel.open(self.connection)
 
     def feed(self, data: bytes) -> None:
         """Gives the bytes as the loop would: as much as fits each time, while reading is not paused."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.config import BrokerConfig, Endpoint
-from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.errors import ErrorCode
 from ottla.requests.context import ConnectionInfo
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication
@@ -32,7 +32,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.schema import Request
 from tests.fakes import ManualClock, ManualTimers
 from tests.fakes.sasl import FakeExchange
-from tests.server.connection_world import FakeChannel
+from tests.server.connection_world import FakeChannel, RecordingOwner
 from tests.server.responses import responses
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 20)
@@ -42,10 +42,11 @@ ANYTHING = ListGroupsRequest()
 VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
 
-class World:
+class World(RecordingOwner):
     """One connection on a listener with the mechanism FAKE (or, with `is_open`, without any)."""
 
     def __init__(self, *, is_slow: bool = False, is_open: bool = False, settings: dict[str, str] | None = None) -> None:
+        super().__init__()
         self.exchange = FakeExchange(is_slow=is_slow)
         self.channel = FakeChannel()
         clock = ManualClock()
@@ -62,20 +63,10 @@ class World:
         self.channel.open(self.connection)
         self.broker, self.clock, self.timers, self.config = broker, clock, timers, broker.config
         self.asked: list[tuple[int, int]] = []
-        self.ended: list[object] = []
 
     def refuse(self) -> None:
         """Waits as long as a refusal is held back."""
         self.timers.advance(self.config.connection_failed_authentication_delay_ms)
-
-    def on_closed(self, connection: Connection) -> None:
-        self.ended.append("closed")
-
-    def on_storage_error(self, error: StorageError) -> None:
-        self.ended.append(error)
-
-    def on_broken_invariant(self, error: AssertionError) -> None:
-        self.ended.append(error)
 
     def frame(self, request: Request) -> bytes:
         key, version = type(request).API_KEY, type(request).VERSIONS[1]

@@ -15,7 +15,7 @@ from ottla.server.memory.receive_buffer import (
     LargeFrame,
     ReceiveBuffers,
 )
-from tests.server.connection_world import LIMITS, World, feed_all, frame, shares
+from tests.server.connection_world import LIMITS, FakeChannel, World, feed_all, frame, shares
 
 SMALL = [b"0123456789" + bytes([65 + i]) * i for i in range(20)]
 
@@ -83,7 +83,7 @@ def test_f1_f2_a_size_that_no_request_has_closes(size: int, caplog: pytest.LogCa
 
 def test_f4_an_announced_frame_costs_only_what_was_received() -> None:
     buffers = ReceiveBuffers()
-    large = LargeFrame(buffers, 100 << 20, memoryview(b"x" * 100))
+    large = LargeFrame(buffers, 100 << 20, memoryview(b"x" * 100), FakeChannel(), is_served=False)
     assert len(large.buffer) <= 1 << 15
     for _ in range(10):
         room = large.room()

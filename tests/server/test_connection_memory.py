@@ -17,21 +17,21 @@ from ottla.server.memory.receive_buffer import (
     ReceiveBuffers,
 )
 from ottla.server.memory.unfinished_requests import RIPE_TICKS
-from tests.server.connection_world import LIMITS, World, feed_all, frame, shares
+from tests.server.connection_world import LIMITS, FakeChannel, World, feed_all, frame, shares
 
 
 def test_buffers_of_ordinary_large_frames_are_used_again() -> None:
     buffers = ReceiveBuffers()
-    first = LargeFrame(buffers, 1 << 20, memoryview(b"x" * SHARED_BYTES))
+    first = LargeFrame(buffers, 1 << 20, memoryview(b"x" * SHARED_BYTES), FakeChannel(), is_served=False)
     buffer = first.buffer
     first.release()
-    assert LargeFrame(buffers, 1 << 20, memoryview(b"y" * SHARED_BYTES)).buffer is buffer
+    assert LargeFrame(buffers, 1 << 20, memoryview(b"y" * SHARED_BYTES), FakeChannel(), is_served=False).buffer is buffer
 
 
 def test_hundreds_of_frames_that_begin_at_once_do_not_get_a_pooled_buffer_each() -> None:
     """600 connections that sent 17 kB of a frame had 60 of them made in one turn of the loop: 56 ms."""
     buffers = ReceiveBuffers()
-    frames = [LargeFrame(buffers, 1 << 20, memoryview(b"x" * 17_000)) for _ in range(600)]
+    frames = [LargeFrame(buffers, 1 << 20, memoryview(b"x" * 17_000), FakeChannel(), is_served=False) for _ in range(600)]
     assert sum(len(frame.buffer) == POOLED_BYTES for frame in frames) <= POOLED_BUFFERS_MAX + 1
     assert len(frames[-1].buffer) < 1.1 * frames[-1].filled, "pages that may never be written"
     last = frames[-1]
@@ -219,15 +219,43 @@ def test_i46_a_frame_that_has_gone_leaves_no_buffer() -> None:
 
 
 def test_i46_places_of_frames_that_have_gone_are_forgotten() -> None:
-    buffers, (holder, *_) = shares(100_000, 1)
-    holder.feed(frame(bytes(60_000))[:50_000])
+    """They stand behind the one that goes on first, which has to wait itself."""
+    buffers, (holder, first) = shares(140_000, 2)
+    holder.feed(frame(bytes(60_000))[:40_000])
+    feed_all([(first, frame(bytes(2 << 20)))])
     limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
     for _ in range(3 * PLACES_KEPT):
         world = World(limits, buffers)
         feed_all([(world, frame(bytes(3 << 20)))])
         assert not world.channel.is_reading
         world.channel.close()
-    assert len(buffers._order) <= PLACES_KEPT + 2 and not buffers._waiting
+    assert len(buffers._order) <= PLACES_KEPT + 2 and len(buffers._waiting) == 1
+
+
+def test_i46_where_memory_is_full_a_large_request_goes_before_a_small_one_that_has_waited_longer() -> None:
+    """A slow line moves seldom, but it takes little memory."""
+    buffers, (small, large, newcomer) = shares(400_000, 3)
+    buffers.unfinished.holders = lambda: [world.connection for world in (small, large, newcomer)]
+    small.feed(frame(bytes(60_000))[:10_000])
+    large.feed(frame(bytes(900_000))[:380_000])
+    newcomer.feed(frame(bytes(900_000))[:65_000])
+    assert large.channel.is_closed and not small.channel.is_closed and not newcomer.channel.is_closed
+
+
+def test_i46_a_request_that_has_come_whole_since_is_not_the_slowest_any_more() -> None:
+    buffers, (slowest, other, first, second) = shares(260_000, 4)
+    buffers.unfinished.holders = lambda: [world.connection for world in (slowest, other, first, second)]
+    data = frame(bytes(64_000))
+    slowest.feed(data[:60_000])
+    other.feed(data[:61_000])
+    for _ in range(RIPE_TICKS):
+        buffers.relieve()
+    feed_all([(first, frame(bytes(180_000)))])
+    assert slowest.channel.is_closed and not other.channel.is_closed
+    other.feed(data[61_000:] + data[:10])
+    feed_all([(second, frame(bytes(3 << 20)))])
+    assert not second.channel.is_reading
+    assert not other.channel.is_closed, "its next request has just begun"
 
 
 def test_i46_a_piece_of_a_small_frame_stays_as_old_as_it_is() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from ottla.base.acls import Rule
 from ottla.base.errors import ErrorCode
-from ottla.controller import acl_nodes
 from ottla.requests.context import Pending
 from ottla.server.app import BrokerServer
 from ottla.server.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX, LongRequest, LongRequests
@@ -43,6 +41,7 @@ from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
 from tests.clients.broker_process import eventually
 from tests.clients.sample_requests import batch
+from tests.fakes.rule_nodes import count_encoded
 from tests.server.conftest import MakeServer
 
 BROKER, GROUP = 4, 32
@@ -239,14 +238,7 @@ def test_rules_are_deleted_in_steps_as_at_once(ask: Ask, monkeypatch: pytest.Mon
 
 def test_many_rules_of_one_resource_rewrite_its_list_a_few_times(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of 50 did: 5,000 hosts of one resource were 100 writes of up to 56 ms each, half a million rules in all."""
-    encoded: list[int] = []
-    encode = acl_nodes.rules_bytes
-
-    def count(rules: Iterable[Rule]) -> bytes:
-        encoded.append(len(list(rules)))
-        return encode(rules)
-
-    monkeypatch.setattr(acl_nodes, "rules_bytes", count)
+    encoded = count_encoded(monkeypatch)
     creations = [rule("orders", f"User:u{number}") for number in range(2000)]
     creations[7].resource_name = ""
     (created,) = ask((create_acls.CreateAclsRequest(creations=creations), 3))

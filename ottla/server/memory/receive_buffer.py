@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from ottla.server.memory.unfinished_requests import Reader, Unfinished, UnfinishedRequests
 
@@ -107,8 +107,7 @@ class ReceiveBuffers:
 
     def stop_waiting(self, frame: LargeFrame) -> None:
         if self._waiting.pop(frame.place, None) is not None and len(self._order) > 2 * len(self._waiting) + PLACES_KEPT:
-            self._order = [item for item in self._order if item[1] in self._waiting]
-            heapify(self._order)
+            self._order = sorted(item for item in self._order if item[1] in self._waiting)
 
     def relieve(self) -> None:
         """Drops slow frames if others wait, and one if all wait for each other; called periodically."""
@@ -177,14 +176,11 @@ class ReceiveBuffers:
 class LargeFrame:
     """A frame that is being received into a buffer of its own."""
 
-    __slots__ = ("_buffers", "_channel", "buffer", "filled", "held_since_tick", "is_served", "moved", "place", "size", "view")
+    __slots__ = ("_buffers", "buffer", "channel", "filled", "held_since_tick", "is_served", "moved", "place", "size", "view")
     is_held_back = False
 
-    def __init__(
-        self, buffers: ReceiveBuffers, size: int, start: memoryview, channel: Reader | None = None, *, is_served: bool = False
-    ) -> None:
-        """`channel` is None for one that is never dropped."""
-        self._buffers, self._channel, self.is_served = buffers, channel, is_served
+    def __init__(self, buffers: ReceiveBuffers, size: int, start: memoryview, channel: Reader, *, is_served: bool) -> None:
+        self._buffers, self.channel, self.is_served = buffers, channel, is_served
         self.held_since_tick = self.moved = 0
         buffers.unfinished.note_begun(self)
         self.place = 0  # among those that wait
@@ -195,13 +191,7 @@ class LargeFrame:
         self.buffer = buffers.lend(min(wanted, max(self.filled, POOL_FROM_RECEIVED_BYTES)) if is_tight else wanted)
         self.view = memoryview(self.buffer)
         self.view[: self.filled] = start
-        if channel is not None:
-            buffers.unfinished.frames[self] = None
-
-    @property
-    def channel(self) -> Reader:
-        assert self._channel is not None
-        return self._channel
+        buffers.unfinished.frames[self] = None
 
     @property
     def held_bytes(self) -> int:

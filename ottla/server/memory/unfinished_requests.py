@@ -1,9 +1,10 @@
-"""Requests that have not come whole, and which of them go first where memory for others is short.
+"""Requests that have not arrived whole, and the order in which they are dropped where others wait for memory.
 
-The slowest for their age go first: what came lately counts before what came at first, since a peer may send much and then a byte now and
-then. What will be whole soon at its pace is spared. Peers that connect anew all the time are never old enough to be judged so. Where they
-fill the memory, those of the address that holds the most go first; of these the ones whose connection has not been served yet and that are
-not on their way, by the memory that they have taken and the time since they moved; then the others, by the memory alone.
+The slowest are dropped first: the bytes of the last tick decide, and the average since the request began between equals, because a peer
+may send much at first and then a byte in each second. A request that will be whole soon at its pace is spared. A peer that opens new
+connections all the time is never old enough to be judged by its pace. Where requests fill the memory, those of the address that holds the
+most are dropped first; of these the ones whose connection has not been served yet and that are not on their way, by the memory they take
+and the time since they moved; then the others, by the memory alone.
 """
 
 from __future__ import annotations

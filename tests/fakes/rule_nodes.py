@@ -1,0 +1,24 @@
+"""Counts what access rules cost in their nodes of the metadata store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from ottla.base.acls import Rule
+from ottla.controller import acl_nodes
+
+
+def count_encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rules each call of `acl_nodes.rules_bytes` encodes from now on; the list grows."""
+    encoded: list[int] = []
+    encode = acl_nodes.rules_bytes
+
+    def count(rules: Iterable[Rule]) -> bytes:
+        rules = list(rules)
+        encoded.append(len(rules))
+        return encode(rules)
+
+    monkeypatch.setattr(acl_nodes, "rules_bytes", count)
+    return encoded
