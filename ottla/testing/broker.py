@@ -10,6 +10,7 @@ removed at the end, unless one is given. `snapshot()` copies it, and `Broker.fro
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -141,17 +142,30 @@ class Broker(BrokerHandle):
     # The interface of a container
 
     def with_env(self, key: str, value: str) -> Broker:
-        """`KAFKA_NUM_PARTITIONS` is the setting `num.partitions`; listeners are ignored."""
-        from ottla.base.settings.sources import parse_environment
-
-        settings, _ = parse_environment({key: str(value)})
-        self._settings.update({name: text for name, text in settings.items() if name not in PLACES})
+        """`KAFKA_NUM_PARTITIONS` is the setting `num.partitions`; listeners are ignored. Warns of a variable without effect."""
+        self._set_variable(key, value)
         return self
 
     def with_envs(self, **variables: str) -> Broker:
         for key, value in variables.items():
-            self.with_env(key, value)
+            self._set_variable(key, value)
         return self
+
+    def _set_variable(self, variable: str, value: str) -> None:
+        from ottla.base.settings.sources import ENVIRONMENT_PREFIX, parse_environment
+
+        settings, skipped = parse_environment({variable: str(value)})
+        reason = ""
+        if skipped:
+            reason = "it is for a JVM or for an image's scripts"
+        elif not settings:
+            reason = f"settings begin with {ENVIRONMENT_PREFIX}"
+        for name, text in settings.items():
+            reason = unknown_setting(name)
+            if name not in PLACES:
+                self._settings[name] = text
+        if reason:
+            warnings.warn(f"{variable!r} has no effect: {reason}", stacklevel=3)
 
     def with_cluster_id(self, cluster_id: str) -> Broker:
         self._settings["ottla.cluster.id"] = cluster_id
@@ -218,9 +232,9 @@ class Broker(BrokerHandle):
         """Copies the broker's data as of this moment to `path` (which must not exist), or to a new directory that is removed when this
         process ends.
         """
-        from ottla.testing.snapshot import copy_data, take_snapshot
+        from ottla.testing.snapshot import copy_data, new_snapshot, take_snapshot
 
-        target = Path(path).resolve() if path is not None else temporary_directory("ottla-snapshot-") / "data"
+        target = new_snapshot(path)
         if self._is_suspended:
             return copy_data(self.data_dir, target)
         return take_snapshot(self.process.pid, self.data_dir, target)
@@ -239,17 +253,22 @@ def _clean_up(process: BrokerProcess, home: Path) -> None:
 
 def checked_settings(settings: Mapping[str, object] | None) -> dict[str, str]:
     """The settings as texts. Raises `ValueError` for a name that neither Ottla nor Kafka knows."""
-    if not settings:
-        return {}
+    for name in settings or {}:
+        if reason := unknown_setting(name):
+            raise ValueError(reason)
+    return {name: text_of(value) for name, value in (settings or {}).items()}
+
+
+def unknown_setting(name: str) -> str:
+    """Says that neither Ottla nor Kafka has a setting of this name, with the nearest one; empty if one of them has it."""
     from ottla.base.config import BROKER_SETTINGS
     from ottla.base.settings.known import is_known_to_kafka
     from ottla.base.settings.sources import nearest
 
-    for name in settings:
-        if name not in BROKER_SETTINGS and not is_known_to_kafka(name):
-            likely = nearest(name, list(BROKER_SETTINGS))
-            raise ValueError(f"unknown setting {name!r}" + (f"; did you mean {likely!r}?" if likely else ""))
-    return {name: text_of(value) for name, value in settings.items()}
+    if name in BROKER_SETTINGS or is_known_to_kafka(name):
+        return ""
+    likely = nearest(name, list(BROKER_SETTINGS))
+    return f"unknown setting {name!r}" + (f"; did you mean {likely!r}?" if likely else "")
 
 
 def text_of(value: object) -> str:

@@ -118,6 +118,8 @@ class Cluster(BrokerHandle):
     `settings` are those of `server.properties`, the same for all brokers; `topics` (`"orders:3"`) are created at the start.
     """
 
+    what = "a cluster of several brokers"
+
     def __init__(
         self,
         brokers: int = 3,

@@ -8,11 +8,14 @@ its own.
 
 A connection has two threads, one for each direction. The answers due to a client are a queue of pending requests and made-up answers in the
 order of its requests, because Kafka answers in order. Left out: TLS, and SASL from before its requests had headers.
+
+Threads do not survive a fork: the clients of a forked child use the proxy of its parent, and only the parent can inject faults.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import socket
 import struct
 import threading
@@ -65,6 +68,7 @@ class FaultProxy:
         self._links: set[_Link] = set()
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
+        self._owner_pid = os.getpid()
         self.may_pass = threading.Event()
         self.may_pass.set()
         self._is_stopped = False
@@ -85,6 +89,7 @@ class FaultProxy:
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1, broker: Address | None = None) -> None:
         """The next `times` requests of an API (`"Produce"`), to this broker or to any, fail with an error, by code or name; None: the
         connection is closed."""
+        self._check_process()
         key = key_of(api)
         if not refusals.can_refuse(key):
             raise ValueError(f"an answer to {api} has no place for an error; use fail_next({api!r}, None) to close the connection instead")
@@ -94,11 +99,16 @@ class FaultProxy:
 
     def lose_answer(self, api: str, times: int = 1, broker: Address | None = None) -> None:
         """The broker carries out the next `times` requests of an API, and each connection is closed when the answer has come."""
+        self._check_process()
         with self._lock:
             self._faults += [Fault(key_of(api), None, is_carried_out=True, broker=broker)] * times
 
     def drop_connections(self, broker: Address | None = None) -> int:
         """Closes every connection, or those to this broker, as a network failure does; returns their number."""
+        self._check_process()
+        return self._drop(broker)
+
+    def _drop(self, broker: Address | None = None) -> int:
         with self._lock:
             links = [link for link in self._links if broker in (None, link.broker)]
         for link in links:
@@ -107,6 +117,7 @@ class FaultProxy:
 
     def pause(self) -> None:
         """Delays all frames until `resume`; connections stay open."""
+        self._check_process()
         self.may_pass.clear()
 
     def resume(self) -> None:
@@ -114,16 +125,27 @@ class FaultProxy:
 
     def reset(self) -> None:
         """Removes the faults that have not been used."""
-        self.resume()
-        with self._lock:
-            self._faults.clear()
+        if self._is_own:
+            self.resume()
+            with self._lock:
+                self._faults.clear()
 
     def stop(self) -> None:
-        self._is_stopped = True
-        self.resume()
-        for listener in self._listeners.values():
-            _close(listener)
-        self.drop_connections()
+        """Closes all sockets. Nothing in a forked child: a shutdown of its copies would close the sockets of the parent."""
+        if self._is_own:
+            self._is_stopped = True
+            self.resume()
+            for listener in self._listeners.values():
+                _close(listener)
+            self._drop()
+
+    @property
+    def _is_own(self) -> bool:
+        return self._owner_pid == os.getpid()
+
+    def _check_process(self) -> None:
+        if not self._is_own:
+            raise RuntimeError("faults are injected by the process that has made the proxy, not by a forked child of it")
 
     # Called by links
 

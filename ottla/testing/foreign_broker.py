@@ -3,21 +3,23 @@
 The file is one of Kafka's, as `--command-config` takes it: `security.protocol`, `sasl.*` and `ssl.*` count for every client that the
 fixture makes, under the names of its library; other options are left alone. What the libraries want to have in PEM files is written to
 files of this user, which are removed at the end.
+
+Topics that the tests did not create stay untouched: they may be somebody's data.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.settings.setting import SettingError
 from ottla.base.settings.sources import parse_properties
-from ottla.testing.handle import BrokerHandle
+from ottla.testing.handle import BrokerHandle, Text
 from ottla.testing.logins import jaas_line
+from ottla.testing.reaper import remove_directory, temporary_directory
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
@@ -108,20 +110,53 @@ class ForeignLogins:
         return str(file)
 
 
+class ForeignBroker(BrokerHandle):
+    """A broker that somebody else runs. `reset` deletes the topics that this object has created, and nothing else."""
+
+    what = "a broker that somebody else runs (OTTLA_BOOTSTRAP)"
+
+    def __init__(self, bootstrap: str, *, logins: ForeignLogins | None = None) -> None:
+        super().__init__(bootstrap, logins=logins)
+        self._created: dict[str, None] = {}
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
+        super().create_topic(name, partitions, **configs)
+        self._created[name] = None
+        return name
+
+    def add_record(self, topic: str, value: Text = None, **options: Any) -> None:
+        is_new = topic not in self.topics()
+        super().add_record(topic, value, **options)
+        if is_new:
+            self._created[topic] = None
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        deleted = list(names)
+        super().delete_topics(deleted)
+        for name in deleted:
+            self._created.pop(name, None)
+
+    def reset(self) -> None:
+        """Deletes the topics that this object has created and removes unused faults. Groups stay: Kafka removes them by itself."""
+        self.end_faults()
+        self.delete_topics([name for name in self.topics() if name in self._created])
+
+
 @contextmanager
-def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> Iterator[BrokerHandle]:
+def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> Iterator[ForeignBroker]:
     """The broker at these addresses, or at those of the file of client options. ValueError where the file cannot be used."""
     options = read_options(path) if path else {}
     address = bootstrap or options.get("bootstrap.servers", "")
     if not address:
         raise ValueError(f"{path} has no bootstrap.servers, and OTTLA_BOOTSTRAP is not set")
-    with tempfile.TemporaryDirectory(prefix="ottla-testing-") as directory:
-        is_secured = any(name.startswith(FAMILIES) for name in options)
-        handle = BrokerHandle(address, logins=ForeignLogins(options, passwords, Path(directory)) if is_secured else None)
-        try:
+    is_secured = any(name.startswith(FAMILIES) for name in options)
+    directory = temporary_directory("ottla-testing-")
+    try:
+        logins = ForeignLogins(options, passwords, directory) if is_secured else None
+        with closing(ForeignBroker(address, logins=logins)) as handle:
             yield handle
-        finally:
-            handle.close()
+    finally:
+        remove_directory(directory)
 
 
 def read_options(path: str) -> dict[str, str]:

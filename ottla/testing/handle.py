@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 Text = bytes | str | None
 WAIT_SECONDS = 10.0
 POLL_SECONDS = 0.1
-SETTLE_SECONDS = 0.005
+LOOK_AGAIN_SECONDS = 0.005
+SETTLE_SECONDS = 0.3
+"""How long `assert_produces(exact=True)` looks for records too many. Clients send a record 5 ms after it was produced, or sooner."""
+OF_AN_OWN_BROKER = frozenset(
+    (
+        "data_dir", "from_snapshot", "get_container_host_ip", "get_exposed_port", "get_logs", "log", "port", "process", "snapshot", "start",
+        "stop", "with_cluster_id", "with_env", "with_envs",
+    )
+)  # fmt: skip
+"""What only a `Broker` has, because this process has started it."""
 SHOWN_RECORDS_MAX = 5
 SHOWN_BYTES_MAX = 60
 
@@ -79,6 +88,8 @@ class BrokerHandle:
     directly and are not affected by faults.
     """
 
+    what: ClassVar[str] = "a broker that another process has started"
+    """For the message that refuses what only a `Broker` can do."""
     _all: ClassVar[weakref.WeakSet[BrokerHandle]] = weakref.WeakSet()
 
     def __init__(self, bootstrap: str = "", *, logins: Login | None = None) -> None:
@@ -92,6 +103,15 @@ class BrokerHandle:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self.direct_server}>" if self.direct_server else f"<{type(self).__name__}, not running>"
+
+    if not TYPE_CHECKING:  # with it, a type checker would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            """Names what is missing: an attribute that only a broker of this process has, or one that no broker has."""
+            if name in OF_AN_OWN_BROKER:
+                needed = "a single broker that this process has started: kafka_cluster(1), or ottla.testing.Broker()"
+                raise AttributeError(f"{name!r} is not for {self.what}; it needs {needed}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @classmethod
     def all_handles(cls) -> list[BrokerHandle]:
@@ -209,11 +229,11 @@ class BrokerHandle:
 
     @contextmanager
     def assert_produces(
-        self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS, exact: bool = False
+        self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS, exact: bool = False, settle: float = SETTLE_SECONDS
     ) -> Iterator[list[TopicRecord]]:
         """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after its end.
-        With `exact` it fails also if there are more of them by the time when the last one that was expected has arrived. The list that it
-        yields is filled with them; the message of the failure shows them.
+        With `exact` it also fails if more of them arrive within `settle` seconds after the end of the block and of the last one that was
+        expected. It fills the list that it yields with the records; the message of the failure shows them.
         """
         starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
         found: list[TopicRecord] = []
@@ -223,10 +243,23 @@ class BrokerHandle:
         while len(found) < count:
             if time.monotonic() >= deadline:
                 raise AssertionError(f"{len(found)} of {counted(count, 'record')} written to {topic!r} within {timeout:g} s{_shown(found)}")
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(LOOK_AGAIN_SECONDS)
             self._read_since(starts, topic, found)
-        if exact and len(found) > count:
-            raise AssertionError(f"{counted(len(found), 'record')} written to {topic!r}, not {count}{_shown(found)}")
+        if exact:
+            self._check_exact(starts, topic, found, count, time.monotonic() + settle)
+
+    def _check_exact(
+        self, starts: Mapping[TopicPartition, int] | None, topic: str, found: list[TopicRecord], count: int, deadline: float
+    ) -> None:
+        """Looks for records too many until the deadline, and at least once."""
+        while True:
+            is_last = time.monotonic() >= deadline
+            self._read_since(starts, topic, found)
+            if len(found) > count:
+                raise AssertionError(f"{counted(len(found), 'record')} written to {topic!r}, not {count}{_shown(found)}")
+            if is_last:
+                return
+            time.sleep(POLL_SECONDS)
 
     def reset(self) -> None:
         """Deletes every topic with its records and every group without members; removes unused faults."""

@@ -4,6 +4,8 @@ The process listens on a free port of the loopback address and keeps its data in
 load; an idle one needs a fraction of a second. The broker's log goes to a file beside its data, and into the error message when it does not
 start. It has a session of its own, so that Ctrl-C reaches the process that started it and not the broker; when that process has died, its
 reaper (`reaper.py`) kills the broker.
+
+Only the process that started a broker ends it: in a forked child of that process `stop` and `kill` do nothing.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ class BrokerProcess:
         self._protocol = protocol
         self._reaped_by = reaped_by
         self._process: subprocess.Popen[bytes] | None = None
+        self._starter_pid = 0
 
     @property
     def pid(self) -> int:
@@ -87,6 +90,7 @@ class BrokerProcess:
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd=self.data_dir, start_new_session=True,
                 env={**environment(), **owner.environment},
             )  # fmt: skip
+        self._starter_pid = os.getpid()
         owner.add_process(self._process.pid)
 
     def _arguments(self) -> list[str]:
@@ -122,7 +126,7 @@ class BrokerProcess:
     def stop(self) -> None:
         """Stops the broker cleanly, or by force when it does not stop in time."""
         process = self._process
-        if process is None:
+        if process is None or not self._is_own:
             return
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)  # a suspended process would not receive the next signal
@@ -135,9 +139,14 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """`kill -9`, as a crash would."""
-        if self._process is not None:
+        if self._process is not None and self._is_own:
             self._process.kill()
             self._close_log()
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether this process has started the broker, and not a parent that it was forked from."""
+        return self._starter_pid == os.getpid()
 
     def forget(self) -> None:
         """Leaves the process running, for another process to stop."""

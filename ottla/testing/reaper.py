@@ -72,6 +72,8 @@ class Reaper:
 
 
 _of_this_process: list[Reaper] = []
+_directories: set[Path] = set()
+"""The temporary directories that this process has made, not the ones of a parent that it was forked from."""
 
 
 def reaper() -> Reaper:
@@ -85,14 +87,17 @@ def temporary_directory(prefix: str) -> Path:
     """A new directory that does not outlive this process."""
     path = Path(tempfile.gettempdir(), prefix + uuid.uuid4().hex).resolve()
     reaper().add_directory(path)
+    _directories.add(path)
     path.mkdir(mode=0o700)
     return path
 
 
 def remove_directory(path: Path) -> None:
-    """Removes a temporary directory before the end of this process."""
-    shutil.rmtree(path, ignore_errors=True)
-    reaper().forget_directory(path)
+    """Removes a temporary directory before the end of this process. A forked child does not remove the directories of its parent."""
+    if path in _directories:
+        _directories.discard(path)
+        shutil.rmtree(path, ignore_errors=True)
+        reaper().forget_directory(path)
 
 
 def _drop() -> None:
@@ -100,6 +105,7 @@ def _drop() -> None:
     for inherited in _of_this_process:
         inherited.close()
     _of_this_process.clear()
+    _directories.clear()
 
 
 os.register_at_fork(after_in_child=_drop)

@@ -20,7 +20,7 @@ from ottla.testing.handle import BrokerHandle
 from ottla.testing.logins import ADMINISTRATOR, Logins, logins_of
 from ottla.testing.process import STOP_SECONDS_MAX, BrokerProcess
 from ottla.testing.reaper import Reaper
-from ottla.testing.snapshot import take_snapshot
+from ottla.testing.snapshot import new_snapshot, take_snapshot
 
 STATE_FILE = "broker.json"
 LOG_FILE = "broker.log"
@@ -32,6 +32,8 @@ POLL_SECONDS = 0.005
 class SharedBroker(BrokerHandle):
     """A broker that other processes use as well: `pause` affects this process's connections only, and workers do not stop it."""
 
+    what = "the broker that all workers of pytest-xdist share"
+
     def __init__(self, bootstrap: str, pid: int, data_dir: Path, logins: Logins | None = None) -> None:
         super().__init__(bootstrap, logins=logins)
         self.pid = pid
@@ -41,9 +43,9 @@ class SharedBroker(BrokerHandle):
     def log_files(self) -> dict[str, Path]:
         return {"the shared broker": self.data_dir.parent / LOG_FILE}
 
-    def snapshot(self, path: str | Path) -> Path:
-        """Copies the broker's data as of this moment; the broker is suspended meanwhile, for all processes."""
-        return take_snapshot(self.pid, self.data_dir, Path(path).resolve())
+    def snapshot(self, path: str | Path | None = None) -> Path:
+        """Copies the broker's data as of this moment, as `Broker.snapshot`; the broker is suspended meanwhile, for all processes."""
+        return take_snapshot(self.pid, self.data_dir, new_snapshot(path))
 
     def reset(self) -> None:
         """Removes this process's faults. Topics stay, since other workers are using theirs."""

@@ -19,12 +19,18 @@ from pathlib import Path
 
 from ottla.adapters.private_files import private
 from ottla.testing.process import resume, suspend
+from ottla.testing.reaper import temporary_directory
 
 SEGMENT_SUFFIX = ".log"
 LEFT_OUT = (".lock", ".compaction.lock", ".probe")
 LEFT_OUT_SUFFIXES = ("-shm", ".deleted", ".tmp", ".cleaned")
 """Compaction runs in another process, which is not suspended: its files end in `.cleaned` until the broker installs them."""
 COPY_BYTES = 1 << 30
+
+
+def new_snapshot(path: str | Path | None) -> Path:
+    """Where a snapshot is put: at `path`, or in a new directory that does not outlive this process."""
+    return Path(path).resolve() if path is not None else temporary_directory("ottla-snapshot-") / "data"
 
 
 def take_snapshot(pid: int, data_dir: Path, target: Path) -> Path:

@@ -116,6 +116,7 @@ class ZooKeeperProcess:
         self._settings = dict(settings or {})
         self._command = [java(), *JVM_OPTIONS, *jvm_options, "-cp", class_path(), MAIN_CLASS, str(directory / "zoo.cfg")]
         self._process: subprocess.Popen[bytes] | None = None
+        self._starter_pid = 0
         self._has_started = False
         self.data.mkdir(parents=True, exist_ok=True)
 
@@ -165,6 +166,7 @@ class ZooKeeperProcess:
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True,
                 env={**os.environ, **reaper().environment},
             )  # fmt: skip
+        self._starter_pid = os.getpid()
         reaper().add_process(self._process.pid)
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> None:
@@ -194,8 +196,8 @@ class ZooKeeperProcess:
         return "Mode: leader" in self.ask("srvr")
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL when that does not end it in time."""
-        if self._process is None:
+        """SIGTERM, and SIGKILL when that does not end it in time. Nothing in a forked child of the process that started it."""
+        if self._process is None or self._starter_pid != os.getpid():
             return
         if self.is_running:
             resume(self.pid)  # a suspended process would not receive the next signal
@@ -207,8 +209,8 @@ class ZooKeeperProcess:
         self._has_ended()
 
     def kill(self) -> None:
-        """`kill -9`."""
-        if self._process is not None:
+        """`kill -9`. Nothing in a forked child of the process that started it."""
+        if self._process is not None and self._starter_pid == os.getpid():
             self._process.send_signal(signal.SIGKILL)
             self._has_ended()
 

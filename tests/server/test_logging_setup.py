@@ -89,7 +89,9 @@ def test_a_refused_request_is_logged_with_its_client_and_number_and_no_secret(tm
         "ottla.metrics.listen": "127.0.0.1:0", "ottla.metrics.credentials": "admin:very-secret", "ottla.log.format": "json",
         "sasl.jaas.config": "password=very-secret", "ssl.key.password": "very-secret",
     }  # fmt: skip
-    with Broker(settings=settings).with_env("KAFKA_MADE_UP_PASSWORD", "very-secret") as broker:
+    with pytest.warns(UserWarning, match="'KAFKA_MADE_UP_PASSWORD' has no effect"):
+        made = Broker(settings=settings).with_env("KAFKA_MADE_UP_PASSWORD", "very-secret")
+    with made as broker:
         host, _, port = broker.direct_server.partition(":")
         with socket.create_connection((host, int(port)), timeout=10) as sock:
             # A Produce request of version 9 whose body is nonsense.

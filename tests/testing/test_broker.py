@@ -138,7 +138,7 @@ def test_lines_written_for_testcontainers_work() -> None:
     container.with_name("kafka").with_exposed_ports(9093).with_network(object()).with_network_aliases("kafka")
     container.with_kwargs(mem_limit="1g")
     container.maybe_emulate_amd64()
-    container.with_env("KAFKA_NUM_PARTITIONS", "3").with_envs(KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9094", KAFKA_HEAP_OPTS="-Xmx1g")
+    container.with_env("KAFKA_NUM_PARTITIONS", "3").with_envs(KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9094", KAFKA_PROCESS_ROLES="broker")
     with container.start(timeout=30) as kafka:
         host, port = kafka.get_container_host_ip(), kafka.get_exposed_port(9094)
         assert kafka.get_bootstrap_server() == f"{host}:{port}"
@@ -147,3 +147,19 @@ def test_lines_written_for_testcontainers_work() -> None:
         assert b"READY" in kafka.get_logs()[1]
         assert "abcdefghijklmnopqrstuv" in (kafka.data_dir / "meta.properties").read_text()
     assert container.direct_server == ""
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("KAFKA_NUM_PARTITONS", "'KAFKA_NUM_PARTITONS' has no effect: unknown setting 'num.partitons'; did you mean 'num.partitions'?"),
+        ("KAFKA_MADE_UP", "'KAFKA_MADE_UP' has no effect: unknown setting 'made.up'"),
+        ("KAFKA_HEAP_OPTS", "'KAFKA_HEAP_OPTS' has no effect: it is for a JVM or for an image's scripts"),
+        ("TZ", "'TZ' has no effect: settings begin with KAFKA_"),
+    ],
+)
+def test_a_variable_without_effect_is_warned_of(variable: str, message: str) -> None:
+    with pytest.warns(UserWarning) as warned:
+        Broker().with_env(variable, "1")
+    assert [str(warning.message) for warning in warned] == [message]
+    assert warned[0].filename == __file__

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from ottla.client import connect
+from ottla.client.blocking.group_admin import list_groups
 from ottla.testing.broker import Broker
 from ottla.testing.foreign_broker import ForeignLogins, foreign_broker
+from ottla.testing.handle import OF_AN_OWN_BROKER
 from tests.testing.test_plugin import USES, check_passed, run
 
 PASSWORDS = {"alice": 'a "secret"; with=\\ blanks', "bob": "b#1"}
@@ -107,3 +109,38 @@ def test_a_login_without_a_name_is_for_clients_that_know_it(tmp_path: Path) -> N
         logins.properties()
     with pytest.raises(ValueError, match="have no users"):
         ForeignLogins({"security.protocol": "SSL"}, {"alice": "x"}, tmp_path).properties("alice")
+
+
+def test_reset_deletes_only_topics_that_this_process_created(broker: Broker) -> None:
+    """A broker that somebody else runs has topics of others."""
+    broker.add_record("of-others", "precious")
+    with foreign_broker(broker.direct_server, "", {}) as foreign:
+        foreign.create_topic("created", partitions=2)
+        foreign.add_record("made-on-the-way", "x")
+        foreign.add_record("of-others", "x")
+        foreign.reset()
+        topics = broker.topics()
+        assert "of-others" in topics and not {"created", "made-on-the-way"} & set(topics)
+        assert len(broker.records("of-others")) == 2
+        foreign.reset()
+    assert "of-others" in broker.topics()
+
+
+def test_reset_leaves_groups_of_others(broker: Broker, topic: str) -> None:
+    broker.add_record(topic, "x")
+    with closing(broker.consumer(topic, client="confluent-kafka", group_id="of-others")) as consumer:
+        assert consumer.poll(60).value() == b"x"
+        consumer.commit(asynchronous=False)
+    with foreign_broker(broker.direct_server, "", {}) as foreign:
+        foreign.reset()
+        assert "of-others" in [group.group_id for group in list_groups(foreign._client())]
+
+
+def test_what_only_an_own_broker_can_do_is_refused_by_its_name(broker: Broker) -> None:
+    with foreign_broker(broker.direct_server, "", {}) as foreign:
+        for name in sorted(OF_AN_OWN_BROKER):
+            assert hasattr(broker, name)
+            with pytest.raises(AttributeError, match=f"'{name}' is not for a broker that somebody else runs .OTTLA_BOOTSTRAP.; it needs"):
+                getattr(foreign, name)
+        with pytest.raises(AttributeError, match="'ForeignBroker' object has no attribute 'snapshots'"):
+            foreign.snapshots  # type: ignore[attr-defined]  # noqa: B018

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -93,6 +94,14 @@ def test_that_nothing_was_produced(broker: Broker, topic: str) -> None:
         pass
     with pytest.raises(AssertionError, match=r"1 record written to '.*', not 0"), broker.assert_produces(topic, 0, exact=True):
         broker.add_record(topic, "one")
+
+
+def test_a_record_that_is_written_after_the_block_is_one_too_many(broker: Broker, topic: str) -> None:
+    """A client sends in the background: what it still has when the block ends arrives some milliseconds later."""
+    late = threading.Timer(0.05, broker.add_record, (topic, "late"))
+    with pytest.raises(AssertionError, match=r"1 record written to '.*', not 0"), broker.assert_produces(topic, 0, exact=True):
+        late.start()
+    late.join()
 
 
 def test_repr_has_the_address() -> None:
