@@ -54,7 +54,7 @@ from ottla.groups.share.records import SHARE_KEYS, SHARE_SCHEMA, fold_share
 from ottla.groups.share.sessions import watch_share_members
 from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, Transactional
+from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, Run, Transactional, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import CoordinatorMemory
 from ottla.wire.messages.group_records import (
@@ -100,8 +100,17 @@ class GroupMachine:
             **{key: partial(self._apply_epochs, kind) for kind in (CONSUMER_KIND, SHARE_KIND) for key in kind.keys},
         }
 
+    # The life of a shard (`machine/coordinator.py`)
+
+    def begin(self, run: Run) -> None:
+        self.shard.run = run
+
+    def end(self) -> None:
+        self.shard.memory.end()
+        self.shard.offset_memory.end()
+        self.shard.run = run_nothing
+
     def configure(self, settings: GroupCoordinatorSettings) -> None:
-        """Dynamic settings have changed; what is decided from here on follows the new ones."""
         self.shard.settings = settings
 
     # Commands

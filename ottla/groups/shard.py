@@ -18,19 +18,11 @@ from ottla.groups.deferred import Deferred, DeferredAnswers
 from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import OFFSET_BYTES, GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
-from ottla.machine.contract import Decision
+from ottla.machine.contract import Run, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import CoordinatorMemory
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
-
-Run = Callable[[Callable[[int], Decision]], None]
-"""Runs one decision on the shard's own host; silently does nothing when the machine was thrown away."""
-
-
-def run_nothing(_decide: Callable[[int], Decision]) -> None:
-    """The placeholder until the shell sets its own."""
-
 
 def run_at_once(steps: Iterator[object]) -> None:
     """The placeholder until the shell sets turns of its own."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.turns import pieces_of, run_steps
 from ottla.groups import answers as groups
 from ottla.groups.answers import GroupList
 from ottla.groups.commands import ListGroups
-from ottla.machine.host import MachineHost
+from ottla.machine.host import HostState, MachineHost
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering
 from ottla.requests.rights import permits, permits_on_cluster
@@ -38,10 +38,9 @@ def listed(broker: Broker, _body: ListGroupsRequest) -> int:
 
 def handle_in_steps(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Generator[None, None, Any]:
     """The same for thousands of groups: those of one shard after the other."""
-    try:
-        hosts = list(broker.groups.all_hosts())
-    except ApiError as error:
-        return ListGroupsResponse(error_code=error.code)
+    hosts = broker.groups.all_hosts()
+    if any(host.state is HostState.LOADING for host in hosts):
+        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     if not hosts:
         return ListGroupsResponse()
     pending, answer = Pending(), ListGroupsResponse()

@@ -95,6 +95,15 @@ class Decision:
 
 NOTHING = Decision()
 
+Decide = Callable[[int], Decision]
+"""Takes the time in milliseconds."""
+Run = Callable[[Decide], None]
+"""Runs a decision that a machine makes by itself, on its own host."""
+
+
+def run_nothing(_decide: Decide) -> None:
+    """The `Run` of a machine that has no host, or whose host is closed."""
+
 
 class Machine(Protocol):
     """One shard of a coordinator: the hard state is a function of the log."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.cluster.delegation_tokens import Decide
     from ottla.cluster.delegation_tokens import Done as TokenDone
     from ottla.controller.api import Controller
-    from ottla.machine.host import MachineHost
+    from ottla.groups.coordinator import GroupCoordinator
     from ottla.replication.fetch_sessions import FetchSessions
     from ottla.replication.follower_sessions import FollowerSessions
     from ottla.replication.leader import Leader
@@ -236,22 +236,6 @@ class Suspects(Protocol):
         """Calls `function` once `is_over(suspected brokers)`, soon; at once if too many wait for that."""
 
 
-class GroupCoordinators(Protocol):
-    """The group coordinators on this broker (`server/coordinator_hosts.py`)."""
-
-    def host_of(self, group_id: str) -> MachineHost:
-        """The host of the group's shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
-
-    def all_hosts(self) -> Iterable[MachineHost]:
-        """The active hosts, for list requests; raises COORDINATOR_LOAD_IN_PROGRESS while one still loads."""
-
-    def group_count(self) -> int:
-        """How many groups are coordinated here, as far as they are loaded."""
-
-    def host_of_partition(self, partition: int) -> MachineHost | None:
-        """The host over this partition of `__consumer_offsets`, if it is on this broker: markers are passed on to it."""
-
-
 class Watch(Protocol):
     """A waiting request, until cancelled."""
 
@@ -386,7 +370,7 @@ class Broker:
     cluster_identity: ClusterIdentity | None
     """None where there are no other brokers."""
     partitions: Partitions
-    groups: GroupCoordinators
+    groups: GroupCoordinator
     transactions: TransactionCoordinators
     share_states: ShareStateCoordinators
     share_persister: Persister

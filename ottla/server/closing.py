@@ -16,7 +16,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Peers, Ports, TimerHandle
 from ottla.base.turns import Turns
 from ottla.replication.stage_space import StageSpace
-from ottla.server.coordinator_hosts import CoordinatorHosts
+from ottla.server.coordinators import Coordinators
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.flusher import Flusher
@@ -53,7 +53,7 @@ class Parts(Protocol):
     replicas: ReplicaChanges
     waiters: Waiters
     inspections: Inspections
-    hosts: CoordinatorHosts
+    hosts: Coordinators
     share_partitions: SharePartitions
     share_persister: SharePersister
     housekeeping: Housekeeping

@@ -17,7 +17,6 @@ from ottla._version import __version__
 from ottla.base.errors import StorageError
 from ottla.base.ports import Ports, SessionEvent
 from ottla.base.settings.listeners import host_and_port
-from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker
 from ottla.server.dispatch import Dispatcher
@@ -66,7 +65,7 @@ class Metrics:
         self._lag_times = Recent()
         self._fsync_times = Recent()
         self._topics = TopicMetrics(broker.metadata, broker.partitions)
-        self._groups = GroupMetrics(self._group_hosts, broker.partitions)
+        self._groups = GroupMetrics(broker.groups.all_hosts, broker.partitions)
         self._transactions = TransactionMetrics(broker.transactions.all_hosts, broker.clock.wall_ms)
         self._share_states = ShareStateMetrics(broker.share_states)
         self._requests = RequestMetrics(parts.dispatcher, parts.listeners, [endpoint.name for endpoint in broker.config.endpoints])
@@ -110,13 +109,7 @@ class Metrics:
 
     def hosts(self) -> Iterable[MachineHost]:
         """All coordinators on this broker."""
-        return [*self._group_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]
-
-    def _group_hosts(self) -> Iterable[MachineHost]:
-        """Returns the hosts of groups, those included that still load, which `all_hosts` leaves out."""
-        topic = self._broker.metadata.topic(GROUP_METADATA_TOPIC)
-        hosts = map(self._broker.groups.host_of_partition, range(len(topic.partitions) if topic is not None else 0))
-        return [host for host in hosts if host is not None]
+        return [*self._broker.groups.all_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]
 
     def _collect_cluster(self, page: Page) -> None:
         broker, metadata = self._broker, self._broker.metadata

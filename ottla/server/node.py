@@ -22,7 +22,7 @@ from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.fair_slots import SESSION_PARTITION_BYTES
 from ottla.base.ports import Peers, Ports
 from ottla.base.settings.access import parse_super_users
-from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.types import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.broker_addresses import BrokerAddresses
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
@@ -33,6 +33,7 @@ from ottla.cluster.peer_transactions import PeerTransactions
 from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
+from ottla.groups.coordinator import GroupCoordinator
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.leader import Leader
@@ -42,15 +43,16 @@ from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer
 from ottla.security.audit import AuditLog
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
-from ottla.server.coordinator_hosts import CoordinatorHosts, CoordinatorMemories, GroupHosts, ShareStateHosts, TransactionHosts
 from ottla.server.coordinator_views import (
     MetadataLeaders,
+    MetadataTopics,
     group_settings,
     own_group_settings,
     share_state_settings,
     share_terms,
     transaction_settings,
 )
+from ottla.server.coordinators import CoordinatorMemories, Coordinators
 from ottla.server.directories.claims import claim_directories, online
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
@@ -63,6 +65,7 @@ from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
 from ottla.server.replica_changes import NoFetchers, ReplicaChanges
 from ottla.server.waiters import Waiters
+from ottla.sharing.pruning import Pruner
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
@@ -176,44 +179,37 @@ class Node:
 
     def _make_coordinators(self) -> None:
         config, clock, timers = self.config, self.ports.clock, self.ports.timers
-        self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC), self._is_lease_held)
-        leaders = MetadataLeaders(self.metadata)
+        topics, leaders = MetadataTopics(self.metadata), MetadataLeaders(self.metadata)
+        memories = CoordinatorMemories(config.ottla_memory_max_bytes)
+        self.share_states = ShareStateCoordinators(
+            partition_count=lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC), topics=topics, settings=share_state_settings(config),
+            clock=clock, timers=timers, load_bytes=lambda: config.share_coordinator_load_buffer_size,
+            prune=lambda partition: Pruner(partition.leader, lambda: self.flusher.request(partition)),
+            is_lease_held=self._is_lease_held, memory=memories.share_states,
+        )  # fmt: skip
         other_share_coordinators = OtherShareCoordinators(
             config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), PeerShareStates(self.peers)
         )
         self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers, other_share_coordinators)
-        terms, memories = share_terms(config, self.metadata), CoordinatorMemories(config.ottla_memory_max_bytes)
         self.share_partitions = SharePartitions(
-            persister=self.share_persister, clock=clock, timers=timers, terms_of=terms, memory=memories.share_partitions,
-            in_turn=self.waiters.turns.call_in_turn,
-        )
-        self.groups = GroupHosts(
-            clock, timers, self.ports.random, self.metadata, group_settings(config), own_group_settings(config, self.metadata),
-            self.share_persister, memories.groups, memories.offsets,
+            persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata),
+            memory=memories.share_partitions, in_turn=self.waiters.turns.call_in_turn,
+        )  # fmt: skip
+        self.groups = GroupCoordinator(
+            clock=clock, timers=timers, random=self.ports.random, topics=topics, settings=group_settings(config),
+            load_bytes=lambda: config.offsets_load_buffer_size, own_settings=own_group_settings(config, self.metadata),
+            persister=self.share_persister, memory=memories.groups, offset_memory=memories.offsets,
         )  # fmt: skip
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
         peer_transactions = PeerTransactions(self.peers)
         self.transactions = TransactionCoordinators(
-            partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC),
-            group_partition=self.groups.partition_for,
-            settings=transaction_settings(config),
-            producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
+            partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC), group_partition=self.groups.partition_for,
+            settings=transaction_settings(config), producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
             markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, timers, self._is_gone()),
-            local_markers=markers,
-            timers=timers,
-            elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions),
-            memory=memories.transactional_ids,
-        )
-        self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
-        self.share_state_hosts = ShareStateHosts(
-            clock, timers, self.metadata, self.share_states, share_state_settings(config), self.flusher.request, memories.share_states
-        )
-        load_bytes: dict[str, Callable[[], int]] = {
-            GROUP_METADATA_TOPIC: lambda: config.offsets_load_buffer_size,
-            TRANSACTION_STATE_TOPIC: lambda: config.transaction_state_log_load_buffer_size,
-            SHARE_GROUP_STATE_TOPIC: lambda: config.share_coordinator_load_buffer_size,
-        }
-        self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, self.share_state_hosts, load_bytes)
+            local_markers=markers, elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions), clock=clock,
+            timers=timers, load_bytes=lambda: config.transaction_state_log_load_buffer_size, memory=memories.transactional_ids,
+        )  # fmt: skip
+        self.hosts = Coordinators(self.groups, self.transactions, self.share_states)
 
     def _is_gone(self) -> IsGone:
         return never_hidden if self.links is None else self.links.is_gone
@@ -226,7 +222,7 @@ class Node:
         )  # fmt: skip
         self.replicas = ReplicaChanges(
             config=config, clock=ports.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
-            groups=self.groups, share_states=self.share_state_hosts,
+            groups=self.groups, share_states=self.share_states,
             share_partitions=self.share_partitions, moves=self.moves, remove_later=self._remove_later,
             fetchers=self.links.fetchers if self.links is not None else NoFetchers(),
         )  # fmt: skip
@@ -457,7 +453,7 @@ class Node:
         self.replicas.configure_all()
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
-        self.share_state_hosts.configure(share_state_settings(self.config))
+        self.share_states.configure(share_state_settings(self.config))
         self.listeners.recheck()
         self._on_quotas(())
 

@@ -24,12 +24,14 @@ from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.cluster.metadata_cache import MetadataCache
+from ottla.groups.coordinator import GroupCoordinator
 from ottla.replication.partition import Partition
-from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
+from ottla.server.coordinators import Coordinators
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.partition_table import PartitionTable
 from ottla.sharing.registry import SharePartitions
+from ottla.sharing.routing import ShareStateCoordinators
 
 log = logging.getLogger("ottla.replicas")
 
@@ -71,9 +73,9 @@ class ReplicaChanges:
         timers: Timers,
         partitions: PartitionTable,
         metadata: MetadataCache,
-        hosts: CoordinatorHosts,
-        groups: GroupHosts,
-        share_states: ShareStateHosts,
+        hosts: Coordinators,
+        groups: GroupCoordinator,
+        share_states: ShareStateCoordinators,
         share_partitions: SharePartitions,
         fetchers: Fetchers,
         moves: DirectoryMoves,

@@ -15,15 +15,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.java_hash import java_partition
-from ottla.base.ports import TimerHandle, Timers
+from ottla.base.ports import Clock, TimerHandle, Timers
 from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
+from ottla.machine.coordinator import Coordinator, LedPartition
 from ottla.machine.host import HostState, MachineHost
+from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.commands import Command, Delete, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.remote import OtherShareCoordinators
+from ottla.sharing.state_machine import ShareStateMachine
+from ottla.sharing.state_settings import ShareStateSettings, TopicsView
 
 RETRY_MS_MIN, RETRY_MS_MAX = 10, 1_000
 ATTEMPTS_MAX = 15  # about nine seconds
@@ -43,47 +48,68 @@ Ensure = Callable[[str, Callable[[ErrorCode], None]], None]
 """Creates an internal topic if it is missing, and then calls back."""
 
 
-class ShareStateCoordinators:
-    """The shards of this broker. `partition_count` is that of `__share_group_state`."""
+class ShareStateCoordinators(Coordinator[SharePartitionKey]):
+    """The shards of this broker; a key is a share partition."""
 
-    def __init__(self, partition_count: Callable[[], int], is_lease_held: Callable[[], bool] = lambda: True) -> None:
-        """`is_lease_held`: whether this broker's session certainly lives. If not, a successor may have written newer states."""
-        self._partition_count = partition_count
+    settings: ShareStateSettings
+
+    def __init__(
+        self,
+        *,
+        partition_count: Callable[[], int],
+        topics: TopicsView,
+        settings: ShareStateSettings,
+        clock: Clock,
+        timers: Timers,
+        load_bytes: Callable[[], int],
+        prune: Callable[[Any], Callable[[int], None]],
+        is_lease_held: Callable[[], bool] = lambda: True,
+        memory: CoordinatorMemory | None = None,
+    ) -> None:
+        """`prune` makes what raises the start of a led partition's log. `is_lease_held`: whether this broker's session certainly lives; if
+        not, a successor may have written newer states."""
+        super().__init__(
+            SHARE_GROUP_STATE_TOPIC,
+            partition_count=partition_count,
+            settings=settings,
+            clock=clock,
+            timers=timers,
+            load_bytes=load_bytes,
+        )
+        self._topics = topics
+        self._prune = prune
         self._is_lease_held = is_lease_held
-        self._hosts: dict[int, MachineHost] = {}
-        self._writes_of_closed = 0
+        self._memory = memory or CoordinatorMemory()
+        self._writes_before = 0
 
-    def attach(self, partition: int, host: MachineHost) -> None:
-        """Makes the shard known to commands, also while it loads."""
-        self._hosts[partition] = host
+    def _new_machine(self, partition: LedPartition) -> ShareStateMachine:
+        return ShareStateMachine(self.settings, self._topics, self._prune(partition), self._memory)
 
-    def detach(self, partition: int) -> None:
-        host = self._hosts.pop(partition, None)
+    def resign(self, index: int) -> None:
+        host = self.host_of_partition(index)
         if host is not None:
-            self._writes_of_closed += host.machine.writes
-            host.close()
+            self._writes_before += host.machine.writes
+        super().resign(index)
 
     @property
     def writes(self) -> int:
-        """How many records about share partitions were written here."""
+        """The number of records about share partitions that were written on this broker."""
         written: int = sum(host.machine.writes for host in self._hosts.values())
-        return self._writes_of_closed + written
+        return self._writes_before + written
 
     @property
     def is_created(self) -> bool:
         """Whether `__share_group_state` exists."""
         return self._partition_count() > 0
 
-    def partition_for(self, key: SharePartitionKey) -> int:
-        return place(key, self._partition_count())
+    def _place(self, key: SharePartitionKey, partition_count: int) -> int:
+        return place(key, partition_count)
 
-    def find(self, key: SharePartitionKey) -> MachineHost | None:
-        """The host of the shard if it is on this broker, also while it loads."""
-        count = self._partition_count()
-        return self._hosts.get(place(key, count)) if count > 0 else None
-
-    def all_hosts(self) -> list[MachineHost]:
-        return [host for _, host in sorted(self._hosts.items())]
+    def forget_topics(self) -> None:
+        """Deletes the share states of deleted topics."""
+        for host in self.all_hosts():
+            if host.state is HostState.ACTIVE:
+                host.run(host.machine.forget_topics)
 
     def run(self, command: Command, done: DoneResult) -> None:
         """Runs a command here; `done` is called exactly once."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
-from ottla.machine.contract import Decision, LogRecord, Reply, Transactional
+from ottla.machine.contract import Decision, LogRecord, Reply, Run, Transactional
 from ottla.machine.draft import Draft, answered, logged
 from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.batches import merge
@@ -63,8 +63,15 @@ class ShareStateMachine:
             Delete: self._delete,
         }
 
+    # The life of a shard (`machine/coordinator.py`)
+
+    def begin(self, run: Run) -> None:
+        """Does nothing: this machine decides only commands and what it has scheduled."""
+
+    def end(self) -> None:
+        self.shard.memory.end()
+
     def configure(self, settings: ShareStateSettings) -> None:
-        """Dynamic settings have changed; what is decided from here on follows the new ones."""
         self.settings = settings
 
     # The machine's contract

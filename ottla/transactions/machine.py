@@ -1,8 +1,9 @@
-"""The transaction coordinator of one partition of `__transaction_state`, as a log machine: commands in, decisions out.
+"""The transaction coordinator of one partition of `__transaction_state`, as a log machine.
 
-Each command is one line here and is decided in a separate file. `resume` sends the markers of every transaction that a lost leader
-left prepared, to the outcome that was logged, and starts the two scans; the coordinator epoch is the leader epoch of the partition, and
-partitions refuse markers of an older one.
+Commands are decided by the `decide_*` functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `queries.py`, which
+`routing.py` runs on the shard. `resume` sends the markers of every prepared transaction again, with the outcome that was logged, and starts
+the scans for timeouts and expired ids. The coordinator epoch is the leader epoch of the partition; partitions refuse markers of an older
+one.
 
 Left out: which shard an id belongs to and waiting for a completing transaction (`routing.py`), delivery of markers (`markers.py`).
 """
@@ -12,16 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
-from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Reply, Transactional
+from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Run, Transactional, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import CoordinatorMemory
-from ottla.transactions.add_partitions import decide_add, decide_verify
-from ottla.transactions.end_transaction import decide_end, send_markers
+from ottla.transactions.end_transaction import send_markers
 from ottla.transactions.expiry import schedule_expiry_scan, schedule_timeout_scan
-from ottla.transactions.init_producer_id import InitProducerId, decide_init
-from ottla.transactions.metadata import ProducerIdAndEpoch
-from ottla.transactions.queries import ListFilter, decide_describe, decide_list
 from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.shard import MarkerSender, ProducerIdSource, Shard
 from ottla.transactions.states import PREPARED
@@ -39,6 +35,18 @@ class TransactionMachine:
         memory: CoordinatorMemory | None = None,
     ) -> None:
         self.shard = Shard(coordinator_epoch, settings, producer_ids, markers, memory or CoordinatorMemory())
+
+    # The life of a shard (`machine/coordinator.py`)
+
+    def begin(self, run: Run) -> None:
+        self.shard.run = run
+
+    def end(self) -> None:
+        self.shard.memory.end()
+        self.shard.run = run_nothing
+
+    def configure(self, settings: TransactionCoordinatorSettings) -> None:
+        self.shard.settings = settings
 
     # The machine's contract
 
@@ -66,41 +74,3 @@ class TransactionMachine:
         waiters = [waiter for waiters in self.shard.waiting.values() for waiter in waiters]
         self.shard.waiting.clear()
         return [Answer(waiter, code) for waiter in waiters]
-
-    # Commands
-
-    def init_producer_id(self, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
-        """Replies an `EndResult`."""
-        return decide_init(self.shard, now_ms, command, reply)
-
-    def add_partitions(
-        self,
-        now_ms: int,
-        transactional_id: str,
-        identity: ProducerIdAndEpoch,
-        partitions: frozenset[TopicPartition],
-        version: int,
-        reply: Reply,
-    ) -> Decision:
-        """Replies an `ErrorCode`."""
-        return decide_add(self.shard, now_ms, transactional_id, identity, partitions, version, reply)
-
-    def verify_partitions(
-        self, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Sequence[TopicPartition], reply: Reply
-    ) -> Decision:
-        """Replies an `ErrorCode` for each partition."""
-        return decide_verify(self.shard, transactional_id, identity, partitions, reply)
-
-    def end(
-        self, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, reply: Reply
-    ) -> Decision:
-        """Replies an `EndResult`."""
-        return decide_end(self.shard, now_ms, transactional_id, identity, is_commit, version, reply)
-
-    def describe(self, now_ms: int, transactional_id: str, reply: Reply) -> Decision:
-        """Replies a `TransactionMetadata` or None."""
-        return decide_describe(self.shard, transactional_id, reply)
-
-    def list_transactions(self, now_ms: int, wanted: ListFilter, reply: Reply) -> Decision:
-        """Replies a list of `TransactionMetadata`."""
-        return decide_list(self.shard, now_ms, wanted, reply)

@@ -18,26 +18,30 @@ from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
-from ottla.base.java_hash import java_partition
-from ottla.base.ports import TimerHandle, Timers
-from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.machine.contract import Decision, Reply
+from ottla.machine.coordinator import Coordinator
+from ottla.machine.draft import same_code
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.memory import CoordinatorMemory
-from ottla.transactions.init_producer_id import InitProducerId, validate
+from ottla.transactions.add_partitions import decide_add, decide_verify
+from ottla.transactions.end_transaction import decide_end
+from ottla.transactions.init_producer_id import InitProducerId, decide_init, validate
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch, TransactionMetadata
-from ottla.transactions.queries import ListFilter
+from ottla.transactions.queries import ListFilter, decide_describe, decide_list
 from ottla.transactions.remote import DoneCodes, OtherCoordinators
 from ottla.transactions.settings import TransactionCoordinatorSettings
-from ottla.transactions.shard import Decide, EndResult, MarkerSender, ProducerIdSource, Shard
+from ottla.transactions.shard import EndResult, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
 
 DoneCode = Callable[[ErrorCode], None]
 DoneEnd = Callable[[EndResult], None]
-Command = Callable[[int, Reply], Decision]
+Command = Callable[[Shard, int, Reply], Decision]
+"""Decides on a shard at a time in milliseconds, and replies."""
 
 # The error of a Produce that was not admitted. The client does not ask a coordinator at that point: it only has to try again.
 PRODUCE_ERRORS = {
@@ -65,8 +69,10 @@ class Client(Protocol):
     def connection(self) -> HasHost: ...
 
 
-class TransactionCoordinators:
-    """The shards of this broker. `partition_count` is that of `__transaction_state`, `group_partition` places a group's offsets."""
+class TransactionCoordinators(Coordinator[str]):
+    """The shards of this broker; a key is a transactional id."""
+
+    settings: TransactionCoordinatorSettings
 
     def __init__(
         self,
@@ -77,65 +83,43 @@ class TransactionCoordinators:
         producer_ids: ProducerIdSource,
         markers: MarkerSender,
         local_markers: LocalMarkers,
+        clock: Clock,
         timers: Timers,
         elsewhere: OtherCoordinators,
+        load_bytes: Callable[[], int],
         memory: CoordinatorMemory | None = None,
     ) -> None:
-        self._memory = memory
-        self.settings = settings
+        """`group_partition` finds the partition of `__consumer_offsets` that a group's offsets are in."""
+        super().__init__(
+            TRANSACTION_STATE_TOPIC,
+            partition_count=partition_count,
+            settings=settings,
+            clock=clock,
+            timers=timers,
+            load_bytes=load_bytes,
+        )
         self.producer_ids = producer_ids
         self.local_markers = local_markers
-        self._partition_count = partition_count
         self._group_partition = group_partition
         self._markers = markers
-        self._timers = timers
         self._elsewhere = elsewhere
-        self._hosts: dict[int, MachineHost] = {}
+        self._memory = memory
 
     # Shards
 
+    def _new_machine(self, partition: Any) -> TransactionMachine:
+        return self.new_machine(partition.leader.epoch)
+
     def new_machine(self, coordinator_epoch: int) -> TransactionMachine:
-        """A machine for a partition of `__transaction_state` that this broker has come to lead in `coordinator_epoch`."""
+        """A machine for a partition that this broker leads in the leader epoch `coordinator_epoch`."""
         return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers, self._memory)
 
-    def attach(self, partition: int, host: MachineHost) -> None:
-        """Makes the shard known to requests, also while it loads. To be called before `host.load`."""
-
-        def run(decide: Decide) -> None:
-            if host.state is HostState.ACTIVE:
-                host.run(decide)
-
-        host.machine.shard.run = run
-        self._hosts[partition] = host
-
-    def detach(self, partition: int) -> None:
-        host = self._hosts.pop(partition, None)
-        if host is not None:
-            host.machine.shard.memory.end()
-            host.close()
-            host.machine.shard.run = _run_nothing  # it refers to the host, and the host to it
-
-    def configure(self, settings: TransactionCoordinatorSettings) -> None:
-        """Applies changed dynamic settings."""
-        self.settings = settings
-        for host in self._hosts.values():
-            host.machine.shard.settings = settings
-
-    def partition_for(self, transactional_id: str) -> int:
-        return java_partition(transactional_id, self._partition_count())
-
     def host_of(self, transactional_id: str) -> MachineHost:
-        """The active host of the id's shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        """As `Coordinator.host_of`; also INVALID_REQUEST for an id that is too long, and COORDINATOR_NOT_AVAILABLE without the topic."""
         if is_too_long(transactional_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a transactional id has at most {ID_CHARACTERS_MAX} characters")
-        if self._partition_count() <= 0:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
-        host = self._hosts.get(self.partition_for(transactional_id))
-        if host is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{transactional_id!r} is coordinated elsewhere")
-        if host.state is not HostState.ACTIVE:
-            raise ApiError(host.error, f"the coordinator of {transactional_id!r} is {host.state.value}")
-        return host
+        self.partition_for(transactional_id)
+        return super().host_of(transactional_id)
 
     def note_client(self, transactional_id: str, client: Client) -> None:
         """Notes the client that has just used the id. Kept until the coordinator moves or the id expires."""
@@ -149,11 +133,8 @@ class TransactionCoordinators:
         return shard.clients.get(transactional_id, ("", "")) if shard is not None else ("", "")
 
     def _shard_of(self, transactional_id: str) -> Shard | None:
-        host = self._hosts.get(self.partition_for(transactional_id)) if self._partition_count() > 0 else None
+        host = self.find(transactional_id)
         return host.machine.shard if host is not None else None
-
-    def all_hosts(self) -> Iterable[MachineHost]:
-        return [host for _, host in sorted(self._hosts.items())]
 
     # Commands
 
@@ -163,14 +144,19 @@ class TransactionCoordinators:
         if code:
             done(EndResult(code))
             return
-        self._run_or_wait(command.transactional_id, lambda machine: _bind(machine.init_producer_id, command), done, EndResult)
+        self._run_or_wait(
+            command.transactional_id, lambda shard, now_ms, reply: decide_init(shard, now_ms, command, reply), done, EndResult
+        )
 
     def add_partitions(
         self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], version: int, done: DoneCode
     ) -> None:
         wanted = frozenset(partitions)
         self._run_or_wait(
-            transactional_id, lambda machine: _bind(machine.add_partitions, transactional_id, identity, wanted, version), done, _same
+            transactional_id,
+            lambda shard, now_ms, reply: decide_add(shard, now_ms, transactional_id, identity, wanted, version, reply),
+            done,
+            same_code,
         )
 
     def add_offsets(self, transactional_id: str, identity: ProducerIdAndEpoch, group_id: str, version: int, done: DoneCode) -> None:
@@ -190,17 +176,22 @@ class TransactionCoordinators:
 
         self._run(
             transactional_id,
-            lambda machine: _bind(machine.verify_partitions, transactional_id, identity, partitions),
+            lambda shard, _now_ms, reply: decide_verify(shard, transactional_id, identity, partitions, reply),
             lambda result: refuse(result) if isinstance(result, ErrorCode) else done(result),
-            _same,
+            same_code,
         )
 
     def end(self, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, done: DoneEnd) -> None:
-        self._run(transactional_id, lambda machine: _bind(machine.end, transactional_id, identity, is_commit, version), done, EndResult)
+        self._run(
+            transactional_id,
+            lambda shard, now_ms, reply: decide_end(shard, now_ms, transactional_id, identity, is_commit, version, reply),
+            done,
+            EndResult,
+        )
 
     def describe(self, transactional_id: str, done: Callable[[TransactionMetadata | ErrorCode | None], None]) -> None:
         """Answers the transaction, None if the id is unknown, or the error of this coordinator."""
-        self._run(transactional_id, lambda machine: _bind(machine.describe, transactional_id), done, _same)
+        self._run(transactional_id, lambda shard, _now_ms, reply: decide_describe(shard, transactional_id, reply), done, same_code)
 
     def transaction_count(self) -> int:
         """How many transactional ids are coordinated here, as far as they are loaded."""
@@ -228,7 +219,7 @@ class TransactionCoordinators:
 
         for host in hosts:
             try:
-                host.run(lambda now_ms, machine=host.machine: machine.list_transactions(now_ms, wanted, collect))  # type: ignore[misc]
+                host.run(lambda now_ms, shard=host.machine.shard: decide_list(shard, now_ms, wanted, collect))  # type: ignore[misc]
             except ApiError:
                 collect([])  # led elsewhere since the first step
             yield
@@ -253,10 +244,11 @@ class TransactionCoordinators:
         def answered(codes: dict[TopicPartition, ErrorCode]) -> None:
             done({partition: produce_error(code, is_v2) for partition, code in codes.items()})
 
-        if self._partition_count() <= 0:  # `__transaction_state` does not exist yet, so neither does the transaction
-            answered(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        try:
+            shard = self.partition_for(transactional_id)
+        except ApiError as error:  # without `__transaction_state` there is no transaction
+            answered(dict.fromkeys(partitions, error.code))
             return
-        shard = self.partition_for(transactional_id)
         if shard not in self._hosts:
             self._elsewhere.add_partitions(shard, transactional_id, identity, partitions, not is_v2, answered)
         elif is_v2:
@@ -268,9 +260,7 @@ class TransactionCoordinators:
 
     # Running
 
-    def _run(
-        self, transactional_id: str, command: Callable[[TransactionMachine], Command], done: Reply, refuse: Callable[[Any], Any]
-    ) -> None:
+    def _run(self, transactional_id: str, command: Command, done: Reply, refuse: Callable[[Any], Any]) -> None:
         try:
             host = self.host_of(transactional_id)
         except ApiError as error:
@@ -279,12 +269,10 @@ class TransactionCoordinators:
         if host.is_full:
             done(refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
-        decide = command(host.machine)
-        host.run(lambda now_ms: decide(now_ms, done))
+        shard = host.machine.shard
+        host.run(lambda now_ms: command(shard, now_ms, done))
 
-    def _run_or_wait(
-        self, transactional_id: str, command: Callable[[TransactionMachine], Command], done: Reply, refuse: Callable[[Any], Any]
-    ) -> None:
+    def _run_or_wait(self, transactional_id: str, command: Command, done: Reply, refuse: Callable[[Any], Any]) -> None:
         waiting = _CompletionWait(self, transactional_id, command, done, refuse)
         self._run(transactional_id, command, waiting.answered, refuse)
 
@@ -298,7 +286,7 @@ class _CompletionWait:
         self,
         coordinators: TransactionCoordinators,
         transactional_id: str,
-        command: Callable[[TransactionMachine], Command],
+        command: Command,
         done: Reply,
         refuse: Callable[[Any], Any],
     ) -> None:
@@ -357,15 +345,3 @@ def produce_error(code: ErrorCode, is_v2: bool) -> ErrorCode:
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not is_v2:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return PRODUCE_ERRORS.get(code, code)
-
-
-def _bind(method: Callable[..., Decision], *arguments: Any) -> Command:
-    return lambda now_ms, reply: method(now_ms, *arguments, reply)
-
-
-def _run_nothing(_decide: Decide) -> None:
-    """Of a shard that is not coordinated here any more."""
-
-
-def _same(code: Any) -> Any:
-    return code

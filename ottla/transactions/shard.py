@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
-from ottla.machine.contract import Decision, LogRecord, Reply
+from ottla.machine.contract import Decision, LogRecord, Reply, Run, run_nothing
 from ottla.machine.draft import answered, same_code
 from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.metadata import TransactionMetadata
@@ -23,7 +23,6 @@ from ottla.transactions.records import read_record
 from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.states import ONGOING, PREPARED
 
-Decide = Callable[[int], Decision]
 Waiter = Callable[[ErrorCode], None]
 """Called with NONE when the transaction has completed, or with why it will not complete here."""
 
@@ -90,7 +89,7 @@ class Shard:
         self.settings = settings
         self.producer_ids = producer_ids
         self.markers = markers
-        self.run: Callable[[Decide], None] = _not_bound
+        self.run: Run = run_nothing
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}
@@ -171,7 +170,3 @@ def answer_end(reply: Reply, code: ErrorCode, metadata: TransactionMetadata | No
     """An `EndResult` without records, with the client's identity if `metadata` is given."""
     identity = metadata.identity if metadata is not None else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return answered(reply, EndResult(code, identity[0], identity[1]), EndResult)
-
-
-def _not_bound(_decide: Decide) -> None:
-    raise AssertionError("the shard is not bound to a host")

@@ -17,7 +17,7 @@ from ottla.handlers import add_partitions_to_txn, alter_user_scram_credentials, 
 from ottla.machine import host
 from ottla.replication import fetch_sessions, reads
 from ottla.requests import coordination, share_acknowledgements
-from ottla.server import coordinator_hosts, listener
+from ottla.server import coordinators, listener
 from ottla.sharing import partition_memory, state_shard
 from ottla.sharing import sessions as share_sessions
 from ottla.transactions import shard as transactions_shard
@@ -88,7 +88,7 @@ def test_the_memory_of_coordinators() -> None:
     (what,) = [what for what in ROWS if what.startswith("memory of members")]
     assert numbers(what)[:2] == [share_group.TOPIC_BYTES, share_group.PARTITION_BYTES]
     assert numbers(what)[2:] == [group_settings.OFFSET_BYTES, transactions_shard.ID_BYTES, transactions_shard.PARTITION_BYTES]
-    assert (coordinator_hosts.MEMORY_PARTS, ROWS[what]) == (4, "each a quarter of `ottla.memory.max.bytes`")
+    assert (coordinators.MEMORY_PARTS, ROWS[what]) == (4, "each a quarter of `ottla.memory.max.bytes`")
 
 
 def test_the_memory_of_share_groups() -> None:

@@ -11,7 +11,6 @@ from ottla.base.uuids import uuid_to_text
 from ottla.handlers.api_versions import advertised
 from ottla.machine.host import MachineHost
 from ottla.requests.apis import TABLE
-from ottla.sharing.routing import ShareStateCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.wire.messages import delete_share_group_state as delete
 from ottla.wire.messages import initialize_share_group_state as initialize
@@ -22,6 +21,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
+from tests.fakes.share_coordinators import share_coordinators
 from tests.fakes.timers import ManualTimers
 from tests.handlers.admin_world import AdminWorld
 from tests.sharing.state_world import ORDERS, Topics
@@ -38,7 +38,7 @@ class ShareWorld(AdminWorld):
         self.connection.is_inter_broker = is_broker
         clock = ManualClock()
         timers = ManualTimers(clock)
-        self.broker.share_states = ShareStateCoordinators(lambda: 1)
+        self.broker.share_states = share_coordinators(clock, timers)
         machine = ShareStateMachine(share_state_settings(), Topics(), lambda end: None)
         self.host = MachineHost(machine, MemoryLog(), clock, timers)
         self.broker.share_states.attach(0, self.host)
@@ -144,7 +144,7 @@ def test_many_share_partitions_are_answered_under_their_topics_each_once() -> No
 
 def test_a_coordinator_that_has_gone_says_so() -> None:
     world = ShareWorld()
-    world.broker.share_states.detach(0)
+    world.broker.share_states.resign(0)
     assert world.read(0).error_code == ErrorCode.NOT_COORDINATOR
 
 

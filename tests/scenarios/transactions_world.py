@@ -161,7 +161,9 @@ class World:
             producer_ids=ProducerIds(self.store, 1),
             markers=self.markers,
             local_markers=LocalMarkers(lambda topic, partition: None, lambda *marker: None, self.clock),
+            clock=self.clock,
             timers=self.timers,
+            load_bytes=lambda: 1 << 20,
             elsewhere=NO_OTHER_COORDINATORS,
             memory=self.memory,
         )

@@ -7,9 +7,10 @@ from ottla.base.share_state import ShareState, StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, Acknowledgement
 from ottla.sharing.acquisition import Acquired
 from ottla.sharing.commands import Initialize, Write
-from ottla.sharing.routing import SharePersister, ShareStateCoordinators
+from ottla.sharing.routing import SharePersister
 from ottla.sharing.share_partition import GroupTerms, SharePartition
 from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
+from tests.fakes.share_coordinators import share_coordinators
 from tests.sharing.state_world import KEY, StateWorld
 
 TERMS = GroupTerms(
@@ -18,7 +19,7 @@ TERMS = GroupTerms(
 
 
 def share_over(world: StateWorld, leader_epoch: int) -> SharePartition:
-    coordinators = ShareStateCoordinators(lambda: 1)
+    coordinators = share_coordinators(world.clock, world.timers)
     coordinators.attach(0, world.host)
     persister = SharePersister(coordinators, lambda _topic, done: done(ErrorCode.NONE), world.timers, NO_OTHER_SHARE_COORDINATORS)
     share = SharePartition(

@@ -9,12 +9,13 @@ from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.host import MachineHost
 from ottla.sharing.commands import Command, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.remote import OtherShareCoordinators
-from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister, ShareStateCoordinators
+from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister
 from ottla.sharing.state_machine import ShareStateMachine
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
+from tests.fakes.share_coordinators import share_coordinators
 from tests.fakes.timers import ManualTimers
 from tests.sharing.state_world import KEY, Topics
 
@@ -40,7 +41,7 @@ class Broker:
         self.count = 2 if is_created else 0
         self.ensured: list[Callable[[ErrorCode], None]] = []
         self.is_lease_held = True
-        self.coordinators = ShareStateCoordinators(lambda: self.count, lambda: self.is_lease_held)
+        self.coordinators = share_coordinators(self.clock, self.timers, lambda: self.count, lambda: self.is_lease_held)
         others = remote or NO_OTHER_SHARE_COORDINATORS
         self.persister = SharePersister(self.coordinators, lambda topic, done: self.ensured.append(done), self.timers, others)
         self.logs = [MemoryLog(is_instant=is_instant) for _ in range(2)]
@@ -168,7 +169,7 @@ def test_a_coordinator_that_closes_answers_and_the_call_goes_to_the_next() -> No
     broker.write(1)
     assert broker.answers == []
     for index in range(2):
-        broker.coordinators.detach(index)
+        broker.coordinators.resign(index)
     assert broker.answers == [], "both wait for the next coordinator"
     broker.lead()
     broker.activate()
@@ -197,7 +198,7 @@ def test_a_coordinator_that_closes_after_the_persister_is_not_waited_for() -> No
     broker.initialize()
     broker.persister.close()
     for index in range(2):
-        broker.coordinators.detach(index)
+        broker.coordinators.resign(index)
     assert broker.answers == [ErrorCode.NOT_COORDINATOR] and broker.timers.pending() == 0
 
 

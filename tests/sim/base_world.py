@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.machine.coordinator import reader_of
 from ottla.machine.host import HostState, MachineHost
-from ottla.server.coordinator_hosts import reader_of
 from tests.fakes.clock import ManualClock
 from tests.fakes.timers import ManualTimers
 from tests.sim.clients import OFFSETS, Producer, committed_offset
@@ -165,7 +165,7 @@ def check_replay(host: MachineHost, partition: Any, fresh: Any, state_of: Callab
     """I36: the live state of a coordinator is what a new machine makes of its log."""
     if host.state is not HostState.ACTIVE:
         return
-    reader, offset = reader_of(partition, 1 << 20), start
+    reader, offset = reader_of(partition.log, 1 << 20), start
     while (piece := reader.read_piece(offset)) is not None:
         piece.apply_to(fresh)
         offset = piece.end

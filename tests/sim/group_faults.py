@@ -9,9 +9,9 @@ from unittest import mock
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.groups.consumer import heartbeat
 from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
+from ottla.groups.coordinator import GroupCoordinator
 from ottla.groups.offsets import commit
 from ottla.replication.leader import Leader
-from ottla.server.coordinator_hosts import GroupHosts
 from tests.sim.cluster_faults import together
 from tests.sim.faults import forget_markers_of_groups_on_load
 from tests.sim.group_world import GroupWorld
@@ -23,7 +23,7 @@ def answer_from_cache() -> Any:
     thrown away, and nothing of a term that is over is committed any more."""
     return together(
         [
-            mock.patch.object(GroupHosts, "resign", lambda _hosts, _index: None),
+            mock.patch.object(GroupCoordinator, "resign", lambda _hosts, _index: None),
             mock.patch.object(Leader, "committed_end", lambda leader: leader._state.high_watermark),
         ]
     )

@@ -15,9 +15,9 @@ from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Topi
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.handlers import offset_fetch
+from ottla.machine.coordinator import reader_of
 from ottla.machine.host import HostState
 from ottla.requests.context import Pending, RequestContext
-from ottla.server.coordinator_hosts import reader_of
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.groups.hard_state import hard_state
 from tests.sim.base_world import check_replay, persistent
@@ -232,7 +232,7 @@ class GroupWorld(ClusterWorld):
         assert node is not None
         shard = node.groups.host_of_partition(OFFSETS.partition).machine.shard
         fresh = GroupMachine(shard.settings, shard.topics, shard.random)
-        reader, offset, ends = reader_of(leader, 1), 0, dict[Any, int]()
+        reader, offset, ends = reader_of(leader.log, 1), 0, dict[Any, int]()
         while (piece := reader.read_piece(offset)) is not None:
             piece.apply_to(fresh)
             for group_id, committed in fresh.shard.offsets.committed.items():

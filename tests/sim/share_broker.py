@@ -42,7 +42,7 @@ class ShareBroker(SimBroker):
 
     def prepare(self, node: SimNode) -> None:
         node.share_partitions.terms_of = lambda _group: TERMS
-        node.share_state_hosts.configure(STATE_SETTINGS)
+        node.share_states.configure(STATE_SETTINGS)
         judge = ShareJudge(self.world.history, self.world.clock, self.life, node, "s")
         judge.watch_members()
         if self.world.layout[STATES] == self.broker_id:

@@ -226,7 +226,7 @@ class ShareClusterWorld(ClusterWorld):
     def prepare(self, broker: ClusterBroker, node: ClusterNode) -> None:
         super().prepare(broker, node)
         node.share_partitions.terms_of = lambda _group: TERMS
-        node.share_state_hosts.configure(STATE_SETTINGS)
+        node.share_states.configure(STATE_SETTINGS)
         judge = ShareJudge(self.shares, self.clock, broker.life, node, TOPIC)
         judge.watch_members()
         judge.watch_coordinator()

@@ -50,14 +50,14 @@ class ShareJudge:
     def watch_coordinator(self) -> None:
         """From here on it is reported which leaders the coordinator accepts."""
         node = self._node
-        lead = node.share_state_hosts.lead
+        lead = node.share_states.lead
 
-        def judged_lead(partition: Partition, load_bytes: int) -> None:
-            lead(partition, load_bytes)
-            for host in node.share_states._hosts.values():
+        def judged_lead(partition: Partition) -> None:
+            lead(partition)
+            for host in node.share_states.all_hosts():
                 host.machine.decide = self._judged_decide(host.machine, partition)
 
-        node.share_state_hosts.lead = judged_lead
+        node.share_states.lead = judged_lead
 
     def _judged_decide(self, machine: Any, partition: Partition) -> Callable[..., Decision]:
         decide = type(machine).decide

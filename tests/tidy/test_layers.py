@@ -52,7 +52,7 @@ def test_the_contracts_hold() -> None:
         ("core", "ottla/client/core/planted.py", "import socket"),
         ("core", "ottla/client/core/planted.py", "from ottla.client.blocking.connection import Connection"),
         ("node", "ottla/server/flusher.py", "from time import perf_counter_ns"),
-        ("node", "ottla/server/coordinator_hosts.py", "from ottla.adapters import timers"),
+        ("node", "ottla/server/coordinators.py", "from ottla.adapters import timers"),
         ("node", "ottla/handlers/planted.py", "import socket"),
         ("domain", "ottla/groups/classic/planted.py", "from ottla.wire.messages.join_group import JoinGroupRequest"),
         ("domain", "ottla/transactions/planted.py", "from ottla.wire.messages.group_records import GroupMetadataKey"),

@@ -61,7 +61,9 @@ class Broker:
             producer_ids=ProducerIds(self.store, 1),
             markers=HeldMarkers(self.lines.append),
             local_markers=LocalMarkers(lambda topic, partition: None, lambda *marker: None, self.clock),
+            clock=self.clock,
             timers=self.timers,
+            load_bytes=lambda: 1 << 20,
             elsewhere=OtherCoordinators(1, Leaders(leader), self.peers),
         )
         self.logs = {index: MemoryLog() for index in led}
@@ -127,8 +129,8 @@ def test_a_shard_that_is_elsewhere_or_closed_is_not_coordinator() -> None:
     assert broker.init("tx").code is ErrorCode.NOT_COORDINATOR
     broker = Broker()
     broker.activate()
-    broker.coordinators.detach(broker.coordinators.partition_for("tx"))
-    broker.coordinators.detach(99)
+    broker.coordinators.resign(broker.coordinators.partition_for("tx"))
+    broker.coordinators.resign(99)
     assert broker.init("tx").code is ErrorCode.NOT_COORDINATOR
 
 
@@ -148,7 +150,7 @@ def test_a_question_about_what_is_not_committed_is_refused_when_the_shard_moves(
     broker.coordinators.describe("tx", described.append)
     run_steps(broker.coordinators.list_transactions(ListFilter(), lambda found, code: listed.append((found, code))))
     assert not (added or verified or described or listed)
-    broker.coordinators.detach(0)
+    broker.coordinators.resign(0)
     assert added == described == [ErrorCode.NOT_COORDINATOR]
     assert verified == [dict.fromkeys([T0, T1], ErrorCode.NOT_COORDINATOR)]
     assert listed == [([], ErrorCode.NONE)]
@@ -266,7 +268,7 @@ def test_who_waits_for_producer_ids_is_answered_when_the_shard_moves() -> None:
     broker.store.hold()
     results: list[EndResult] = []
     broker.coordinators.init_producer_id(InitProducerId("tx", 60_000), results.append)
-    broker.coordinators.detach(broker.coordinators.partition_for("tx"))
+    broker.coordinators.resign(broker.coordinators.partition_for("tx"))
     broker.store.release()
     assert [result.code for result in results] == [ErrorCode.NOT_COORDINATOR]
 
@@ -290,7 +292,7 @@ def test_a_shard_that_is_coordinated_elsewhere_leaves_nothing_to_the_garbage_col
     seen = weakref.ref(broker.hosts[partition].machine.shard)
     gc.disable()
     try:
-        broker.coordinators.detach(partition)
+        broker.coordinators.resign(partition)
         broker.hosts.clear()
         assert seen() is None
     finally:

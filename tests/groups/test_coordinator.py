@@ -10,12 +10,15 @@ import pytest
 
 from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.groups.commands import AlterShareOffsets, Caller, ShareHeartbeat, StartOffset
+from ottla.groups.coordinator import GroupCoordinator
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.records import offset_commit
+from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.machine.host import HostState
-from ottla.server.coordinator_hosts import GroupHosts
+from ottla.server.coordinator_views import MetadataTopics
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.machine_log import MemoryLog
@@ -27,10 +30,19 @@ from tests.fakes.timers import ManualTimers
 def test_without_the_offsets_topic_no_broker_is_the_coordinator() -> None:
     """As in Kafka: a client that asks before FindCoordinator gets NOT_COORDINATOR; FindCoordinator then makes the topic."""
     clock = ManualClock()
-    hosts = GroupHosts(clock, ManualTimers(clock), SeededRandom(1), ClusterMetadata(), group_settings())
+    hosts = coordinator(clock, ManualTimers(clock))
     with pytest.raises(ApiError) as refused:
         hosts.host_of("g")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def coordinator(
+    clock: ManualClock, timers: ManualTimers, metadata: Any = None, persister: Persister = NO_SHARE_STATES
+) -> GroupCoordinator:
+    return GroupCoordinator(
+        clock=clock, timers=timers, random=SeededRandom(1), topics=MetadataTopics(metadata or ClusterMetadata()),
+        settings=group_settings(), load_bytes=lambda: 1024, persister=persister,
+    )  # fmt: skip
 
 
 class LedPartition:
@@ -48,9 +60,9 @@ def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_forgotten(
     timers, partition = ManualTimers(clock), LedPartition()
     for topic in ("gone", "kept"):
         partition.leader.append_records([offset_commit("g", topic, 0, CommittedOffset(7, -1, "", 0))], None, 0)
-    hosts = GroupHosts(clock, timers, SeededRandom(1), ClusterMetadata(), group_settings())
-    with mock.patch("ottla.server.coordinator_hosts.reader_of", lambda _partition, _bytes_max: partition.leader.reader(1)):
-        hosts.lead(partition, 1024)  # type: ignore[arg-type]
+    hosts = coordinator(clock, timers)
+    with mock.patch("ottla.machine.coordinator.reader_of", lambda _log, _bytes_max: partition.leader.reader(1)):
+        hosts.lead(partition)  # type: ignore[arg-type]
     host = hosts.host_of_partition(0)
     assert host is not None and host.state is HostState.LOADING
     hosts.forget_topics(["gone"])
@@ -64,8 +76,8 @@ def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> 
     timers, persister, partition = ManualTimers(clock), MemoryPersister(), LedPartition()
     topic = SimpleNamespace(topic_id=b"t" * 16, partitions=[0, 1], name="t")
     metadata: Any = SimpleNamespace(topic=lambda name: topic if name == "t" else None)
-    hosts = GroupHosts(clock, timers, SeededRandom(1), metadata, group_settings(), persister=persister)
-    hosts.lead(partition, 1024)  # type: ignore[arg-type]
+    hosts = coordinator(clock, timers, metadata, persister)
+    hosts.lead(partition)  # type: ignore[arg-type]
     timers.run_due()
     host, answers = hosts.host_of_partition(0), list[Any]()
     assert host is not None

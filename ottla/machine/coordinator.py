@@ -1,0 +1,157 @@
+"""One kind of coordinator on this broker: a machine and its host for each led partition of the coordinator's internal topic.
+
+Group, transaction and share coordinators are subclasses (`groups/coordinator.py`, `transactions/routing.py`, `sharing/routing.py`) with the
+commands of their kind. A key (a group id, a transactional id, a share partition) belongs to one partition of the topic by Kafka's formula.
+
+When the broker begins to lead a partition, `lead` makes a machine and loads it from the partition's log. Requests find the host while it
+loads, and get COORDINATOR_LOAD_IN_PROGRESS. When the broker stops leading, `resign` closes the host and drops the machine.
+
+Left out: running a machine (`host.py`), decoding its log (`loading.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.java_hash import java_partition
+from ottla.base.ports import Clock, Timers
+from ottla.base.types import TopicPartition
+from ottla.machine.contract import Machine, MachineLog, Run
+from ottla.machine.host import HostState, MachineHost
+from ottla.machine.loading import BatchReader
+from ottla.storage.log import Log
+
+Key = TypeVar("Key")
+
+
+class ShardMachine(Machine, Protocol):
+    """A machine of a coordinator."""
+
+    def begin(self, run: Run) -> None:
+        """Called before loading. `run` does nothing while the host is not active."""
+
+    def end(self) -> None:
+        """Called when the machine is dropped: it gives its memory back, and refers to its host no more."""
+
+    def configure(self, settings: Any) -> None:
+        """Dynamic settings have changed; decisions follow the new ones from here on."""
+
+
+class LedPartition(Protocol):
+    """The part of a partition that a coordinator uses (`replication/partition.py`)."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def leader(self) -> MachineLog | None:
+        """None if the partition went offline when it was about to be led."""
+
+
+def reader_of(log: Log, bytes_max: int) -> BatchReader:
+    """Reads a coordinator's log in pieces of up to `bytes_max` bytes."""
+
+    def read(offset: int) -> bytes | None:
+        if offset >= log.log_end_offset:
+            return None
+        found = log.read(offset, bytes_max, end_offset=log.log_end_offset)
+        return found.read() if found is not None else None
+
+    return BatchReader(read)
+
+
+class Coordinator(Generic[Key]):
+    """The shards of one kind."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        partition_count: Callable[[], int],
+        settings: Any,
+        clock: Clock,
+        timers: Timers,
+        load_bytes: Callable[[], int],
+    ) -> None:
+        """`partition_count` is 0 while the topic does not exist. `load_bytes` bounds one read of a log that is loaded."""
+        self.topic = topic
+        self.settings = settings
+        self._partition_count = partition_count
+        self._clock = clock
+        self._timers = timers
+        self._load_bytes = load_bytes
+        self._hosts: dict[int, MachineHost] = {}
+
+    def _new_machine(self, partition: Any) -> ShardMachine:
+        """The machine of a `LedPartition`."""
+        raise AssertionError(f"{type(self).__name__} has no machine")
+
+    # Leadership
+
+    def lead(self, partition: LedPartition) -> None:
+        """Begins to coordinate a partition that this broker leads now."""
+        index, leader = partition.topic_partition.partition, partition.leader
+        self.resign(index)
+        if leader is not None:
+            host = MachineHost(self._new_machine(partition), leader, self._clock, self._timers)
+            self.attach(index, host)
+            host.load(reader_of(partition.log, self._load_bytes()), partition.log.log_start_offset)
+
+    def attach(self, index: int, host: MachineHost) -> None:
+        """Makes a shard known to requests, before it is loaded."""
+        self._hosts[index] = host
+        host.machine.begin(lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None)
+
+    def resign(self, index: int) -> None:
+        """Stops coordinating a partition, if it was coordinated here: requests that wait are answered NOT_COORDINATOR."""
+        host = self._hosts.pop(index, None)
+        if host is not None:
+            host.close()
+            host.machine.end()
+
+    def close(self) -> None:
+        for index in sorted(self._hosts):
+            self.resign(index)
+
+    def configure(self, settings: Any) -> None:
+        """Applies changed dynamic settings."""
+        self.settings = settings
+        for host in self._hosts.values():
+            host.machine.configure(settings)
+
+    # Look-up
+
+    def partition_for(self, key: Key) -> int:
+        """The partition of the topic that a key belongs to. Raises ApiError COORDINATOR_NOT_AVAILABLE while there is no topic."""
+        count = self._partition_count()
+        if count <= 0:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist yet")
+        return self._place(key, count)
+
+    def _place(self, key: Any, partition_count: int) -> int:
+        return java_partition(key, partition_count)
+
+    def find(self, key: Key) -> MachineHost | None:
+        """The host of a key's shard if it is on this broker, also while it loads."""
+        return self._hosts.get(self.partition_for(key)) if self._hosts and self._partition_count() > 0 else None
+
+    def host_of(self, key: Key) -> MachineHost:
+        """The active host of a key's shard. Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        host = self.find(key)
+        if host is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{key!r} is coordinated elsewhere")
+        if host.state is not HostState.ACTIVE:
+            raise ApiError(host.error, f"the coordinator of {key!r} is {host.state.value}")
+        return host
+
+    def host_of_partition(self, index: int) -> MachineHost | None:
+        return self._hosts.get(index)
+
+    def all_hosts(self) -> list[MachineHost]:
+        """The hosts in the order of their partitions, loading ones included."""
+        return [host for _, host in sorted(self._hosts.items())]
