@@ -4,6 +4,8 @@
 #   make demo-pipeline           two Spark pipelines on the same records, kill -9 on the way, exactly once proved from the log, a picture
 #   make demo-cluster            three brokers and a ZooKeeper, brokers killed with -9 while records are published and read, a picture
 #   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
+#   make test T=tests/storage    a part of them: a folder, a file, or what pytest's options select
+#   make unit                    the tests that need no other program than Python
 #   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
@@ -18,7 +20,8 @@
 #   make clean                   removes what the targets above have made
 
 PYTHON ?= python3
-WORKERS ?= 3
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+T ?=
 SEED ?= 1
 SEEDS ?= 20
 
@@ -28,7 +31,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark bench-churn sim night rewrite site site-check dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit check bench bench-peer bench-cluster bench-spark bench-churn sim night rewrite site site-check dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -58,7 +61,11 @@ demo-cluster: $(SPARK)
 	@$(BIN)/python -m tools.demo_cluster
 
 test: $(SPARK)
-	@$(PYTEST) -n $(WORKERS)
+	@$(PYTEST) -n $(WORKERS) $(T)
+
+# Everything but the folders whose tests start other programs or take long.
+unit: $(STAMP)
+	@$(PYTEST) -n $(WORKERS) $(foreach folder,clients clusters docs hostile release sim spark_jobs testing,--ignore=tests/$(folder))
 
 check: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .
@@ -66,8 +73,8 @@ check: $(STAMP)
 	@$(BIN)/lint-imports --no-logo
 	@$(PYTEST) tests/tidy
 	@$(BIN)/python -m tools.docs --check
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS); fi
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS); fi
+	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
+	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
 
 bench: $(STAMP)
 	@$(BIN)/python -m tools.bench.main
@@ -105,18 +112,18 @@ night: $(SPARK)
 	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
 	@OTTLA_SPARK_KILL_RUNS=30 OTTLA_SPARK_KILL_SEED=$$(date +%s) $(PYTEST) tests/spark_jobs/test_kills.py
 	@OTTLA_TUTORIAL_WHOLE=1 $(PYTEST) tests/spark_jobs/test_tutorial.py
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000; fi
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000; fi
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --cluster SEED=$$(date +%s) SEEDS=2000; fi
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --groups SEED=$$(date +%s) SEEDS=2000; fi
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --shares SEED=$$(date +%s) SEEDS=2000; fi
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --members SEED=$$(date +%s) SEEDS=2000; fi
-	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --deletions SEED=$$(date +%s) SEEDS=2000; fi
+	@$(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000
+	@$(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000
+	@$(BIN)/python -m tests.sim --cluster SEED=$$(date +%s) SEEDS=2000
+	@$(BIN)/python -m tests.sim --groups SEED=$$(date +%s) SEEDS=2000
+	@$(BIN)/python -m tests.sim --shares SEED=$$(date +%s) SEEDS=2000
+	@$(BIN)/python -m tests.sim --members SEED=$$(date +%s) SEEDS=2000
+	@$(BIN)/python -m tests.sim --deletions SEED=$$(date +%s) SEEDS=2000
 
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs
-	@if [ -d tests/scenarios ]; then OTTLA_REWRITE=1 $(PYTEST) tests/scenarios; fi
-	@if [ -d tests/docs ]; then OTTLA_REWRITE=1 $(PYTEST) tests/docs; fi
+	@OTTLA_REWRITE=1 $(PYTEST) tests/scenarios
+	@OTTLA_REWRITE=1 $(PYTEST) tests/docs
 
 # Environments of their own: what the site, publishing or the hashes need is never what the tests find.
 build/%-env/.ready: requirements/%.txt
