@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -52,6 +54,13 @@ NOTE_SUFFIX = ".source"
 
 _ANY = "batch"
 """In place of a query's key in the directories of batch writes, which have nothing to do with each other."""
+
+_OWN_DIRECTORY = re.compile(r"(?:batch|[0-9a-f]{24})-([0-9]{1,9})-\w+")
+_OWN_NOTE = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{16}\.source(?:\.[0-9]{1,9})?|range-\w+")
+"""The only names that the sweep removes: directories of `Spool.create`, and the notes of `source_groups.py` and `batch_range.py`.
+
+The entries of `batch_range.py` stay: a query with a checkpoint in an object store may need its entry after any time.
+"""
 
 _ENTRY = Struct(">IIII")
 _CRC = Struct(">I")
@@ -261,27 +270,37 @@ def _private(path: str, flags: int) -> int:
 
 
 def spool_root() -> Path:
-    """The directory of all spools of this user on this host; only this user may enter it."""
+    """Returns the directory of all spools of this user on this host; makes it if needed, for this user alone.
+
+    Every local user may write to the temporary directory, so whatever has this name there may be a trap. Only a real directory of this
+    user is used: a symbolic link to one would let the sweep delete the folders behind it.
+    """
     root = Path(tempfile.gettempdir()) / f"ottla-spool-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    found = root.stat()
+    try:
+        root.mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise SpoolError(f"{root} is not a directory (it may be another user's symbolic link); remove it, or set TMPDIR")
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise SpoolError(f"{root} belongs to another user or is open to others; remove it, or set TMPDIR")
     return root
 
 
 def _sweep(root: Path) -> None:
+    """Removes old files and what dead drivers have left. Leaves everything whose name is not one of this package's."""
     oldest = time.time() - STALE_S
     for found in root.iterdir():
         try:
-            is_old = found.stat().st_mtime < oldest
-            if found.suffix == NOTE_SUFFIX:
-                if is_old:
-                    found.unlink()
-            elif is_old or not is_alive(int(found.name.split("-")[1])):
+            is_old = found.lstat().st_mtime < oldest
+            owner = _OWN_DIRECTORY.fullmatch(found.name)
+            if owner is not None and (is_old or not is_alive(int(owner[1]))):
                 shutil.rmtree(found, ignore_errors=True)
-        except (OSError, ValueError, IndexError):
-            continue
+            elif is_old and _OWN_NOTE.fullmatch(found.name):
+                found.unlink()
+        except OSError:
+            continue  # another driver's sweep has removed it
 
 
 def is_alive(process: int) -> bool:

@@ -143,6 +143,37 @@ def test_what_a_killed_driver_left_is_swept(tmp_path: Path) -> None:
     assert [os.path.exists(one.directory) for one in (of_dead, old, alive)] == [False, False, True]
 
 
+def test_another_user_s_link_in_place_of_the_directory_is_refused_and_not_followed(tmp_path: Path) -> None:
+    """`/tmp` is open to all: a link to a private directory of this user passes every look at what lies behind it."""
+    home = tmp_path / "home"
+    for name in ("documents", "batch-1-photos"):
+        (home / name).mkdir(parents=True)
+        os.utime(home / name, (0, time.time() - STALE_S - 1))
+    home.chmod(0o700)
+    (tmp_path / f"ottla-spool-{os.getuid()}").symlink_to(home)
+    with pytest.raises(SpoolError, match=r"is not a directory .*symbolic link.*; remove it, or set TMPDIR"):
+        Spool.create("a")
+    assert sorted(os.listdir(home)) == ["batch-1-photos", "documents"]
+
+
+def test_the_sweep_removes_what_has_a_name_of_its_own_and_no_more(tmp_path: Path) -> None:
+    root, elsewhere = spool_root(), tmp_path / "elsewhere"
+    key = "0123456789abcdef" * 2
+    kept = ["documents", "a-1-b", f"{key[:24]}.range", "batch-99999999999999999999-x"]
+    swept = [f"{key[:24]}-1-x", f"{key[:24]}.{key[:16]}.source", f"{key[:24]}.{key[:16]}.source.7", "range-abc_1"]
+    for name in [*kept, swept[0]]:
+        (root / name / "inner").mkdir(parents=True)
+    for name in swept[1:]:
+        (root / name).touch()
+    (elsewhere / "inner").mkdir(parents=True)
+    (root / "batch-1-link").symlink_to(elsewhere)
+    for name in [*kept, *swept]:
+        os.utime(root / name, (0, time.time() - STALE_S - 1))
+    spool = Spool.create("d")
+    assert sorted(os.listdir(root)) == sorted([*kept, "batch-1-link", Path(spool.directory).name])
+    assert os.listdir(elsewhere) == ["inner"]
+
+
 def test_the_files_are_the_user_s_alone(tmp_path: Path) -> None:
     """Also where the umask is 0: they may be moved, and the directory's mode may be changed."""
     before = os.umask(0)
