@@ -34,7 +34,10 @@ class Requirement(NamedTuple):
 
 REQUIREMENTS = (Requirement("pyspark", (4, 3)), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
 
-INSTALL = "pip install " + " ".join(f"'{requirement}'" for requirement in REQUIREMENTS)
+PROTOBUF = Requirement("protobuf", (6, 33, 5))
+"""Only `transformWithState` imports it, in Spark's workers, so that its absence stops no other pipeline."""
+
+INSTALL = "pip install " + " ".join(f"'{requirement}'" for requirement in (*REQUIREMENTS, PROTOBUF))
 """Not `ottla[spark]`: Ottla is in no package index, and need not have come from one."""
 
 WORKER_IMPORTS = "import ottla.spark, pyspark_ottla, pyspark, pyarrow, pandas"

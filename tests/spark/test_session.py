@@ -13,6 +13,7 @@ from ottla.spark import session
 from ottla.spark.errors import MissingRequirementError
 from ottla.spark.session import (
     INSTALL,
+    PROTOBUF,
     REQUIREMENTS,
     SAID_BY_THE_FAILURE,
     UNIX_SOCKETS,
@@ -45,7 +46,7 @@ def test_a_package_that_is_missing(name: str, installed: dict[str, str], monkeyp
     with pytest.raises(MissingRequirementError) as caught:
         check_packages()
     assert str(caught.value).startswith(f"{name} cannot be imported")
-    assert str(caught.value).endswith("pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3'")
+    assert str(caught.value).endswith("pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3' 'protobuf>=6.33.5'")
     assert "\n" not in str(caught.value)
 
 
@@ -72,9 +73,22 @@ def test_the_requirements_are_those_of_the_extra() -> None:
     from tests.tidy.sources import ROOT
 
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
-    assert INSTALL == "pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3'"
-    for requirement in REQUIREMENTS:
+    assert INSTALL == "pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3' 'protobuf>=6.33.5'"
+    for requirement in (*REQUIREMENTS, PROTOBUF):
         assert str(requirement) in extra
+
+
+def test_the_extra_has_the_protobuf_that_spark_s_generated_modules_ask_for() -> None:
+    """`transformWithState` imports them in the workers; pyspark itself names protobuf in the extra `connect` alone."""
+    import importlib.util
+
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        pytest.skip("pyspark is not installed")
+    generated = list(Path(found.origin).parent.glob("sql/streaming/proto/*_pb2.py"))
+    asked = [re.search(r"Protobuf Python Version: (\d+)\.(\d+)\.(\d+)", path.read_text()) for path in generated]
+    assert generated
+    assert all(one is not None and tuple(map(int, one.groups())) <= PROTOBUF.least for one in asked)
 
 
 def test_workers_get_this_interpreter_unless_the_user_chose_one(monkeypatch: pytest.MonkeyPatch) -> None:
