@@ -35,8 +35,8 @@ from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.spool import is_alive, spool_root
 
 __all__ = [
-    "BatchRange", "find_batch_range", "find_query_id", "group_of_query", "leave_range", "mark_used", "same_topics",
-    "source_cluster",
+    "BatchRange", "find_batch_range", "find_last_batch", "find_query_id", "group_of_query", "leave_range", "mark_used",
+    "same_topics", "source_cluster",
 ]  # fmt: skip
 
 OFFSET_LOG_VERSIONS = ("v1", "v2")
@@ -95,6 +95,16 @@ def find_query_id(checkpoint: str | None) -> str | None:
         return None if directory is None else str(json.loads((directory / "metadata").read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def find_last_batch(checkpoint: str | None) -> int | None:
+    """Returns the number of the last batch in the offset log, which is running or done; None if there is none, or no log to be read."""
+    directory = local_path(checkpoint)
+    try:
+        names = [] if directory is None else os.listdir(directory / "offsets")
+    except OSError:
+        return None
+    return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def group_of_query(query_id: str) -> str:

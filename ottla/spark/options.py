@@ -105,7 +105,7 @@ SINK_TABLE = (
     Option("trustCheckpoint", "false", "streaming", "Goes on from the checkpoint if the group's committed offsets are gone (expired, "
            "deleted). Set it for one run only."),
     Option("kafka.transaction.timeout.ms", str(TRANSACTION_TIMEOUT_MS), "streaming, batch", "After that the broker aborts a transaction "
-           "whose driver has died."),
+           "whose driver has died. A large batch gets more time: a second for each 0.5 MiB, at most 15 minutes."),
     Option("kafka.delivery.timeout.ms", str(DELIVERY_TIMEOUT_MS), "streaming, batch", "How long a batch is tried again while brokers are "
            "away; then the query stops."),
     Option("kafka.batch.size", str(BATCH_BYTES), "streaming, batch", "The size of record batches before compression; never more than "

@@ -8,12 +8,15 @@ this process: the process may be killed at any point and another may go on, or b
 - The transactional id is a function of the group, so that a second copy of the pipeline is fenced. Fenced means stop: two drivers that
   both take over again would fence each other for ever.
 - Every batch gets an epoch of its own, so that late requests of an earlier batch are refused, by brokers with either transaction protocol.
-  A process that holds a producer id and epoch sends them (KIP-360), and is refused if another process has taken over; a process that
-  holds none takes over.
+  A process that holds a producer id and epoch sends them (KIP-360), and is refused if another process has taken over.
+- A process that holds none takes over, but it looks at the committed offsets first. A stale copy of the pipeline, or a batch that is
+  committed already, is recognised by them, and the driver that works is not fenced. The look decides nothing else: the offsets are read
+  again after InitProducerId.
 - After a lost answer, or a broker that was away, everything begins again with InitProducerId, and the committed offsets decide.
 - A transaction is aborted by InitProducerId, never by EndTxn: the epoch must go up.
 - The transaction is open only while output is being sent. Output is read from the tasks' files a slice at a time, the next one while
   the last is under way. What tasks have staged on the brokers (`staging.py`) is attached in its place.
+- The transaction's timeout grows with the batch, so that a slow connection or a client quota cannot abort it again at every restart.
 
 Without staged output it needs no more than Apache Kafka's requests. Imports neither pyspark nor pyarrow.
 """
@@ -54,6 +57,16 @@ PAUSE_S_MAX = 2.0
 RELAYS_MAX = 8
 CLIENT_ID = "ottla-spark"
 
+STABLE_S = 1.0
+"""How long a transaction that is about to commit a group's offsets is waited for, in seconds. Most are open for milliseconds."""
+
+SENT_BYTES_PER_S_MIN = 512 * 1024
+"""The slowest sending, in bytes a second, that a transaction's timeout allows for, and `TIMEOUT_MS_MAX` the longest that it becomes so.
+
+Half a MiB a second gives a batch of 256 MiB 8.5 minutes. 15 minutes are the default of the broker's `transaction.max.timeout.ms`.
+"""
+TIMEOUT_MS_MAX = 15 * 60 * 1000
+
 STREAM_ID_PREFIX = "eos/"
 BATCH_ID_PREFIX = "batch/"
 
@@ -66,8 +79,8 @@ class Target(NamedTuple):
 
     `config` has the security settings of `ottla.client.connect`. `group` is the consumer group whose committed offsets are the truth; a
     batch write needs none. Seconds: `request_timeout_s` for one request and its repetitions, `retry_s` for a batch while brokers are
-    away. `transaction_timeout_ms` is the coordinator's limit on an open transaction (the broker's own limit is
-    `transaction.max.timeout.ms`). `output_bytes_max` replaces the bounds of `spool.py`.
+    away. `transaction_timeout_ms` is the coordinator's limit on an open transaction at least; a large batch gets more time (the broker's
+    own limit is `transaction.max.timeout.ms`). `output_bytes_max` replaces the bounds of `spool.py`.
     """
 
     bootstrap: str
@@ -130,6 +143,14 @@ class _Identity(NamedTuple):
     batch_id: int
 
 
+class _Sending(NamedTuple):
+    """An open transaction: when it began, after how long the coordinator aborts it, and the output that it is for, in bytes."""
+
+    opened: float
+    timeout_ms: int
+    size_bytes: int
+
+
 class Relay:
     """The transactions of one group, by one process. Keeps connections and identity from batch to batch; nothing rests on that."""
 
@@ -151,6 +172,7 @@ class Relay:
         self._pause = pause
         self._client: Client | None = None
         self._identity: _Identity | None = None
+        self._sending: _Sending | None = None
         self._lock = threading.Lock()
 
     def __enter__(self) -> Relay:
@@ -182,18 +204,40 @@ class Relay:
 
     def _try(self, batch: Batch, outputs: Sequence[TaskOutput]) -> Outcome:
         client = self._open_client(batch.group)
-        transaction = self._initialize(client, batch)
-        is_to_be_placed = batch.range.is_counted and not batch.range.end
-        committed = client.committed(batch.group, None if is_to_be_placed else batch.range.end, require_stable=True)
-        if is_to_be_placed:
-            batch = place_count(batch, committed, {partition for output in outputs for partition in output.targets})
-        check_query(batch, committed)
-        if is_committed(batch, committed):
+        if self._identity is None and self._is_known_committed(client, batch, outputs):
+            return Outcome(False, 0, 0)
+        transaction = self._initialize(client, batch, outputs)
+        batch, is_done = self._compare(client, batch, outputs)
+        if is_done:
             self._keep(transaction, batch)
             return Outcome(False, 0, 0, transaction.producer_id, transaction.epoch)
         sent = self._send(transaction, outputs, lambda digest: self._commit_offsets(transaction, batch, digest))
         self._keep(transaction, batch)
         return sent
+
+    def _is_known_committed(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> bool:
+        """Returns whether the batch is certainly committed, before anybody is fenced. `OffsetConflictError` for a stale copy's batch.
+
+        Offsets that an open transaction is about to change prove nothing: only InitProducerId can end it.
+        """
+        try:
+            return self._compare(client, batch, outputs, timeout_s=STABLE_S)[1]
+        except KafkaError as error:
+            if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+            return False
+
+    def _compare(
+        self, client: Client, batch: Batch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
+    ) -> tuple[Batch, bool]:
+        """Returns the batch, placed in the group, and whether the group's offsets show it as committed."""
+        is_to_be_placed = batch.range.is_counted and not batch.range.end
+        partitions = None if is_to_be_placed else batch.range.end
+        committed = client.committed(batch.group, partitions, require_stable=True, timeout_s=timeout_s)
+        if is_to_be_placed:
+            batch = place_count(batch, committed, {partition for output in outputs for partition in output.targets})
+        check_query(batch, committed)
+        return batch, is_committed(batch, committed)
 
     def _commit_offsets(self, transaction: Transaction, batch: Batch, digest: OutputDigest) -> None:
         start, end, topic_ids, (_, apart), _ = batch.range
@@ -206,17 +250,24 @@ class Relay:
             offsets[partition] = Committed(offset, metadata=metadata.to_text())
         transaction.commit_offsets(batch.group, offsets)
 
-    def _initialize(self, client: Client, batch: Batch) -> Transaction:
+    def _initialize(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> Transaction:
         """Takes over the transactional id, by the identity that this process holds if it has one."""
-        transaction = client.transaction(
-            self.transactional_id, timeout_ms=self.target.transaction_timeout_ms, may_use_v2=self._may_use_v2
-        )
-        if self._identity is None:
-            transaction.initialize()
-        else:
-            transaction.initialize(self._identity.producer_id, self._identity.epoch)
-        self._keep(transaction, batch)
-        return transaction
+        held = self._identity or _Identity(-1, -1, "", 0)
+        self._sending = None
+        least_ms, size = self.target.transaction_timeout_ms, sum(output.size_bytes for output in outputs)
+        timeout_ms = max(least_ms, min(TIMEOUT_MS_MAX, size * 1000 // SENT_BYTES_PER_S_MIN))
+        while True:
+            transaction = client.transaction(self.transactional_id, timeout_ms=timeout_ms, may_use_v2=self._may_use_v2)
+            try:
+                transaction.initialize(held.producer_id, held.epoch)
+            except KafkaError as error:
+                if error.code != ErrorCode.INVALID_TRANSACTION_TIMEOUT or timeout_ms == least_ms:
+                    raise
+                timeout_ms = max(least_ms, timeout_ms // 2)  # the broker's transaction.max.timeout.ms is lower
+                continue
+            self._keep(transaction, batch)
+            self._sending = _Sending(self._now(), timeout_ms, size)
+            return transaction
 
     def _keep(self, transaction: Transaction, batch: Batch) -> None:
         self._identity = _Identity(transaction.producer_id, transaction.epoch, batch.query_id, batch.batch_id)
@@ -231,7 +282,7 @@ class Relay:
         return self._repeat(lambda: self._try_write(outputs), f"the output under {self.transactional_id!r}")
 
     def _try_write(self, outputs: Sequence[TaskOutput]) -> Outcome:
-        transaction = self._initialize(self._open_client(None), Batch("", "", 0, BatchRange({}, {})))
+        transaction = self._initialize(self._open_client(None), Batch("", "", 0, BatchRange({}, {})), outputs)
         return self._send(transaction, outputs, lambda _: None, is_end_repeated=True)
 
     # Both
@@ -248,6 +299,8 @@ class Relay:
         identity = transaction.producer_id, transaction.epoch  # the end of a transaction may raise the epoch
         with read_ahead(steps(outputs)) as pieces:
             opened = self._now()
+            if self._sending is not None:
+                self._sending = self._sending._replace(opened=opened)
             transaction.begin()
             transaction.add_partitions(sorted({partition for output in outputs for partition in output.targets}))
             self._produce(transaction, pieces, digest)
@@ -350,10 +403,18 @@ class Relay:
         return client
 
     def _fenced(self, name: str, error: FencedError) -> str:
+        rest = "Nothing is lost; a restart continues from the group's offsets"
+        sending = self._sending
+        open_ms = 0 if sending is None else int(1000 * (self._now() - sending.opened))
+        if sending is not None and open_ms >= sending.timeout_ms:
+            return (
+                f"{name} was not committed: its transaction ran out of time ({error.name}): it was open for {open_ms} ms, of "
+                f"{sending.timeout_ms} ms, with {sending.size_bytes} bytes to send. Sending is too slow for a batch of this size: raise "
+                f"kafka.transaction.timeout.ms, which the broker's transaction.max.timeout.ms bounds, or the user's quota. {rest}"
+            )
         return (
-            f"{name} was not committed by this driver: another driver took over the transactional id {self.transactional_id!r}, or the "
-            f"transaction was open for longer than {self.target.transaction_timeout_ms} ms ({error.name}). Does a second copy of the "
-            "pipeline run? Nothing is lost; a restart continues from the group's offsets"
+            f"{name} was not committed by this driver: another driver took over the transactional id {self.transactional_id!r} "
+            f"({error.name}). Does a second copy of the pipeline run? {rest}"
         )
 
 

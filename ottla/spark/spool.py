@@ -248,8 +248,9 @@ def output_bytes_max(is_in_files: bool) -> int:
 def too_large(size_bytes: int, bytes_max: int) -> OutputError:
     """The refusal of an output beyond its bound."""
     return OutputError(
-        f"{OUTPUT_OPTION}={bytes_max}: the output of this batch is larger, {size_bytes} bytes or more; raise the option, "
-        "or read less at a time (maxOffsetsPerTrigger)"
+        f"{OUTPUT_OPTION}={bytes_max}: the output of this batch is larger, {size_bytes} bytes or more; raise the option, and "
+        "spark.driver.maxResultSize if tasks send their output in messages. maxOffsetsPerTrigger makes later batches smaller, but not one "
+        "that is planned in the checkpoint: a restart runs it again as it is"
     )
 
 

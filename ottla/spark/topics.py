@@ -19,16 +19,13 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Committed, ErrorCode, KafkaError, TopicPartition, uuid_to_text
-from ottla.spark.batch_range import find_query_id, group_of_query, source_cluster
+from ottla.spark.batch_range import find_batch_range, find_last_batch, find_query_id, group_of_query, source_cluster
 from ottla.spark.connections import ask
-from ottla.spark.decision import BatchRange
-from ottla.spark.errors import OptionError, OutputError, PipelineError
+from ottla.spark.decision import Batch, BatchRange, check_query, is_committed, place_count
+from ottla.spark.errors import OffsetConflictError, OptionError, OutputError, PipelineError
 from ottla.spark.options import Connection, SinkOptions, Subscription
 from ottla.spark.planning import Bounds, Offsets
-from ottla.spark.relay import STREAM_ID_PREFIX
-
-STABLE_S = 1.0
-"""How long a transaction may be about to commit a group's offsets before it is looked at: a living driver's is open for milliseconds."""
+from ottla.spark.relay import STABLE_S, STREAM_ID_PREFIX
 
 LEFT_OPEN_S = 1.0
 LEFT_OPEN_POLL_S = 0.05
@@ -281,9 +278,10 @@ def end_left_open(options: SinkOptions) -> None:
     """Ends the transaction that a killed driver of this stream has left open, before the tasks of the next one's first batch run.
 
     The commit of that batch would end it (InitProducerId, step 1), but comes after the tasks: until then, or until the transaction's
-    timeout, consumers with read_committed wait at its first record. A living driver's transaction is open for milliseconds, so one that
-    stays open for `LEFT_OPEN_S` is taken for a dead one's. If that is wrong, the other driver is fenced now instead of by the commit, and
-    stops. Errors are left to the commit, which meets them too.
+    timeout, consumers with read_committed wait at its first record. A transaction that stays open for `LEFT_OPEN_S` is taken for a dead
+    driver's. If that is wrong, the other driver is fenced now instead of by the commit, and stops. So nothing is ended where the group's
+    offsets show that this query is a stale copy, whose batch would be refused: the other driver may be sending a large batch. Errors are
+    left to the commit, which meets them too.
 
     It is one request with each batch, of some 0.06 ms on one host. This process plans batches of many runs, those after a failure of the
     same Java process too, and does not know which is the first of a run.
@@ -291,9 +289,8 @@ def end_left_open(options: SinkOptions) -> None:
     group = options.group or _own_group(options)
     if group is None:
         return
-    transactional_id = f"{STREAM_ID_PREFIX}{group}"
     try:
-        ask(options.connection, "group", lambda client: _end(client, transactional_id, options.transaction_timeout_ms))
+        ask(options.connection, "group", lambda client: _end(client, options, group))
     except PipelineError:
         pass
 
@@ -303,15 +300,34 @@ def _own_group(options: SinkOptions) -> str | None:
     return None if query_id is None else group_of_query(query_id)
 
 
-def _end(client: Client, transactional_id: str, timeout_ms: int) -> None:
+def _end(client: Client, options: SinkOptions, group: str) -> None:
+    transactional_id = f"{STREAM_ID_PREFIX}{group}"
     began = _open_since(client, transactional_id)
     deadline = time.monotonic() + LEFT_OPEN_S
     while began is not None and time.monotonic() < deadline:
         time.sleep(LEFT_OPEN_POLL_S)
         if _open_since(client, transactional_id) != began:
             return
-    if began is not None:
-        client.transaction(transactional_id, timeout_ms=timeout_ms).initialize()
+    if began is not None and not _is_stale(client, options, group):
+        client.transaction(transactional_id, timeout_ms=options.transaction_timeout_ms).initialize()
+
+
+def _is_stale(client: Client, options: SinkOptions, group: str) -> bool:
+    """Whether the batch that is being planned conflicts with the group's offsets; False where the checkpoint cannot be read as files."""
+    batch_id = find_last_batch(options.checkpoint)
+    if batch_id is None:
+        return False
+    try:
+        planned = find_batch_range(options.checkpoint, batch_id, group=options.group, sink_topic=options.topic)
+        batch = Batch(group, find_query_id(options.checkpoint) or "", batch_id, planned, False, options.is_checkpoint_trusted)
+        committed = client.committed(group)
+        if planned.is_counted and not planned.end:
+            batch = place_count(batch, committed, ())
+        check_query(batch, committed)
+        is_committed(batch, committed)
+    except OffsetConflictError:
+        return True
+    return False
 
 
 def _open_since(client: Client, transactional_id: str) -> int | None:

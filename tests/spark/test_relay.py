@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ottla.client import Client, ErrorCode, OutcomeUnknownError, TopicPartition, Transaction
+from ottla.client import Client, ErrorCode, OutcomeUnknownError, TopicPartition, Transaction, connect
 from ottla.client.errors import refused
 from ottla.spark import relay, sending
 from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
@@ -17,6 +18,7 @@ from ottla.spark.errors import BrokerError, OffsetConflictError, OptionError, Ou
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.relay import Relay, Target, commit_batch, write_batch
 from ottla.spark.spool import Spool
+from ottla.testing.broker import Broker
 from tests.spark.encoded import encode, task_output, values
 from tests.spark.pipeline import WAIT_S, Pipeline
 
@@ -83,10 +85,38 @@ def test_a_held_identity_is_named_only_for_the_next_batch_of_the_same_query(pipe
 
 def test_output_beyond_the_bound_is_refused_before_anything_is_sent(pipeline: Pipeline, client: Client) -> None:
     driver = pipeline.driver(output_bytes_max=100)
-    with pytest.raises(OutputError, match=r"^maxOutputBytes=100: "):
+    with pytest.raises(OutputError, match=r"^maxOutputBytes=100: .*; raise the option.* but not one that is planned in the checkpoint"):
         driver.commit(0)
     pipeline.check(client, [])
     assert driver.relay._client is None
+    assert pipeline.driver(output_bytes_max=100_000).commit(0).is_committed_now, "what the message advises helps"
+
+
+@pytest.mark.parametrize(
+    ("size", "asked", "expected_ms"),
+    [(1_000, 60_000, 60_000), (64 << 20, 5_000, 128_000), (64 << 20, 300_000, 300_000), (4 << 30, 5_000, relay.TIMEOUT_MS_MAX)],
+)
+def test_the_time_of_a_transaction_grows_with_the_batch(
+    pipeline: Pipeline, client: Client, size: int, asked: int, expected_ms: int
+) -> None:
+    """With a fixed limit a batch that takes longer to send would be aborted at every restart."""
+    driver = pipeline.driver(transaction_timeout_ms=asked, output_bytes_max=8 << 30)
+    outputs = [replace(output, size_bytes=size // 2) for output in driver.outputs(0)]
+    assert driver.send(outputs, 0).is_committed_now
+    assert client.describe_transaction(f"eos/{pipeline.group}").timeout_ms == expected_ms
+
+
+def test_a_broker_that_allows_less_time_gets_what_it_allows(may_use_v2: bool) -> None:
+    settings = {"transaction.max.timeout.ms": "60000"}
+    with Broker(settings=settings, topics=["in:2", "out:2"]) as own, connect(own.direct_server) as client:
+        pipeline = Pipeline(own.direct_server, "in", "out", "g", may_use_v2)
+        for batch_id, asked, expected_ms in ((0, 5_000, 32_000), (1, 40_000, 40_000)):
+            driver = pipeline.driver(transaction_timeout_ms=asked)
+            driver.send([replace(output, size_bytes=16 << 20) for output in driver.outputs(batch_id)], batch_id)
+            assert client.describe_transaction("eos/g").timeout_ms == expected_ms
+        with pytest.raises(BrokerError, match="INVALID_TRANSACTION_TIMEOUT"):
+            pipeline.driver(transaction_timeout_ms=61_000).commit(2)
+        pipeline.close()
 
 
 @pytest.mark.usefixtures("own_temporary_directory")

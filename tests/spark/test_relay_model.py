@@ -48,7 +48,7 @@ def test_staged_output_takes_effect_once_under_any_schedule(uses_v2: bool) -> No
 
 def test_the_schedules_lose_stages_between_upload_and_attach() -> None:
     ends: Counter[str] = Counter()
-    for seed in range(20):
+    for seed in range(80):
         world = World(seed, uses_v2=seed % 2 == 0, is_staged=True)
         world.run()
         ends += world.ends
@@ -63,7 +63,7 @@ def test_a_planted_fault_of_staging_shows(fault: str) -> None:
 
 def test_the_schedules_reach_every_way_in_which_a_batch_may_end() -> None:
     ends: Counter[str] = Counter()
-    for seed in range(40):
+    for seed in range(120):
         world = World(seed, uses_v2=seed % 2 == 0, zombies=0.8)
         world.run()
         ends += world.ends
@@ -83,9 +83,9 @@ class InitializesOnce(Relay):
 
     _kept: Transaction | None = None
 
-    def _initialize(self, client: Client, batch: Batch) -> Transaction:
+    def _initialize(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> Transaction:
         if self._kept is None or self._identity is None or self._identity.batch_id == batch.batch_id:
-            self._kept = super()._initialize(client, batch)
+            self._kept = super()._initialize(client, batch, outputs)
         self._keep(self._kept, batch)
         return self._kept
 
@@ -96,7 +96,7 @@ class FetchesFirst(Relay):
     def _try(self, batch: Batch, outputs: Sequence[TaskOutput]) -> Outcome:
         client = self._open_client(batch.group)
         committed = client.committed(batch.group, batch.range.end, require_stable=True)
-        transaction = self._initialize(client, batch)
+        transaction = self._initialize(client, batch, outputs)
         if is_committed(batch, committed):
             return Outcome(False, 0, 0)
         return self._send(transaction, outputs, lambda digest: self._commit_offsets(transaction, batch, digest))

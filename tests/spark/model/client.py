@@ -39,7 +39,9 @@ class ModelClient:
     def describe_group(self, group: str) -> Group:
         return Group()
 
-    def committed(self, group: str, partitions: Iterable[TopicPartition], *, require_stable: bool) -> dict[TopicPartition, Committed]:
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition], *, require_stable: bool, timeout_s: float | None = None
+    ) -> dict[TopicPartition, Committed]:
         assert require_stable
         broker = self.world.broker
         for _ in range(TRIES):
