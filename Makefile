@@ -11,6 +11,7 @@
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
 #   make bench-churn             15 minutes of what clients create and drop, and what it leaves in memory
 #   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
+#   make damage                  three brokers, one with a damaged disk: every kind of damage in every place, what is lost and when all is whole
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
@@ -31,7 +32,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit check bench bench-peer bench-cluster bench-spark bench-churn sim night rewrite site site-check dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit check bench bench-peer bench-cluster bench-spark bench-churn damage sim night rewrite site site-check dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -93,6 +94,9 @@ bench-peer: $(STAMP)
 bench-cluster: $(STAMP)
 	@$(BIN)/python -m tools.bench.cluster
 	@$(BIN)/python -m tools.bench.cluster_partitions
+
+damage: $(STAMP)
+	@$(BIN)/python -m tools.damage_table
 
 bench-spark: $(SPARK)
 	@$(BIN)/python -m tools.bench.spark_codec
