@@ -1,4 +1,4 @@
-"""What becomes of acknowledged records when one of three replicas has a disk that lies: every kind of damage in every place.
+"""Counts the acknowledged records that are lost when one of three replicas has a damaged disk: every kind of damage in every place.
 
 usage: python -m tools.damage_table [--faults flip-active,cut] [--places leader,follower] [--flush no,yes] [--seconds-max 60]
 

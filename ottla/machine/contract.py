@@ -132,4 +132,4 @@ class MachineLog(Protocol):
         """The high watermark: everything below will survive."""
 
     def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, when everything below `end` is committed; it may come too early, never too late."""
+        """Calls `function` once, when everything below `end` is committed. The call may be early, but never late."""

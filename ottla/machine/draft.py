@@ -1,8 +1,8 @@
-"""Builds decisions: all machines make theirs here.
+"""Builds the decisions of all machines.
 
-`answered`, `logged` and `followed` build what most commands come to. A `Draft` collects records, answers, timers and calls step by step;
-`decision` makes the value that the host carries out. Each answer comes with the one to send instead when the log refuses the records.
-Timers are released either way: they belong to soft state, which a refusal does not undo. Calls are released only with the records.
+`answered`, `logged` and `followed` build the decisions of most commands. A `Draft` collects records, answers, timers and calls step by step;
+`decision` makes the value that the host carries out. Each answer has an alternative, which is sent when the log refuses the records.
+Timers are released either way, because they belong to soft state, which a refusal does not undo. Calls are released only with the records.
 Records that do not depend on each other may be `separate`, so that a refusal of some does not hold up the others; `include` does the same
 for records with calls of their own.
 """
@@ -18,7 +18,7 @@ from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRe
 Refusal = Callable[[ErrorCode], Any]
 """Makes the answer that carries this error."""
 Undo = Callable[["Draft", ErrorCode], object]
-"""Repairs soft state when the log refuses the records; what it puts into the draft that it is handed is released."""
+"""Repairs soft state when the log refuses the records. The host releases the effects that it adds to the given draft."""
 
 
 class Draft:

@@ -1,17 +1,17 @@
 """Runs a log machine on a partition: appends, applies, holds and releases what the machine decides.
 
-One host stands between one machine and one partition that is led here. `run` is the whole life of a command: decide, append, apply,
-hold, release. Effects wait in one queue, in the order of their decisions, until the high watermark has passed the end of what was applied
-when they were decided; effects without records wait as well, so that no answer depends on records that may still be lost. A refused
-append has changed nothing and releases `refused(code)` instead; where that answers no client, it is written to the broker's log. Parts
-that do not depend on each other are logged in one batch, or in smaller ones when that is too large.
+A host connects one machine with one led partition. `run` is the whole life of a command: decide, append, apply, hold, release. Effects wait
+in one queue, in the order of their decisions, until the high watermark reaches the end of the log at the time of the decision. Effects
+without records wait as well, so that no answer depends on records that may still be lost. A refused append changes nothing and releases
+`refused(code)` instead; a refusal that answers no client is written to the broker's log. Independent parts of a decision are logged in one
+batch, or in several if that batch is too large.
 
-The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), Active, or Closed (NOT_COORDINATOR), and never goes back.
-Loading applies the log in pieces, one per turn of the loop, and ends with `resume`. Closing answers every caller that is held or waits
+The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), then Active, then Closed (NOT_COORDINATOR). Loading applies the
+log in pieces, one in each iteration of the event loop, and ends with `resume`. Closing answers every caller whose answer is held or who waits
 in the machine.
 
-Invariants: a decision never sees a log that is appended but not applied; every answer is given exactly once; what is scheduled dies with
-the host. `now_ms` counts intervals as the monotonic clock does, see `SlewedClock`.
+Invariants: every record is applied before the next decision; every answer is given exactly once; timers end with the host. `now_ms` counts
+intervals as the monotonic clock does, see `SlewedClock`.
 Left out: reading the log's batches (`loading.py`), choosing which partitions have hosts (the server).
 """
 
@@ -35,8 +35,8 @@ SLEW_DIVISOR = 16  # a wall clock that was set is followed at 1/16 of the elapse
 
 
 HELD_MAX = 10_000
-"""Decisions of one coordinator that wait for replicas. Where replicas in sync stand still for long, clients that give up and ask again add
-to them, and those of clients that have gone stay among them."""
+"""Decisions of one coordinator that may wait for replicas. While replicas do not respond, each retry of a client adds a decision, and the
+decisions of disconnected clients remain."""
 
 
 class HostState(Enum):
@@ -51,7 +51,7 @@ REFUSALS = {
     HostState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
 
-# What a coordinator answers for a partition's refusal.
+# The coordinator's error code for each refusal of the partition.
 COORDINATOR_ERRORS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -312,7 +312,7 @@ class MachineHost:
         try:
             piece = reader.read_piece(self.applied_end)
         except (ApiError, StorageError, WireError):
-            # The partition is gone, or its log cannot be read: another broker must coordinate.
+            # The partition was stopped, or its log cannot be read: another broker must coordinate.
             self.close()
             return
         if piece is not None:

@@ -5,7 +5,7 @@
 
 Invariants: offsets only go up; a batch that compaction has emptied still moves the offset; a batch that cannot be read or is of another
 kind (an unknown control record) is skipped.
-Left out: where the bytes come from, and what a record means (a machine skips records that it cannot read).
+Left out: the source of the bytes, and the meaning of a record (a machine skips records that it cannot read).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The memory of one kind of thing that coordinators remember (members, offsets, transactional ids, share states): what is new must
-find room.
+"""Limits the memory of one kind of state that coordinators keep: members, offsets, transactional ids or share states.
 
-Things go in many ways (a member leaves or its session ends, an offset expires, a log refuses a record), so what is given back is not
-counted. What comes is added to an estimate for its shard, and where the sum of all shards is too much shards are counted anew: the one that
-asks, and with each question another one, some things of each, so that no question costs more than that. Where there is still no room the
-new thing is refused with COORDINATOR_NOT_AVAILABLE, which clients try again later.
+Memory use is estimated per shard. Adding something raises the estimate; removing does not lower it, because state is removed in many ways (a
+member leaves or its session ends, an offset expires, a log refuses a record). When the total exceeds the limit, each request recounts up to
+`COUNTED_AT_ONCE` items of its own shard and of one other. If there is still no memory, the request is refused with
+COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
-What share groups hold is counted as it comes and goes (`ExactShare`): nothing is estimated there, and a question costs no counting.
+Share groups count their memory exactly (`ExactShare`), so their requests recount nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ottla.base.errors import ApiError, ErrorCode
 
 UNBOUNDED = (1 << 63) - 1
 COUNTED_AT_ONCE = 1000
-"""So many things are counted for one question: a millisecond."""
+"""Items that one request recounts in a shard. Counting 1,000 takes about a millisecond."""
 
 
 class Share:
@@ -35,27 +34,27 @@ class Share:
         self.bytes = 0
 
     def find_room(self, size: int) -> None:
-        """Asks for a shard that counts what it holds by itself. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        """Checks that `size` bytes more are allowed. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
         self._memory.find_room(self, size)
 
     def end(self) -> None:
-        """The shard is thrown away. It refers to this, and this no longer to it: only the garbage collector would free both."""
+        """Breaks the reference cycle with a dropped shard, so that memory is freed without the garbage collector."""
         self.bytes, self._round, self._sizes = 0, None, tuple
 
     def admit(self, size: int) -> None:
-        """Something that takes so many bytes comes. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        """Adds `size` bytes to the estimate. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
         self.find_room(size)
         self.bytes += size
         self._admitted += size
 
     def count(self) -> None:
-        """Counts everything: the shard has been loaded."""
+        """Replaces the estimate by an exact count, after the shard was loaded."""
         self._round = None
         self.bytes = sum(self._sizes())
 
     def count_on(self) -> None:
-        """Counts some more things. After the last one the estimate is what was counted, and what has come since the first: some of it
-        may be counted twice, until the next round."""
+        """Recounts some items. After the last item the estimate becomes the count plus everything admitted since the first item, so some
+        items are counted twice until the next round."""
         if self._round is None:
             self._round, self._counted, self._admitted = iter(self._sizes()), 0, 0
         sizes = list(islice(self._round, COUNTED_AT_ONCE))

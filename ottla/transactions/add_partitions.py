@@ -1,10 +1,10 @@
 """The partitions of a transaction: AddPartitionsToTxn, AddOffsetsToTxn, the implicit adds of transactions v2, and verification.
 
-The first partition opens the transaction. What is in it already is answered without a record, so a producer's steady state costs no log
+The first partition opens the transaction. Partitions that are in it already need no record, so a producer in steady state causes no log
 write. A group's offsets are one partition of `__consumer_offsets` like any other.
 
-Verification (KIP-890) answers whether a partition is part of the ongoing transaction, and changes nothing. It prevents for older clients
-what the epoch bump prevents for those of v2: a late Produce that opens a transaction which no client will ever end (I30).
+Verification (KIP-890) answers whether a partition is part of the ongoing transaction, and changes nothing. It protects older clients against
+a late Produce that opens a transaction which no client will ever end (I30); clients of v2 are protected by the epoch bump.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def decide_verify(
 
 
 def _judge_add(metadata: TransactionMetadata, identity: ProducerIdAndEpoch) -> ErrorCode:
-    # First of all: the client may use an identity that is still to come, so nothing else can be said before the end is complete.
+    # Checked first: the client may already use its next identity, which cannot be judged before the end is complete.
     if metadata.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if metadata.identity.producer_id != identity.producer_id:

@@ -1,15 +1,16 @@
 """Ends transactions: EndTxn, the markers, and the completion.
 
-Three steps, each in the log before the next one starts: Prepare* (the outcome is decided and will survive), the markers in all partitions,
-Complete*. The client is answered as soon as the Prepare* record is committed; the markers go out in the same release, before the answer, so
-that on one broker the transaction is usually complete when the client gets the answer.
+An end has three steps, each in the log before the next one starts: Prepare* (the outcome is decided and will survive), the markers in all
+partitions, Complete*. The client is answered when the Prepare* record is committed. The markers are sent just before that answer, so on a
+single broker the transaction is usually complete when the client gets it.
 
 A client of transactions v1 (EndTxn before version 5) keeps its epoch. With v2 every end moves to the next epoch: the markers carry it,
-partitions refuse the old one, and a delayed EndTxn, AddPartitions or Produce cannot touch the transaction after (P5, KIP-890). A v2 client
-may abort what it never began, because it cannot know; a retry of an answered end is recognised by the last identity (I28).
+partitions refuse the old one, and a delayed EndTxn, AddPartitions or Produce cannot touch the next transaction (P5, KIP-890). A v2 client
+may abort a transaction that it never began, because it does not know whether one was opened. A retry of an answered end is recognised by the
+last identity (I28).
 
-What fails: an unknown id or another producer id is INVALID_PRODUCER_ID_MAPPING, another epoch PRODUCER_FENCED, an end that contradicts the
-state INVALID_TXN_STATE, and the time between Prepare* and Complete* is CONCURRENT_TRANSACTIONS, never success.
+Errors: an unknown id or another producer id is INVALID_PRODUCER_ID_MAPPING, another epoch PRODUCER_FENCED, and an end that contradicts the
+state INVALID_TXN_STATE. Between Prepare* and Complete* the answer is CONCURRENT_TRANSACTIONS, never success.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], No
 
     def complete() -> None:
         shard.run(lambda now_ms: decide_complete(shard, now_ms, metadata))
-        # Waiting requests need not wait until the record is committed: their own records stand after it.
+        # Waiting requests need not wait until the record is committed, because their own records are behind it in the log.
         if not shard.is_completing(metadata.transactional_id):
             shard.wake(metadata.transactional_id)
 

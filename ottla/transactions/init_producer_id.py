@@ -1,8 +1,8 @@
 """InitProducerId: gives a transactional id its producer id and epoch, and fences the previous owner.
 
-Every call that is not a retry moves the id to its next identity, which fences the previous owner (I26). What was open is aborted
-first, with markers in the next epoch; the client gets CONCURRENT_TRANSACTIONS and asks again, and gets its identity once the abort is
-complete. When the epochs are used up the next identity is a new producer id with epoch 0.
+Every call that is not a retry moves the id to its next identity, which fences the previous owner (I26). An open transaction is aborted
+first, with markers in the next epoch; the client gets CONCURRENT_TRANSACTIONS, asks again, and gets its identity once the abort is
+complete. When the epochs are used up, the next identity is a new producer id with epoch 0.
 
 A client that names the identity it holds (KIP-360) gets the next one only if no other client took over meanwhile. If it names the last one,
 its answer was lost (or its transaction timed out) and it gets the current one again, with no bump: only this client can know it. That
@@ -10,8 +10,8 @@ also holds across a rotation of the producer id and a failover (KAFKA-20357). Wh
 is looked at, as in Kafka. Stricter than Kafka: a named identity that is not the current
 one cannot abort an ongoing transaction, because a delayed request would otherwise abort what its own sender began later (P5).
 
-Two-phase commit (KIP-939), if it is enabled: `is_two_phase` means no timeout; `keeps_prepared` leaves the ongoing transaction open and
-answers both its identity and the new one with which its owner will end it.
+Two-phase commit (KIP-939), if it is enabled: with `is_two_phase` the transaction has no timeout; with `keeps_prepared` the ongoing
+transaction stays open, and the answer has its identity and the new one with which its owner will end it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def decide_init(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply
 
 
 def _producer_ids(metadata: TransactionMetadata) -> tuple[int, ...]:
-    """Those that a client may name while a transaction is completed: of its markers, of what comes next, and of the one before."""
+    """The producer ids that a client may name while a transaction is completed: that one's, the next one and the previous one."""
     return (metadata.producer_id, metadata.identity.producer_id, metadata.last_identity.producer_id)
 
 

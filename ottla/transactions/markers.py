@@ -114,7 +114,7 @@ class LocalMarkers:
             return
         if offset is not None and topic == GROUP_METADATA_TOPIC:
             self._group_marker(number, offset, marker.producer_id, marker.producer_epoch, marker.is_commit)
-        # One that was there already may not be committed yet: it is below the end of the log, that is all we know.
+        # A marker of an earlier try may not be committed yet. Its offset is unknown, so wait for the present end of the log.
         _Wait(leader, offset if offset is not None else leader.log.log_end_offset - 1, done).look()
 
 
@@ -181,7 +181,7 @@ class MarkerDelivery:
 
 
 class _Delivery:
-    """Delivers the markers of one transaction: `_owed` are the partitions without one, `_failed` those of the next try."""
+    """Delivers the markers of one transaction. `_owed`: partitions without a marker. `_failed`: partitions to try again."""
 
     __slots__ = ("_delivery", "_done", "_failed", "_is_stopped", "_is_wanted", "_marker", "_owed")
 

@@ -3,11 +3,11 @@
 `TransactionMetadata` is one immutable value, exactly what a record of `__transaction_state` holds. Each move makes a new value and asserts
 `ALLOWED`; nothing becomes true before that value has been logged and applied.
 
-Identities. `identity` is the (producer id, epoch) that the client uses now. While Prepare* it is what the client will use next, which may
-be a new producer id (the epochs of the old one are used up) or, with a kept prepared transaction (KIP-939), an epoch beyond that of the
-markers. `last_identity` is the one before, if the client that uses `identity` got it by naming the one before: then a request that names
-it is a retry whose answer was lost. It is derived from `previous_producer_id`, so a failed-over coordinator knows it as well
-(KAFKA-20357): none if that is -1, the epoch before if it is the same producer id, the last usable epoch if it is another.
+Identities. `identity` is the (producer id, epoch) that the client uses now. In Prepare* it is the identity that the client will use next: a
+new producer id if the epochs of the old one are used up, or, with a kept prepared transaction (KIP-939), an epoch beyond the markers' epoch.
+`last_identity` is the previous identity, if the client got `identity` by naming the previous one: then a request that names it is a retry
+whose answer was lost. It is derived from `previous_producer_id`, so a failed-over coordinator knows it as well (KAFKA-20357): none if that is
+-1, the epoch before if it is the same producer id, the last usable epoch if it is another.
 
 Invariants: a producer id is used with epochs 0 to EPOCH_MAX - 1; EPOCH_MAX itself is written in markers only.
 """
@@ -84,7 +84,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the transaction is ongoing and its owner has come back for it with a new identity (KIP-939)."""
+        """Whether the transaction is ongoing and its owner got a new identity to end it with (KIP-939)."""
         return self.state is ONGOING and self.next_producer_id != NO_PRODUCER_ID
 
     def is_timed_out(self, now_ms: int) -> bool:

@@ -3,9 +3,9 @@
 `TransactionCoordinators` finds the shard (Java's hash of the id, as in Kafka), runs the command on its host and gives the result to `done`,
 also when there is no coordinator here: then the result carries NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
 
-Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS and the client comes back after a pause that is much longer than the
-rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again; only EndTxn is
-answered at once, because an end must never be taken for the next one (ydb #52731).
+Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS, and the client tries again after a pause that is much longer than the
+rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again. Only EndTxn is
+answered at once, because an end must never be taken for an end of the next transaction (ydb #52731).
 
 `admit` checks a Produce: with transactions v2 its partitions are added to the transaction, before that they are verified. If the
 coordinator is another broker it is asked (`remote.py`).
@@ -139,7 +139,7 @@ class TransactionCoordinators(Coordinator[str]):
     # Commands
 
     def init_producer_id(self, command: InitProducerId, done: DoneEnd) -> None:
-        """What is wrong wherever the id is coordinated is refused at once, as in Kafka, also while the shard loads."""
+        """An invalid command is refused at once, as in Kafka, also while the shard loads or is on another broker."""
         code = validate(command, self.settings)
         if code:
             done(EndResult(code))
@@ -329,7 +329,7 @@ class _CompletionWait:
         self._coordinators._run(self._transactional_id, self._command, self.answered, self._refuse)
 
     def _give_up(self, shard: Any) -> None:
-        """Answers the request when its time is over; if it is being decided again just now, that answer stands."""
+        """Answers the request when its time is over. If it is being decided again at the moment, that decision answers it."""
         self._attempts = ATTEMPTS_MAX
         if shard.forget_waiter(self._transactional_id, self._woken):
             self._finish(self._last)

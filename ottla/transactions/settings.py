@@ -1,6 +1,6 @@
 """The settings of a transaction coordinator: limits and intervals.
 
-The names beside the fields are configuration keys, whose defaults stand in `base/settings/`. The limits marked "ours"
+The names beside the fields are configuration keys; `base/settings/` has their defaults. The limits marked "ours"
 exist because nothing may grow without end.
 """
 

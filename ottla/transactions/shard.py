@@ -57,9 +57,9 @@ class ProducerIdSource(Protocol):
 
 
 ID_BYTES = 1000
-"""What an id takes in memory beside its letters: its metadata, its entry, who used it last."""
+"""Memory of a transactional id besides its characters, in bytes: its metadata, its dict entry, its last client."""
 PARTITION_BYTES = 300
-"""What a partition of an open transaction takes, with the name of its topic."""
+"""Memory of one partition of an open transaction, with its topic's name, in bytes."""
 _ON_TIME = (NO_TIMESTAMP, 0)
 
 
@@ -115,7 +115,7 @@ class Shard:
             self.ongoing.pop(transactional_id, None)
 
     def _sizes(self) -> Iterator[int]:
-        """Roughly the memory that each id takes; those that go meanwhile may be in it, new ones are not."""
+        """Yields the approximate memory of each id, in bytes. Ids that are removed meanwhile may be included, new ones are not."""
         for metadata in list(self.transactions.values()):
             yield held_bytes(metadata.transactional_id, metadata.partitions)
 
@@ -156,7 +156,7 @@ class Shard:
 
 
 def held_bytes(transactional_id: str, partitions: Collection[TopicPartition]) -> int:
-    """Roughly the memory of an id and of the partitions of its transaction."""
+    """The approximate memory of an id and of its transaction's partitions, in bytes."""
     letters = len(transactional_id) if transactional_id.isascii() else 4 * len(transactional_id)
     return ID_BYTES + letters + PARTITION_BYTES * len(partitions)
 
