@@ -1,7 +1,7 @@
 """Builds the decisions of all machines.
 
-`answered`, `logged` and `followed` build the decisions of most commands. A `Draft` collects records, answers, timers and calls step by step;
-`decision` makes the value that the host carries out. Each answer has an alternative, which is sent when the log refuses the records.
+`answered`, `logged` and `followed` build the decisions of most commands. A `Draft` collects records, answers, timers and calls step by
+step; `decision` makes the value that the host carries out. Each answer has an alternative, which is sent when the log refuses the records.
 Timers are released either way, because they belong to soft state, which a refusal does not undo. Calls are released only with the records.
 Records that do not depend on each other may be `separate`, so that a refusal of some does not hold up the others; `include` does the same
 for records with calls of their own.

@@ -6,9 +6,9 @@ without records wait as well, so that no answer depends on records that may stil
 `refused(code)` instead; a refusal that answers no client is written to the broker's log. Independent parts of a decision are logged in one
 batch, or in several if that batch is too large.
 
-The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), then Active, then Closed (NOT_COORDINATOR). Loading applies the
-log in pieces, one in each iteration of the event loop, and ends with `resume`. Closing answers every caller whose answer is held or who waits
-in the machine.
+The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), then Active, then Closed (NOT_COORDINATOR). Loading applies
+the log in pieces, one in each iteration of the event loop, and ends with `resume`. Closing answers every caller whose answer is held or who
+waits in the machine.
 
 Invariants: every record is applied before the next decision; every answer is given exactly once; timers end with the host. `now_ms` counts
 intervals as the monotonic clock does, see `SlewedClock`.

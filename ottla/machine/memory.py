@@ -1,8 +1,8 @@
 """Limits the memory of one kind of state that coordinators keep: members, offsets, transactional ids or share states.
 
-Memory use is estimated per shard. Adding something raises the estimate; removing does not lower it, because state is removed in many ways (a
-member leaves or its session ends, an offset expires, a log refuses a record). When the total exceeds the limit, each request recounts up to
-`COUNTED_AT_ONCE` items of its own shard and of one other. If there is still no memory, the request is refused with
+Memory use is estimated per shard. Adding something raises the estimate; removing does not lower it, because state is removed in many ways
+(a member leaves or its session ends, an offset expires, a log refuses a record). When the total exceeds the limit, each request recounts up
+to `COUNTED_AT_ONCE` items of its own shard and of one other. If there is still no memory, the request is refused with
 COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
 Share groups count their memory exactly (`ExactShare`), so their requests recount nothing.

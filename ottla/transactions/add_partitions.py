@@ -3,8 +3,8 @@
 The first partition opens the transaction. Partitions that are in it already need no record, so a producer in steady state causes no log
 write. A group's offsets are one partition of `__consumer_offsets` like any other.
 
-Verification (KIP-890) answers whether a partition is part of the ongoing transaction, and changes nothing. It protects older clients against
-a late Produce that opens a transaction which no client will ever end (I30); clients of v2 are protected by the epoch bump.
+Verification (KIP-890) answers whether a partition is part of the ongoing transaction, and changes nothing. It protects older clients
+against a late Produce that opens a transaction which no client will ever end (I30); clients of v2 are protected by the epoch bump.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ single broker the transaction is usually complete when the client gets it.
 
 A client of transactions v1 (EndTxn before version 5) keeps its epoch. With v2 every end moves to the next epoch: the markers carry it,
 partitions refuse the old one, and a delayed EndTxn, AddPartitions or Produce cannot touch the next transaction (P5, KIP-890). A v2 client
-may abort a transaction that it never began, because it does not know whether one was opened. A retry of an answered end is recognised by the
-last identity (I28).
+may abort a transaction that it never began, because it does not know whether one was opened. A retry of an answered end is recognised by
+the last identity (I28).
 
 Errors: an unknown id or another producer id is INVALID_PRODUCER_ID_MAPPING, another epoch PRODUCER_FENCED, and an end that contradicts the
 state INVALID_TXN_STATE. Between Prepare* and Complete* the answer is CONCURRENT_TRANSACTIONS, never success.

@@ -4,10 +4,10 @@
 `ALLOWED`; nothing becomes true before that value has been logged and applied.
 
 Identities. `identity` is the (producer id, epoch) that the client uses now. In Prepare* it is the identity that the client will use next: a
-new producer id if the epochs of the old one are used up, or, with a kept prepared transaction (KIP-939), an epoch beyond the markers' epoch.
-`last_identity` is the previous identity, if the client got `identity` by naming the previous one: then a request that names it is a retry
-whose answer was lost. It is derived from `previous_producer_id`, so a failed-over coordinator knows it as well (KAFKA-20357): none if that is
--1, the epoch before if it is the same producer id, the last usable epoch if it is another.
+new producer id if the epochs of the old one are used up, or, with a kept prepared transaction (KIP-939), an epoch beyond the markers'
+epoch. `last_identity` is the previous identity, if the client got `identity` by naming the previous one: then a request that names it is a
+retry whose answer was lost. It is derived from `previous_producer_id`, so a failed-over coordinator knows it as well (KAFKA-20357): none if
+that is -1, the epoch before if it is the same producer id, the last usable epoch if it is another.
 
 Invariants: a producer id is used with epochs 0 to EPOCH_MAX - 1; EPOCH_MAX itself is written in markers only.
 """

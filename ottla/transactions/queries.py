@@ -1,7 +1,7 @@
 """DescribeTransactions and ListTransactions, over one shard.
 
-Queries are decisions without records. The host answers them when everything applied so far is committed, and refuses them when leadership is
-lost.
+Queries are decisions without records. The host answers them when everything applied so far is committed, and refuses them when leadership
+is lost.
 """
 
 from __future__ import annotations
