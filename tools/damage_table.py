@@ -4,9 +4,9 @@ usage: python -m tools.damage_table [--faults flip-active,cut] [--places leader,
 
 Each row starts three broker processes and a ZooKeeper, acknowledges records with acks=all (three replicas, min.insync.replicas=2), kills
 with -9, damages files of one broker, and starts everything again. `lost` counts acknowledged records that a consumer does not get, `wrong`
-counts records and answers that it should not get; both after the partition is whole, first from the present leader and then from the damaged
-broker as the leader. `whole` is the time in seconds from the start of the last broker until all replicas are in sync and all their files
-hold the same good batches. The exit code is 1 if a row has lost or wrong records, or is not whole in time.
+counts records and answers that it should not get; both after the partition is whole, first from the present leader and then from the
+damaged broker as the leader. `whole` is the time in seconds from the start of the last broker until all replicas are in sync and all their
+files hold the same good batches. The exit code is 1 if a row has lost or wrong records, or is not whole in time.
 """
 
 from __future__ import annotations
