@@ -1,12 +1,12 @@
 """Acknowledgements of members: checks them and plans the changes of the records' states.
 
-Accepted records are done with, rejected ones and gaps (offsets that hold no record) are archived, released ones are available again unless
-they have been delivered as often as they may be. A renewal (KIP-1222) changes no state: the lock holds from now for its whole time again.
+Accepted records are acknowledged; rejected records and gaps (offsets that hold no record) are archived; released records are available
+again, unless their delivery count has reached its limit. A renewal (KIP-1222) changes no state: it restarts the time of the lock.
 
-A member's statements on a partition hold together: they are all looked at before any takes effect, so that one that cannot be true
-(INVALID_RECORD_STATE: not acquired, or by another member; INVALID_REQUEST: never delivered) leaves everything as it was.
+The acknowledgements of a request for one partition are all checked before any takes effect. An impossible one refuses all of them, with
+INVALID_RECORD_STATE (the record is not acquired, or by another member) or INVALID_REQUEST (the record was never delivered).
 
-`check` holds what needs no state; its caller asks it first. Left out: making changes durable (`share_partition.py`).
+`check` does the checks that need no state; callers use it first. Left out: making changes durable (`share_partition.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the group allows its members."""
+    """The settings of a group that limit its members."""
 
     delivery_count_max: int
     may_renew: bool

@@ -1,16 +1,16 @@
-"""Selects which of the records that were read a member acquires.
+"""Selects the records that a member acquires from the records that were read.
 
-The log is walked batch by batch from where the reading began, and each batch says what can be had of it: what is available again of records
-in flight, and what lies beyond them. Walking ends when that is enough, so the rest of what was read is not even looked at. Then the runs
-are changed in one pass. What is not in the log any more (compaction), or must not be delivered (control batches, aborted transactions), is
-archived on the way.
+The batches that were read are examined in order, from the first one. Of each batch a member may acquire records in flight that are
+available again, and records beyond those in flight. The examination ends when the member has enough. Then the runs are changed in one pass.
+Offsets that are not in the log any more (compaction), or must not be delivered (control batches, aborted transactions), are archived at the
+same time.
 
-How much is enough: `batch_optimized` takes whole log batches and may exceed the number wanted by part of one, `record_limit` (KIP-1206)
-never does. Records that have been delivered half as often as they may be, or more, come in ever smaller parts, and for the last time one by
-one, so that a record that makes readers fail does not archive its neighbours.
+How much is enough: `batch_optimized` takes whole log batches and may exceed the wanted number by part of a batch; `record_limit` (KIP-1206)
+never exceeds it. Records that have used half of their deliveries are delivered in smaller and smaller groups, and one by one for the last
+time, so that a record which makes readers fail does not archive its neighbours.
 
-Invariants: only what is available is acquired, so no record has two owners; delivery counts go up by one with each delivery. Left out:
-reading the log, and what a batch is (`requests/share_reads.py`).
+Invariants: only available records are acquired, so no record has two owners; each delivery raises the delivery count by one. Left out:
+reading the log, and the definition of a batch (`requests/share_reads.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LogBatch = tuple[int, int, bool]
 
 
 class Acquired(NamedTuple):
-    """A run of offsets that a member got, and for which time each is delivered."""
+    """A run of offsets that a member acquired, and their delivery count, which includes this delivery."""
 
     first_offset: int
     last_offset: int
@@ -62,7 +62,7 @@ def may_acquire(flight: InFlight, in_flight_max: int) -> bool:
 
 
 def acquire(flight: InFlight, member: str, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Acquired]:
-    """`batches` are those of the log from the one on that holds `offset`, where the reading began."""
+    """`batches` are the batches that were read. The first one holds `offset`."""
     if terms.records_max <= 0:
         return []
     taker = Taker(flight, member, terms)

@@ -1,9 +1,9 @@
 """Merges changes of a share partition's batches into one list: sorted, disjoint, as few batches as possible.
 
-The rule is that of Kafka's share coordinator, for each offset by itself: of two statements about it the one with the larger delivery count
-holds, and of the same count the larger state. A record's history only goes up in that order (available, acknowledged, archived; one
-delivery more), so it does not matter in which order changes arrive, nor whether one arrives twice. Neighbours of the same state and count
-are joined; what lies below the start offset is dropped, a batch across it cut.
+The rule is Kafka's, for each offset by itself: the change with the larger delivery count wins, and with equal counts the larger state wins.
+Counts and states of a record only rise (available, acknowledged, archived), so the order of changes does not matter, and neither does a
+change that arrives twice. Neighbours of equal state and count are joined. Offsets below the start offset are dropped, and a batch across it
+is cut.
 
 Invariant: given a list in that form, `merge` answers one in that form. It costs what the changes touch, not the length of the list.
 """

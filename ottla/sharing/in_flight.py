@@ -1,11 +1,11 @@
 """The records of a share partition that are in flight, and the state of each.
 
-Offsets below `start` are completed, those from `end` on were never delivered. Between them lie runs: neighbouring offsets of one state,
-delivery count and owner. Whole batches are one run each and cost as much as one; a run is cut only where its records get different
-states, and joins its neighbours again when they have become alike.
+Offsets below `start` are completed; offsets from `end` on were never delivered. Between them are runs: neighbouring offsets of one state,
+delivery count and owner. A whole batch is one run and costs as much as a single record. A run is cut only where its records get different
+states, and is joined with its neighbours again when they are equal.
 
-A change that is not durable yet stands beside the state (`Run.target`): until the persister has answered, the records stay acquired,
-and undoing the change is to clear the target.
+A change that is not durable yet is kept beside the state (`Run.target`). Until the persister has answered, the records stay acquired. The
+change is undone by clearing the target.
 
 Invariants: the runs touch each other and reach from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first
 run is not completed, unless a write is under way; `available_count` and `complete_count` are the sums over the runs.
@@ -111,14 +111,14 @@ class InFlight:
         raise AssertionError(f"{self.available_count} should be available")
 
     def index_of(self, offset: int) -> int:
-        """Where in `runs` the run of this offset stands."""
+        """The index in `runs` of the run that holds this offset."""
         assert self.start <= offset < self.end, f"offset {offset} is not in flight"
         return bisect_right(self.runs, offset, key=_first) - 1
 
     # Shaping runs
 
     def append(self, last: int, state: DeliveryState, delivery_count: int, member: str = NO_MEMBER, deadline_ms: int = 0) -> Run:
-        """Offsets from `end` to `last` come into flight."""
+        """Adds the offsets from `end` to `last` to the records in flight."""
         run = Run(self.end, last, state, delivery_count, member, deadline_ms)
         self.runs.append(run)
         self.end = last + 1
@@ -173,7 +173,7 @@ class InFlight:
         self._count(run, 1)
 
     def archive_free(self, first: int, last: int) -> None:
-        """Archives those of these offsets that are not acquired; offsets beyond `end` come into flight for that."""
+        """Archives the offsets from `first` to `last` that are not acquired. Offsets beyond `end` are added for that."""
         if last < self.start:
             return
         if first < self.end:
@@ -221,7 +221,7 @@ class InFlight:
             del self.runs[:done]
 
     def forget_below(self, offset: int) -> None:
-        """Moves the start to the new log start: offsets below it are gone, and acknowledgements of them have no effect."""
+        """Moves the start to the new log start. Acknowledgements of removed offsets have no effect."""
         if offset <= self.start:
             return
         gone = 0

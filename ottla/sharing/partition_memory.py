@@ -1,7 +1,7 @@
-"""The memory of the share partitions that this broker leads: what they and the runs of records in flight take is counted as it changes.
+"""Limits the memory of the share partitions that this broker leads. Share partitions and runs of records in flight are counted exactly.
 
-A share partition that is new must find room. One that is there goes on; while there is no room it takes few new records in flight, so that
-its members acknowledge what they have before they get more.
+A new share partition is refused at the limit. An existing one continues with few new records in flight, so that its members acknowledge
+records before they get more.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from ottla.machine.memory import CoordinatorMemory
 
 PARTITION_BYTES = 2_200
-"""What a share partition takes without records in flight: its notifier, a timer, its entry."""
+"""Memory of a share partition without records in flight, in bytes: its notifier, a timer, its dict entry."""
 RUN_BYTES = 150
 IN_FLIGHT_WHEN_SHORT = 10
-"""So many records of a share partition may be in flight while there is no room."""
+"""Records of a share partition that may be in flight while the memory is at its limit."""
 
 
 class PartitionMemory:
-    """What all share partitions of a broker take together."""
+    """The memory of all share partitions of a broker."""
 
     def __init__(self, memory: CoordinatorMemory | None = None) -> None:
         self._memory = memory or CoordinatorMemory()
@@ -27,7 +27,7 @@ class PartitionMemory:
         self._share.find_room(PARTITION_BYTES)
 
     def hold(self, size: int) -> None:
-        """So many bytes more, or fewer, are held."""
+        """Counts `size` bytes more, or fewer if it is negative."""
         self._share.bytes += size
 
     @property

@@ -1,8 +1,8 @@
 """Prunes only behind a synced snapshot: raises the start of `__share_group_state` once the snapshot that replaces its head is durable.
 
-What stands before the oldest needed snapshot is redundant only as long as that snapshot is there, and a crash can take the end of a log
-that was not synced. So there are two steps: one round asks for a sync of the log as it is, and the next one, if that sync has covered
-all that was there, raises the start of the log to what the first has found.
+Records before the oldest needed snapshot are redundant only while that snapshot exists, and a crash can remove the unsynced end of a log.
+So pruning has two rounds: the first notes the offset and asks for a sync; the next one raises the start of the log to that offset, if the
+sync has covered the whole log of the first round.
 """
 
 from __future__ import annotations

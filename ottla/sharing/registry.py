@@ -67,7 +67,7 @@ class SharePartitions:
         return list(self._groups.get(group_id, {}).values())
 
     def close_group(self, group_id: str, done: Callable[[], object]) -> None:
-        """Closes those of a group in turns; `done` is called when all are closed, at once if there are none."""
+        """Closes the share partitions of a group, some in each iteration of the loop. Calls `done` when all are closed."""
         shares = self.of_group(group_id)
         if not shares:
             done()
@@ -77,8 +77,8 @@ class SharePartitions:
         self._in_turn(done)
 
     def close_where(self, is_gone: Callable[[SharePartition], bool]) -> None:
-        """Closes those of deleted topics, and of partitions that another broker leads, in turns: requests look for themselves whether the
-        partition is still led here."""
+        """Closes the share partitions for which `is_gone` is true (deleted topic, other leader), some in each iteration of the loop.
+        Requests check by themselves whether this broker still leads the partition."""
         for share in self:
             if is_gone(share):
                 self._in_turn(share.close)

@@ -1,13 +1,13 @@
-"""Routes calls to the share coordinator of a share partition, and retries those that it cannot take yet.
+"""Routes calls to the share coordinator of a share partition, and retries calls that the coordinator cannot take yet.
 
 `ShareStateCoordinators` finds the shard (Java's hash of `group:topicId:partition`, as in Kafka) and runs a command on its host; the
 answer is NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none to run on. `SharePersister` is the `Persister` that share
 partitions and group coordinators use: it creates `__share_group_state` when it is missing, asks the coordinator, here or by
 `remote.py` elsewhere, and tries again while a coordinator loads or moves, with a growing pause and a limited number of times.
 
-Each call is answered exactly once. Calls about one share partition reach the coordinator in the order in which they were made: while one
-of them waits for its next try, or for the answer of a coordinator elsewhere, the later ones wait behind it. So a late write can never
-overwrite a later one, and a read sees all writes before it. Closing answers all waiting calls with NOT_COORDINATOR.
+Each call is answered exactly once. Calls about one share partition reach the coordinator in their order: while a call waits for its next
+try, or for another broker's answer, later calls wait behind it. So a delayed write never overwrites a later one, and a read sees all
+earlier writes. Closing answers all waiting calls with NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class _Attempt:
 
 
 class _Queue:
-    """The calls about one share partition that wait, in the order in which they were made; `asked` is the one that is being asked."""
+    """The waiting calls about one share partition, in their order. `asked` is the call in flight."""
 
     __slots__ = ("_is_draining", "_key", "_persister", "_timer", "_timers", "asked", "waiting")
 
@@ -283,7 +283,7 @@ class _Queue:
         self._is_draining = False
 
     def put(self, attempt: _Attempt, is_next: bool) -> None:
-        """Queues a call that was refused; the one that was being asked goes back to its place."""
+        """Queues a refused call to be tried again. The call in flight (`is_next`) returns to the front."""
         if is_next:
             self.asked = None
             self.waiting.appendleft(attempt)

@@ -1,18 +1,19 @@
 """Share sessions (KIP-932): a member of a share group names its partitions once, later requests carry only what changed.
 
-A session belongs to a group and a member. Epoch 0 opens one (and takes the place of an earlier one), each request then carries the next
-epoch, -1 ends it. It also ends with the connection that opened it. When a session ends, what its member has acquired and not acknowledged
-is available again; the group's share partitions are closed with its last session here. Both are done in steps: each partition in which the
-member has records costs a write. Until all are released the member cannot open another session, whose records would be released with them.
+A session belongs to a group and a member. Epoch 0 opens a session and ends an earlier one of the same member, each later request has the
+next epoch, and epoch -1 ends the session. It also ends with the connection that opened it. When a session ends, records that its member has
+acquired and not acknowledged become available again. The group's share partitions are closed with its last session on this broker. Both are
+done in steps, because each partition with records of the member needs a write. Until all records are released the member cannot open
+another session, because the release would include the new session's records.
 
-A session is found by group and member alone, as in Kafka: a member may come by another connection, or as another principal. Each request
-needs READ on its group, and member ids are random uuids.
+A session is found by group and member alone, as in Kafka: a member may use another connection or principal. Each request needs READ on its
+group, and member ids are random uuids.
 
-The number of sessions is bounded by `group.share.max.share.sessions`, and so are the partitions of one and of all together, the latter also
-by `ottla.memory.max.bytes`. Where there is no room, a session of an address that holds more than others ends, or of a connection that holds
-more than others of its address do (`base/fair_slots.py`); else the new one is refused.
+The number of sessions is bounded by `group.share.max.share.sessions`. The partitions of one session and of all sessions are bounded, too,
+all of them also by `ottla.memory.max.bytes`. At a limit, a session is evicted from the address, or from the connection of this address,
+that holds the most (`base/fair_slots.py`); if there is none, the new session is refused.
 
-Left out: what is read and acknowledged (`share_fetch.py`, `share_acknowledge.py`).
+Left out: reading and acknowledging records (`share_fetch.py`, `share_acknowledge.py`).
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class ClosingConnection(Origin, Protocol):
 
 
 class ShareSession:
-    """The partitions that one member wants, in the order in which it named them; `epoch` is the one its next request carries. `checks`
-    holds, for a partition that it begins to read, what it waits for: None, to be asked yet."""
+    """The partitions that one member reads, in the order in which it named them. `epoch` is expected in its next request. `checks` has, for
+    each partition that it begins to read, the check of the stored state that it waits for; None if that is not sent yet."""
 
     __slots__ = ("checks", "connection", "epoch", "group_id", "member_id", "principal", "wanted")
 
@@ -74,8 +75,8 @@ class ShareSession:
             self.checks[place] = None
 
     def check(self, place: Place, share: SharePartition, is_new: bool) -> Check | None:
-        """What is to be waited for before records of this share partition are delivered. One that was there before the member began to
-        read may be of before an alteration, of which the member knows."""
+        """Returns the check that must succeed before records of this share partition are delivered, None if there is nothing to wait for. A
+        share partition that is older than the member's subscription may not know of an alteration of the group's offsets."""
         if place not in self.checks:
             return None
         check = self.checks[place]
@@ -125,8 +126,8 @@ class ShareSessions:
         return known is not None and known.principal != principal
 
     def open(self, group_id: str, member_id: str, connection: ClosingConnection) -> ShareSession | None:
-        """A new session, in the place of one that the member may have had; None when there are too many, or the end of that one has not
-        come to all partitions yet."""
+        """Opens a session and ends the member's earlier one. Returns None if there are too many sessions, or if the records of the earlier
+        session are not all released yet."""
         known = self.find(group_id, member_id)
         if known is not None:
             self._remove(known)
@@ -182,7 +183,7 @@ class ShareSessions:
         group_id = session.group_id
         leaving = self._leaving.get(group_id)
         if leaving is not None:
-            leaving[session.member_id] = None  # what goes through the group's partitions now comes back for it
+            leaving[session.member_id] = None  # the running release does another round for it
             return
         self._leaving[group_id] = {session.member_id: None}
         if self._turns is not None:
@@ -191,7 +192,7 @@ class ShareSessions:
             run_steps(self._release(group_id))
 
     def _release(self, group_id: str) -> Generator[None, None, None]:
-        """Goes through the share partitions of a group until there is none in which a member that has left has records."""
+        """Releases the records of members that have left, in all share partitions of a group."""
         leaving = self._leaving[group_id]
         try:
             while leaving:

@@ -3,14 +3,14 @@
 It loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable before it
 answers them. Members that wait are woken when records become available again, or when there is room for more in flight.
 
-One timer serves all locks: it is set for the first that runs out, and when it fires, for the next one. Locks of thousands of partitions may
-run out together: each is taken back in a turn that has time for it.
+One timer serves all locks: it is set for the first expiry, and then for the next one. Locks of thousands of partitions may expire together;
+they are released over several iterations of the event loop.
 
-When the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic is gone, the
-share partition closes itself; the next request for it reads the stored state anew. So that an alteration or a deletion is also noticed by
-a leader that has nothing to write, a member that begins to read a partition has it checked first (`check`).
+When the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic was deleted,
+the share partition closes itself; the next request for it reads the stored state again. A leader without writes would not notice an
+alteration or a deletion. Therefore the stored state is checked when a member begins to read a partition (`check`).
 
-Left out: the log (`requests/share_reads.py`), and which share partitions there are (`registry.py`).
+Left out: the log (`requests/share_reads.py`), and the set of share partitions (`registry.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLOSING = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.FENCED_STATE_EPOCH,
         ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.INVALID_REQUEST,  # the state is deleted: the group is gone
+        ErrorCode.INVALID_REQUEST,  # the state is deleted, because the group was deleted
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
@@ -75,7 +75,7 @@ class GroupTerms(NamedTuple):
 
 
 class Check:
-    """Asks the share coordinator whether the stored state is still the one that this leader goes on from."""
+    """A question to the share coordinator: is the stored state still this leader's?"""
 
     __slots__ = ("is_over",)
 
@@ -122,7 +122,7 @@ class SharePartition:
     # Life
 
     def load(self) -> None:
-        """Reads the stored state; watchers are notified when it has come or failed."""
+        """Reads the stored state. Watchers are notified when it was read, or could not be read."""
         self._persister.read(self.key, self.leader_epoch, self._found)
 
     def _found(self, code: ErrorCode, state: ShareState | None) -> None:
@@ -164,7 +164,7 @@ class SharePartition:
         self.notifier.notify()
 
     def _hold(self, size: int) -> None:
-        """So many bytes are held from here on."""
+        """Sets the memory that is counted for this share partition, in bytes."""
         self._memory.hold(size - self._held_bytes)
         self._held_bytes = size
 
@@ -175,8 +175,8 @@ class SharePartition:
     # Noticing that it was altered or deleted
 
     def check(self) -> Check:
-        """Asks whether the state is still what it was; if not, this closes. Watchers are notified when the answer has come. While the share
-        coordinator cannot be asked, those that do not wait for the answer read on: what they acknowledge it will refuse."""
+        """Asks whether the stored state is still this leader's, and closes if not. Watchers are notified of the answer. While the share
+        coordinator is unavailable, members that do not wait for the answer continue to read; it will refuse their acknowledgements."""
         check = Check()
         self._checks.append(check)
         self._ask(check)
@@ -199,9 +199,9 @@ class SharePartition:
             self.notifier.notify()
 
     def _is_other(self, state: ShareState) -> bool:
-        """Whether a stored state does not come from what this leader has read and written; all that it wrote before it asked is in it. The
-        state epoch alone does not show it: a group that is deleted and made again may come to the same one, but no leader has taken
-        over its state yet."""
+        """Whether a stored state differs from the state that this leader has read and written. It includes all writes before the check. The
+        state epoch alone is no proof: a group that was deleted and created again may have the same one, but no leader has read its state
+        yet."""
         if not self.is_loaded:
             return False
         if (self.state_epoch, self.leader_epoch) != (state.state_epoch, state.leader_epoch):
@@ -224,7 +224,7 @@ class SharePartition:
     # Reading
 
     def fetch_offset(self, log_start_offset: int) -> int | None:
-        """The offset from which the log may hold records for a member; None if none can be acquired now."""
+        """The first offset at which the log may have records for a member; None if no record can be acquired now."""
         flight = self.flight
         if not self.is_loaded:
             return None
@@ -252,7 +252,7 @@ class SharePartition:
     def acquire(
         self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
     ) -> list[Acquired]:
-        """Locks records for a member; `batches` are those of the log from `offset` on, which `fetch_offset` has named."""
+        """Locks records for a member. `batches` were read from `offset` on, the result of `fetch_offset`."""
         group = self.terms()
         deadline_ms = self._clock.monotonic_ms() + group.lock_duration_ms
         terms = Terms(records_max, batch_size, is_record_limit, self._in_flight_max(), group.delivery_count_max, deadline_ms)

@@ -4,15 +4,15 @@ A write is logged as an update, or as a snapshot of the whole after `updates_per
 state once, with its leader epoch, and so takes it over: from then on reads and writes of an older leader are fenced. Resetting a
 group's offsets starts the state again with a higher state epoch, which fences earlier writes.
 
-Two scans: snapshots of share partitions that were not written for long are repeated, so that the part of the log which is still needed
-moves on, and what stands before it is removed (`prune`, a port: it raises the start of the log).
+Two scans run periodically. One repeats the snapshots of share partitions that were not written for long, so that older records become
+redundant. The other removes redundant records (`prune`, a port, raises the start of the log).
 
-A state that is new must find room in the memory that all states of the broker may take, and so must what a write adds to one
-(`state_room.py`). It is refused with POLICY_VIOLATION: what is passing the brokers that ask try again at once, and each question that waits
-takes as much memory as the state.
+The states of a broker have a memory limit. A new state, or a write that adds to a state, is refused at the limit with POLICY_VIOLATION
+(`state_room.py`). That code is not retriable: brokers retry other errors at once, and each waiting request takes as much memory as the
+state.
 
-The checks, their order and their codes are Kafka's, but for that, and for writes of a higher state epoch than the stored one, which Kafka
-takes. Left out: which shard a share partition belongs to and trying again (`routing.py`).
+The checks, their order and their codes are Kafka's, with two exceptions: this limit, and writes with a higher state epoch than the stored
+one, which Kafka accepts. Left out: finding the shard of a share partition, and retries (`routing.py`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ottla.sharing.state_shard import BATCH_BYTES, ShareStateShard, StoredShare,
 
 NO_EPOCH = -1
 UNREAD = -1
-"""The leader epoch of a state that began anew after a deletion, and that no leader has read since."""
+"""The leader epoch of a state that was initialized again after a deletion, before a leader reads it."""
 FORGOTTEN_MAX = 1_000  # tombstones in one batch
 FORGET_RETRY_MS = 1_000
 ADDED_MAX = 2
-"""Batches that one of a write adds to a state: it may cut one in two, and stand between them."""
+"""Batches that one batch of a write may add to a state: itself, and one more if it cuts a known batch in two."""
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
 NO_TOPIC = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
 UNINITIALIZED = Result(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
@@ -66,7 +66,7 @@ class ShareStateMachine:
     # The life of a shard (`machine/coordinator.py`)
 
     def begin(self, run: Run) -> None:
-        """Does nothing: this machine decides only commands and what it has scheduled."""
+        """Does nothing: this machine makes no decisions outside of commands and timers."""
 
     def end(self) -> None:
         self.shard.memory.end()

@@ -1,12 +1,12 @@
-"""Which writes make a stored share state larger than there is memory for, and what is left out of them.
+"""Shrinks writes of share states at the memory limit, and finds the writes that cannot be taken.
 
-Acknowledgements out of order are remembered one by one, so a state grows with every hole between them. While all states of a broker take as
-much memory as they may, a write is taken if it needs no more than its state has: one completed run at the start, which goes with the next
-write, and behind it as many runs as before. Each state has room for one of those from its beginning (`RESERVED_BATCHES`). So a group whose
-members acknowledge in order goes on, and so does one that fills its holes; only what makes more of them is refused.
+Acknowledgements out of order are stored as runs, so each gap between them makes a state larger. At the memory limit a write is accepted if
+its state does not grow: it may have one completed run at the start, which the next write removes, and as many runs behind it as before.
+Each state has memory for one such run from the beginning (`RESERVED_BATCHES`). So a group whose members acknowledge in order continues, and
+so does a group that fills its gaps; only writes that make more gaps are refused.
 
-Whatever can be done without is left out before that: how often available records were delivered, which begins anew with another leader,
-and which of the completed records at the start were accepted. What was delivered stays done with: no completed record is left out.
+Before a write is refused, two optional facts are dropped from it: the delivery counts of available records, and the difference between
+accepted and archived records in the completed run at the start. Completed records are never dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESERVED_BATCHES = LASTING_MIN + 1
 
 
 def spared(known: ShareState, after: ShareState) -> ShareState | None:
-    """What a state becomes where it must not grow; None where it would all the same."""
+    """Returns the state `after` a write, reduced so that it is not larger than `known`; None if that is impossible."""
     front, lasting = _front_and_lasting(after)
     if len(lasting) > max(len(_front_and_lasting(known)[1]), LASTING_MIN):
         return None

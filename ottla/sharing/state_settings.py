@@ -1,6 +1,6 @@
 """The settings of a share coordinator, and its view of the topics that exist.
 
-The names beside the fields are configuration keys, whose defaults stand in `base/settings/`. A new
+The names beside the fields are configuration keys; `base/settings/` has their defaults. A new
 `ShareStateSettings` replaces the old one when a dynamic setting changes.
 """
 

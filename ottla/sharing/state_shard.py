@@ -1,8 +1,8 @@
 """The state of one share coordinator (a partition of `__share_group_state`): the stored state of each share partition.
 
-All of it is hard state, a function of the log from the oldest snapshot that is still needed on, and written by `apply` alone. Epochs only
-go up while a share partition is known: a record with lower ones (Kafka logs a leader epoch of 0 when it begins a state anew) does not lower
-them, as in Kafka.
+All of it is hard state: a function of the log from the oldest needed snapshot on, written by `apply` alone. The epochs of a known share
+partition only rise. As in Kafka, a record with lower epochs does not lower them (Kafka logs leader epoch 0 when it initializes a state
+again).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ottla.sharing.state_records import Snapshot, Update, read_record
 from ottla.sharing.state_room import RESERVED_BATCHES
 
 ENDED_MAX = 10_000
-"""So many deleted states are remembered: their leaders write on from memory for moments, not longer."""
+"""Number of deleted states that are remembered. The leader of a deleted state writes from memory for only a moment."""
 
 
 STATE_BYTES = 600
-"""What a state takes in memory beside the letters of its group's id: its key, its numbers, its entry."""
+"""Memory of a state besides the characters of its group id, in bytes: its key, its numbers, its dict entry."""
 BATCH_BYTES = 160
 
 
@@ -32,7 +32,7 @@ class StoredShare(NamedTuple):
     snapshot_epoch: int
     created_ms: int
     written_ms: int
-    snapshot_offset: int  # where its last snapshot stands in the log
+    snapshot_offset: int  # the offset of its last snapshot
     updates: int  # since then
 
 
@@ -45,7 +45,7 @@ class ShareStateShard:
         self.memory = memory
         self.partitions: dict[SharePartitionKey, StoredShare] = {}
         self.ended: dict[SharePartitionKey, None] = {}
-        """Those whose state was deleted last and has not begun anew."""
+        """The share partitions whose state was deleted and not initialized again, most recent last."""
         self.applied_end = 0
 
     def apply(self, offset: int, record: LogRecord) -> None:
@@ -88,13 +88,13 @@ class ShareStateShard:
     def _take_update(self, key: SharePartitionKey, update: Update, offset: int) -> None:
         known = self.partitions.get(key)
         if known is None:
-            # Its snapshot is missing: only a log that was damaged or written by hand has this. What it says is better than nothing.
+            # Its snapshot is missing: the log was damaged or written by hand. The update is used as the whole state.
             self.partitions[key] = StoredShare(update.state, update.snapshot_epoch, 0, 0, offset, 1)
             return
         self.partitions[key] = known._replace(state=updated(known.state, update.state), updates=known.updates + 1)
 
     def redundant_end(self) -> int:
-        """Everything below may be removed from the log: the oldest snapshot that is still needed stands here."""
+        """The offset of the oldest needed snapshot. Records below it may be removed from the log."""
         return min((stored.snapshot_offset for stored in self.partitions.values()), default=self.applied_end)
 
 
@@ -106,8 +106,8 @@ def state_bytes(key: SharePartitionKey, batches: int = 0) -> int:
 
 
 def updated(known: ShareState, change: ShareState) -> ShareState:
-    """A state after a change. What is done with stays so: a start offset behind the one that is known comes with a request that was late,
-    and moves nothing. (Kafka would move it back, and lose the acknowledgements of the records between.)"""
+    """Returns a state after a change. The start offset never moves backwards: a late request with a lower one is ignored. (Kafka would move
+    it back, and lose the acknowledgements of the records between.)"""
     is_late = change.start_offset < known.start_offset
     start_offset = known.start_offset if is_late else change.start_offset
     return ShareState(
