@@ -163,13 +163,14 @@ class Leader:
     def _check_producer(self, header: BatchHeader, is_transaction_v2: bool, guard: VerificationGuard | None) -> CachedBatch | None:
         producers = self.log.producers
         duplicate = producers.check(header, transaction_version=2 if is_transaction_v2 else 0)
-        if producers.get(header[9]) is None and self._state.admit_producer is not None:
+        has_state = producers.get(header[9]) is not None
+        if not has_state and self._state.admit_producer is not None:
             self._state.admit_producer()
         if duplicate is None and header.attributes & TRANSACTIONAL_BIT:
             producer_id = header.producer_id
             if not producers.has_open_transaction(producer_id, header.producer_epoch):
                 if self._state.is_verification_required or guard is not None:
-                    self.verifications.check(header, guard)
+                    self.verifications.check(header, guard, has_state=has_state)
                 self.verifications.forget(producer_id)
         return duplicate
 

@@ -3,8 +3,10 @@
 The coordinator is asked whether the partition is part of the producer's ongoing transaction. Before its answer arrives a marker may end
 that transaction, and another may begin; a "yes" for the old one must not let a batch into the new one. So the request takes a guard
 first, every marker deletes the producer's guards, and the first append must present a guard that is still valid. After it the transaction
-is open in the partition's own state, and the coordinator is not asked again. The lowest sequence of all that wait for an answer is kept,
-so that of several batches in flight the first is appended first.
+is open in the partition's own state, and the coordinator is not asked again.
+
+Of several batches in flight the first must be appended first. The log ensures that for a producer whose sequences it knows. A producer
+without state may begin with any sequence, so for such a producer the guard keeps the lowest sequence that was asked about.
 
 In a cluster the marker of the transaction before may come while the coordinator is asked about the next one: EndTxn is answered before the
 markers have arrived. Then it is asked again, since whose transaction a marker has ended is not to be seen. Batches in flight are appended
@@ -108,12 +110,16 @@ class Verifications:
         """Whether no marker was appended since this request to the coordinator began."""
         return self._guards.get(producer_id, {}).get(producer_epoch) is guard
 
-    def check(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Refuses the first batch of a transaction whose guard does not stand any more."""
+    def check(self, header: BatchHeader, guard: VerificationGuard | None, *, has_state: bool = False) -> None:
+        """Refuses the first batch of a transaction whose guard is no longer valid.
+
+        With `has_state` the log has checked that the sequence is the next one. A lower sequence that was asked about is then a batch of an
+        earlier transaction, which has arrived late on a connection that the producer has given up: it must not stop the producer.
+        """
         if guard is None or not self.stands(header.producer_id, header.producer_epoch, guard):
             message = f"producer {header.producer_id} epoch {header.producer_epoch} has no verified transaction here"
             raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
-        if header.base_sequence > guard.lowest_sequence:
+        if not has_state and header.base_sequence > guard.lowest_sequence:
             message = f"sequence {header.base_sequence} of producer {header.producer_id} before its {guard.lowest_sequence}"
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 

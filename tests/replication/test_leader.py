@@ -326,6 +326,36 @@ def test_p5_a_guard_is_asked_for_where_it_is_required(open_log: OpenLog) -> None
     assert len(partition.require_leading().verifications) == 0
 
 
+def test_i19_a_late_batch_of_an_earlier_connection_does_not_stop_its_producer(open_log: OpenLog) -> None:
+    """A producer of transactions v1 keeps its epoch. The first batch of its last transaction arrives again, on a connection that it has
+    given up, while the coordinator is asked about the first batch of the next transaction.
+    """
+    partition = Partition(open_log(), broker_id=1, is_verification_required=True)
+    partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
+    leader = partition.require_leading()
+    first = mine("a", "b", sequence=0, is_transactional=True)
+    append(partition, bytearray(first), guard=leader.begin_verification(7, 0, 0))
+    leader.write_marker(7, 0, 1, True, NOW)
+    guard = leader.begin_verification(7, 0, 2)
+    late = leader.begin_verification(7, 0, 0)
+    assert append(partition, mine("c", sequence=2, is_transactional=True), guard=guard).base_offset == 3
+    assert append(partition, bytearray(first), guard=late).is_duplicate
+    assert values(partition) == ["a", "b", "c"]
+
+
+def test_i19_without_state_the_first_of_several_batches_in_flight_goes_first(open_log: OpenLog) -> None:
+    partition = Partition(open_log(), broker_id=1, is_verification_required=True)
+    partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
+    leader = partition.require_leading()
+    guard = leader.begin_verification(7, 0, 4)
+    leader.begin_verification(7, 0, 3)
+    later = mine("b", sequence=4, is_transactional=True)
+    assert refusal(lambda: append(partition, bytearray(later), guard=guard)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(partition, mine("a", sequence=3, is_transactional=True), guard=guard)
+    append(partition, bytearray(later))
+    assert values(partition) == ["a", "b"]
+
+
 # The log of a machine
 
 
