@@ -14,11 +14,11 @@ from ottla.groups.epoch_records import EpochChange, EpochSchema, fold_epochs, re
 from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from ottla.groups.share.records import SHARE_SCHEMA, ShareChange
 from ottla.machine.contract import LogRecord
-from ottla.wire.messages.group_records import GroupMetadataKey
+from ottla.wire.messages.group_records import ConsumerGroupCurrentMemberAssignmentValue, GroupMetadataKey, TopicPartitions
 
 T, U = b"t" * 16, b"u" * 16
 KINDS: list[tuple[Any, Any, Any, Any, EpochSchema]] = [
-    (ConsumerGroup, ConsumerChange, MemberFacts, Position, CONSUMER_SCHEMA),
+    (ConsumerGroup, ConsumerChange, MemberFacts, Position.settled, CONSUMER_SCHEMA),
     (ShareGroup, ShareChange, ShareFacts, SharePosition, SHARE_SCHEMA),
 ]
 of_each_kind = pytest.mark.parametrize(("group", "change", "facts", "position", "schema"), KINDS, ids=["consumer", "share"])
@@ -57,6 +57,18 @@ def test_the_change_and_its_records_say_the_same(group: Any, change: Any, facts:
     assert parts(after) == parts(made.group)
     assert (after.epoch, after.target_epoch, after.target_timestamp_ms) == (2, 2, 77)
     assert after.facts["a"].topics == ("t", "u") and after.position("a").assigned == {T: (0,)}
+
+
+@pytest.mark.parametrize(("epoch", "read"), [(5, 5), (-2, 0)])
+def test_kip_1251_a_record_of_before_kafka_4_3_has_the_members_epoch_for_each_partition(epoch: int, read: int) -> None:
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=epoch,
+        assigned_partitions=[TopicPartitions(topic_id=T, partitions=[0, 1])],
+        partitions_pending_revocation=[TopicPartitions(topic_id=T, partitions=[2]), TopicPartitions(topic_id=U, partitions=[0])],
+    )
+    assert CONSUMER_SCHEMA.read_position(value).epochs == {T: {0: read, 1: read, 2: read}, U: {0: read}}
+    value.assigned_partitions[0].assignment_epochs = [3, 4]
+    assert CONSUMER_SCHEMA.read_position(value).epochs == {T: {0: 3, 1: 4, 2: read}, U: {0: read}}
 
 
 @of_each_kind

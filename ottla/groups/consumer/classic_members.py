@@ -120,7 +120,7 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
     change.remove_member(old_id)
     change.put_member(member_id, facts)
     change.put_target(member_id, target)
-    change.put_position(member_id, Position(change.group.epoch, 0, MemberState.STABLE, position.assigned))
+    change.put_position(member_id, Position.settled(change.group.epoch, 0, position.assigned))
     return member_id, facts
 
 

@@ -60,6 +60,14 @@ class Position(NamedTuple):
     state: MemberState = MemberState.STABLE
     assigned: Mapping[Uuid, tuple[int, ...]] = {}
     revoking: Mapping[Uuid, tuple[int, ...]] = {}
+    epochs: Mapping[Uuid, Mapping[int, int]] = {}
+    """The assignment epochs (KIP-1251): the member's epoch when it got each partition that it has or is giving up."""
+
+    @classmethod
+    def settled(cls, epoch: int, previous_epoch: int, assigned: Mapping[Uuid, tuple[int, ...]]) -> Position:
+        """A stable member that gets all of its partitions in this epoch."""
+        epochs = {topic_id: dict.fromkeys(partitions, max(epoch, 0)) for topic_id, partitions in assigned.items()}
+        return cls(epoch, previous_epoch, MemberState.STABLE, assigned, {}, epochs)
 
 
 class ResolvedRegex(NamedTuple):

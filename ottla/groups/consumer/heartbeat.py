@@ -190,7 +190,7 @@ def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id
     change.remove_member(old_id)
     change.put_member(member_id, facts)
     change.put_target(member_id, target)
-    change.put_position(member_id, Position(0, 0, MemberState.STABLE, position.assigned))
+    change.put_position(member_id, Position.settled(0, 0, position.assigned))
     return facts
 
 
@@ -295,7 +295,7 @@ def _leave(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply) -> Decis
     draft, change = Draft(), ConsumerChange(group)
     if command.member_epoch == LEFT_STATIC_EPOCH:
         position = group.position(member_id)
-        change.put_position(member_id, Position(LEFT_STATIC_EPOCH, position.epoch, MemberState.STABLE, position.assigned))
+        change.put_position(member_id, Position.settled(LEFT_STATIC_EPOCH, position.epoch, position.assigned))
         stop_watching_revocation(group, member_id, draft)
         draft.records.extend(change.records)
     else:

@@ -22,7 +22,7 @@ from ottla.groups import records
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, read_subscription
 from ottla.groups.classic.member import ClassicMember
-from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position
+from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, Position
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.epoch_group import Assignment
 from ottla.groups.epoch_topics import metadata_hash
@@ -98,7 +98,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
             raise _cannot_upgrade(group, f"what member {member_id} uses is not one of the known assignors")
         change.put_member(member_id, _facts(member, tuple(sorted(dict.fromkeys(subscription.topics)))))
         change.put_target(member_id, assigned)
-        change.put_position(member_id, Position(group.generation, group.generation, MemberState.STABLE, assigned))
+        change.put_position(member_id, Position.settled(group.generation, group.generation, assigned))
         held += sum(map(len, assigned.values()))
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")

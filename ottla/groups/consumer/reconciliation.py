@@ -3,6 +3,8 @@
 First it gives up what is no longer its own, and keeps its epoch until it says that it did (UnrevokedPartitions). Then it moves to the
 target's epoch and gets what is free; what another member still holds comes later (UnreleasedPartitions). So a partition never has two
 owners (I34), and members that lose nothing go on working all the while.
+
+A partition keeps its assignment epoch for as long as no other member can have had it.
 """
 
 from __future__ import annotations
@@ -53,10 +55,25 @@ def _advance(
         if stays or free:
             granted[topic_id] = tuple(sorted([*stays, *free]))
     if revoking and _holds(owned, revoking):
-        return Position(position.epoch, position.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        epochs = _epochs(position, max(position.epoch, 0), kept, revoking)
+        return Position(position.epoch, position.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking, epochs)
     state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
     previous_epoch = position.previous_epoch if position.epoch == target_epoch else position.epoch
-    return Position(target_epoch, previous_epoch, state, granted)
+    return Position(target_epoch, previous_epoch, state, granted, {}, _epochs(position, target_epoch, granted))
+
+
+def _epochs(position: Position, epoch: int, *parts: Assignment) -> dict[Uuid, dict[int, int]]:
+    """The assignment epochs of these partitions: those that the position has keep theirs, the others get `epoch`.
+
+    A member that joins again, or has taken another one's place, gets all of its partitions now.
+    """
+    known = position.epochs if position.epoch > 0 else {}
+    found: dict[Uuid, dict[int, int]] = {}
+    for part in parts:
+        for topic_id, partitions in part.items():
+            of_topic = known.get(topic_id, {})
+            found.setdefault(topic_id, {}).update((partition, of_topic.get(partition, epoch)) for partition in partitions)
+    return found
 
 
 def _holds(owned: Owned | None, partitions: Mapping[Uuid, Collection[int]]) -> bool:

@@ -69,8 +69,25 @@ def _read_facts(value: ConsumerGroupMemberMetadataValue) -> MemberFacts:
     )
 
 
-def _write_partitions(assignment: Mapping[Uuid, tuple[int, ...]]) -> list[TopicPartitions]:
-    return [TopicPartitions(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in assignment.items()]
+def _write_partitions(position: Position, assignment: Mapping[Uuid, tuple[int, ...]]) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic_id,
+            partitions=list(partitions),
+            assignment_epochs=[position.epochs[topic_id][partition] for partition in partitions],
+        )
+        for topic_id, partitions in assignment.items()
+    ]
+
+
+def _read_epochs(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[Uuid, dict[int, int]]:
+    """The assignment epochs; where a record of before Kafka 4.3 has none, the member's epoch, as in Kafka."""
+    found: dict[Uuid, dict[int, int]] = {}
+    for topic in (*value.assigned_partitions, *value.partitions_pending_revocation):
+        epochs = found.setdefault(bytes(topic.topic_id), {})
+        epochs.update(dict.fromkeys(topic.partitions, max(value.member_epoch, 0)))
+        epochs.update(zip(topic.partitions, topic.assignment_epochs or (), strict=False))
+    return found
 
 
 def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
@@ -81,6 +98,7 @@ def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position
         state=MemberState(value.state if value.state in known else MemberState.UNKNOWN.value),
         assigned=read_assignment(value.assigned_partitions),
         revoking=read_assignment(value.partitions_pending_revocation),
+        epochs=_read_epochs(value),
     )
 
 
@@ -89,8 +107,8 @@ def _write_position(position: Position) -> ConsumerGroupCurrentMemberAssignmentV
         member_epoch=position.epoch,
         previous_member_epoch=position.previous_epoch,
         state=position.state.value,
-        assigned_partitions=_write_partitions(position.assigned),
-        partitions_pending_revocation=_write_partitions(position.revoking),
+        assigned_partitions=_write_partitions(position, position.assigned),
+        partitions_pending_revocation=_write_partitions(position, position.revoking),
     )
 
 

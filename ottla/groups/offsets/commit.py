@@ -1,8 +1,9 @@
 """OffsetCommit and TxnOffsetCommit: logs the offsets that a member, a lone consumer or an operator commits.
 
-A commit names the member and generation it speaks for, and is refused when that is not the present one (I33); a lone consumer or an
-operator may commit without (generation -1) while the group has no members. Offsets committed inside a client's transaction are logged at
-once but count only after its marker (I32).
+A commit names the member and generation it speaks for, and is refused when that is not the present one (I33). A member with epochs may
+also name an earlier epoch, if it has had each of the partitions since then (KIP-1251): the answer with its new epoch may still be on its
+way. A lone consumer or an operator may commit without (generation -1) while the group has no members. Offsets committed inside a
+client's transaction are logged at once but count only after its marker (I32).
 
 Invariants: an offset changes only by a logged record (P9, I35); each offset of a command has its own result. Which topics exist and who
 may commit is settled by the handler, which passes on only what is left.
@@ -10,11 +11,14 @@ may commit is settled by the handler, which passes on only what is left.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.uuids import ZERO_UUID
 from ottla.groups import records
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.commands import CommitOffsets, CommitOffsetsInTransaction, OffsetToCommit
-from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.group import ConsumerGroup, Position
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import GroupShard, offset_bytes
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY
@@ -122,7 +126,7 @@ def _check_commit(shard: GroupShard, command: CommitOffsets, now_ms: int) -> Non
         if member is not None and member.timer_ms is not None:
             member.deadline_ms = now_ms + member.session_timeout_ms  # a member that commits is alive
     elif type(group) is ConsumerGroup:
-        _check_consumer_commit(group, command.member_id, generation, knows_epochs=command.knows_epochs, is_transactional=False)
+        _check_consumer_commit(shard, group, command, knows_epochs=command.knows_epochs, is_transactional=False)
     else:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)  # a share group has no offsets of this kind
 
@@ -138,7 +142,7 @@ def _check_transaction_commit(shard: GroupShard, command: CommitOffsetsInTransac
     if type(group) is ClassicGroup:
         check_classic_commit(group, command.member_id, command.instance_id, generation, is_transactional=True)
     elif type(group) is ConsumerGroup:
-        _check_consumer_commit(group, command.member_id, generation, knows_epochs=True, is_transactional=True)
+        _check_consumer_commit(shard, group, command, knows_epochs=True, is_transactional=True)
     else:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -157,7 +161,15 @@ def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str |
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)  # the member is right, but its partitions are about to be spread anew
 
 
-def _check_consumer_commit(group: ConsumerGroup, member_id: str, epoch: int, *, knows_epochs: bool, is_transactional: bool) -> None:
+def _check_consumer_commit(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    command: CommitOffsets | CommitOffsetsInTransaction,
+    *,
+    knows_epochs: bool,
+    is_transactional: bool,
+) -> None:
+    member_id, epoch = command.member_id, command.generation
     if epoch < 0 and (not group.facts or is_transactional):
         return
     facts = group.facts.get(member_id)
@@ -165,7 +177,18 @@ def _check_consumer_commit(group: ConsumerGroup, member_id: str, epoch: int, *, 
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     if facts.classic is None and not is_transactional and not knows_epochs:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    if epoch != group.position(member_id).epoch:
+    position = group.position(member_id)
+    if epoch != position.epoch and not (epoch < position.epoch and _has_had_since(shard, position, epoch, command.offsets)):
         # Producers know nothing of epochs of members.
         is_of_new_protocol = facts.classic is None and not is_transactional
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if is_of_new_protocol else ErrorCode.ILLEGAL_GENERATION)
+
+
+def _has_had_since(shard: GroupShard, position: Position, epoch: int, offsets: Iterable[OffsetToCommit]) -> bool:
+    """Whether the member has had all of these partitions since an epoch of its own."""
+    for offset in offsets:
+        topic_id = offset.topic_id if offset.topic_id != ZERO_UUID else shard.topics.topic_id(offset.topic)
+        assignment_epoch = None if topic_id is None else position.epochs.get(topic_id, {}).get(offset.partition)
+        if assignment_epoch is None or epoch < assignment_epoch:
+            return False
+    return True
