@@ -146,6 +146,7 @@ class ZooKeeperStore:
         self._link: Link | None = None
         self._session_id = 0
         self._is_over = self._is_closed = False
+        self._failure = ""
         self._answered_sent_ms = -inf
         self._timeout_ms = options.session_timeout_ms
         self._question: TimerHandle | None = None
@@ -157,7 +158,7 @@ class ZooKeeperStore:
         self._client = ZooKeeperClient(
             options.hosts, session_timeout_ms=options.session_timeout_ms, digest=options.digest, login=options.login,
             tls=tls, now_ms=clock.monotonic_ms, on_link=lambda state, link: self._post(partial(self._on_link, state, link)),
-            on_refusal=lambda: self._post(lambda: None),
+            on_refusal=lambda: self._post(lambda: None), on_thread_end=lambda error: self._post(partial(self._on_thread_end, error)),
         )  # fmt: skip
 
     # Before the loop runs
@@ -166,10 +167,10 @@ class ZooKeeperStore:
         """Opens the session, and makes the chroot where it is missing. Raises `StoreUnreachable`, at once for a login that is refused."""
         end = time.monotonic() + timeout_ms / 1000
         self._client.start_async()
-        self._empty_inbox_until(lambda: self.is_connected() or bool(self._client.refusal), end)
-        if self._client.refusal:
+        self._empty_inbox_until(lambda: self.is_connected() or bool(self._client.refusal or self._failure), end)
+        if reason := self._client.refusal or self._failure:
             self.close()
-            raise StoreUnreachable(f"no session with ZooKeeper at {self._options.hosts}: {self._client.refusal}")
+            raise StoreUnreachable(f"no session with ZooKeeper at {self._options.hosts}: {reason}")
         if not self.is_connected():
             self.close()
             reason = "it must be running, have a quorum of its servers, and take writes"
@@ -342,6 +343,13 @@ class ZooKeeperStore:
         log.info("connected to ZooKeeper, session 0x%x, timeout %d ms", link.session_id & (1 << 64) - 1, link.timeout_ms)
         self._notify(SessionEvent.NEW_SESSION if is_new and not is_first else SessionEvent.CONNECTED)
         self._keep_asking()
+
+    def _on_thread_end(self, error: BaseException | None) -> None:
+        """Ends the broker, or its start: without its thread it would go on serving and never be registered again."""
+        if self._is_closed:
+            return
+        self._failure = "it has refused the identity of this broker" if error is None else f"the connection thread has ended: {error!r}"
+        assert not self._session_id, f"ZooKeeper at {self._options.hosts}: {self._failure}"
 
     def _notify(self, event: SessionEvent) -> None:
         for listener in list(self._listeners):

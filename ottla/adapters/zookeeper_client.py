@@ -8,6 +8,7 @@ one, pass answers and watches to two threads that overtake each other, and keep 
   then the requests that are.
 - A write notes when its bytes are made for the socket: what fails before was not sent.
 - Bytes that no ZooKeeper would send end the connection, not the thread.
+- A thread that ends before the client is stopped is reported: without it there would never be a session again.
 - A login by SASL (DIGEST-MD5) is done before the connection counts as up. One that is refused is logged once and tried again: kazoo would
   need another package for it, and would give up for good when a server stops in the middle.
 
@@ -21,6 +22,7 @@ import os
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -177,6 +179,14 @@ class _Connection(ConnectionHandler):
     asked_ms = 0
     patience_seconds = ANSWER_SECONDS_MIN
 
+    def zk_loop(self) -> None:
+        """Talks to the servers until the client is stopped; reports any other end of this thread."""
+        try:
+            super().zk_loop()
+        finally:
+            if not self.client._stopped.is_set():
+                self.client.on_thread_end(sys.exc_info()[1])
+
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if not isinstance(request, Connect):
             return super()._invoke(timeout, request, xid)
@@ -237,14 +247,18 @@ class ZooKeeperClient(KazooClient):
         tls: ssl.SSLContext | None,
         now_ms: Callable[[], int],
         on_link: OnLink,
+        on_thread_end: Callable[[BaseException | None], object] = lambda error: None,
         on_refusal: Callable[[], object] = lambda: None,
     ) -> None:
-        """`login`: user and password for SASL; `on_refusal` is called when it is refused."""
+        """`login`: user and password for SASL; `on_refusal` is called when it is refused. `on_thread_end` is called in the connection
+        thread when that ends by itself, with the exception if there was one.
+        """
         self.lock = threading.RLock()
         self.login = login
         self.refusal = ""
         """Why the last login failed, empty if it did not."""
         self.now_ms = now_ms
+        self.on_thread_end = on_thread_end
         self._on_link = on_link
         self._on_refusal = on_refusal
         self._links = 0

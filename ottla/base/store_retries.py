@@ -10,6 +10,8 @@ from collections.abc import Callable
 from ottla.base.ports import MetadataStore, SessionEvent, StoreResult, Timers
 
 RETRY_MS = 100
+RETRY_MS_MAX = 30_000
+"""The longest pause between attempts that fail for a reason which somebody has to remove."""
 
 TRANSIENT = frozenset({StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN, StoreResult.DISK_FAILED})
 """The request may succeed later in the same session."""
@@ -25,10 +27,10 @@ class StoreRetries:
         self._session = 0
         store.listen(self._on_event)
 
-    def again(self, function: Callable[[], object]) -> None:
+    def again(self, function: Callable[[], object], pause_ms: int = RETRY_MS) -> None:
         if self._store.is_connected():
             session = self._session
-            self._timers.call_later(RETRY_MS, lambda: function() if session == self._session else None)
+            self._timers.call_later(pause_ms, lambda: function() if session == self._session else None)
         else:
             self._waiting.append(function)
 

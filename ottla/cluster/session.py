@@ -11,12 +11,14 @@ from collections.abc import Callable
 from enum import Enum
 
 from ottla.base.ports import MetadataStore, Outcome, SessionEvent, StoreResult
-from ottla.base.store_retries import StoreRetries
+from ottla.base.store_retries import RETRY_MS_MAX, StoreRetries
 from ottla.cluster.registration import Registrar
 
 log = logging.getLogger("ottla.cluster")
 
 NO_EPOCH = -1
+REFUSED_RETRY_MS = 1_000
+"""The pause after the first refusal; each further one doubles it, up to `RETRY_MS_MAX`."""
 
 
 class SessionState(Enum):
@@ -48,7 +50,7 @@ class BrokerSession:
         self._registrar = registrar
         self._on_registered = on_registered
         self._on_expired = on_expired
-        self._refused: Callable[[str], object] = log.error
+        self._refusals = 0
         store.listen(self._on_event)
 
     def begin(self, refused: Callable[[str], object]) -> None:
@@ -79,6 +81,7 @@ class BrokerSession:
 
     def _register_done(self, broker_epoch: int, cluster_id: str) -> None:
         self.state = SessionState.REGISTERED
+        self._refusals = 0
         self.broker_epoch, self.cluster_id = broker_epoch, cluster_id
         self._on_registered()
 
@@ -103,10 +106,14 @@ class BrokerSession:
             self._on_expired()
 
     def _register_anew(self) -> None:
-        """Registers under a new session. A refusal is tried again: the other holder of the id may be gone the next time."""
+        """Registers under a new session, and tries again after a refusal: another broker that has taken the id over may have stopped by
+        then. Until it stops this broker leads nothing, so the pauses grow, and each attempt is one line in the log.
+        """
 
         def refused(reason: str) -> None:
-            log.error("%s", reason)
-            self._retries.again(self._register_anew)
+            pause_ms = min(REFUSED_RETRY_MS << self._refusals, RETRY_MS_MAX)
+            self._refusals = min(self._refusals + 1, RETRY_MS_MAX.bit_length())
+            log.error("%s; this broker leads nothing until it is registered, and tries again in %d s", reason, pause_ms // 1000)
+            self._retries.again(self._register_anew, pause_ms)
 
         self._registrar.register(self._register_done, refused)

@@ -5,7 +5,7 @@ generation. The answer leaves when the offsets are committed to the log, or with
 `offsets.commit.timeout.ms`.
 
 Version notes: 2-4 retention time (KIP-211 took it away); 6 leader epoch (KIP-320); 7 static members (KIP-345); 9 members of the new
-protocol, STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848); 10 topic ids.
+protocol, STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848); 10 topic ids. A member may name an earlier epoch of its own (KIP-1251).
 
 Not done: nothing.
 """

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.base.store_retries import RETRY_MS, StoreRetries
+from ottla.base.store_retries import RETRY_MS, RETRY_MS_MAX, StoreRetries
 from ottla.cluster.registration import Registered
-from ottla.cluster.session import NO_EPOCH, BrokerSession, SessionState
+from ottla.cluster.session import NO_EPOCH, REFUSED_RETRY_MS, BrokerSession, SessionState
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
 
@@ -129,9 +129,28 @@ def test_a_later_refusal_is_tried_again() -> None:
     world.store.renew()
     world.refuse()
     assert not world.registrar.asked
-    world.timers.advance(RETRY_MS)
+    world.timers.advance(REFUSED_RETRY_MS)
     world.answer(13)
     assert world.session.broker_epoch == 13 and world.calls[-1] == "registered"
+
+
+def test_a_broker_whose_id_was_taken_over_tries_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    world = World().registered()
+    world.store.expire()
+    world.store.renew()
+    for _ in range(600):
+        if world.registrar.asked:
+            world.refuse()
+        world.timers.advance(1_000)
+    lines = [record.getMessage() for record in caplog.records if "in use" in record.getMessage()]
+    assert lines[0] == "in use; this broker leads nothing until it is registered, and tries again in 1 s"
+    assert [line.split()[-2] for line in lines[:7]] == ["1", "2", "4", "8", "16", "30", "30"] and len(lines) < 27
+    world.timers.advance(RETRY_MS_MAX)
+    world.answer(14)
+    world.store.expire()
+    world.store.renew()
+    world.refuse()
+    assert caplog.records[-1].getMessage().endswith("tries again in 1 s"), "it was registered in between"
 
 
 def test_a_retry_ends_with_the_session_that_it_was_for() -> None:

@@ -89,6 +89,22 @@ def test_a_broker_whose_session_has_expired_registers_anew(zookeeper: ZooKeeperP
     broker.stop()
 
 
+def test_a_broker_whose_id_was_taken_over_registers_when_the_other_is_gone(zookeeper: ZooKeeperProcess, make_broker: Make) -> None:
+    broker = make_broker("broker", broker_id=1, zookeeper_connect=f"{zookeeper.connect}/taken", zookeeper_session_timeout_ms=1_000).start()
+    with client_of(zookeeper) as client, client_of(zookeeper) as other:
+        first = registered(client, "/taken", 1)
+        assert first is not None
+        os.kill(broker.pid, signal.SIGSTOP)
+        eventually(lambda: registered(client, "/taken", 1) is None)
+        other.create("/taken/brokers/ids/1", json.dumps({**first[0], "incarnation": "of-another"}).encode(), ephemeral=True)
+        os.kill(broker.pid, signal.SIGCONT)
+        eventually(lambda: "until it is registered, and tries again in 2 s" in broker.log_text())
+        assert broker.log_text().count("is in use: another broker is registered") == 2
+        other.stop()
+        eventually(lambda: (found := registered(client, "/taken", 1)) is not None and found[0]["incarnation"] == first[0]["incarnation"])
+    broker.stop()
+
+
 def test_a_restart_of_zookeeper_ends_no_session(zookeeper: ZooKeeperProcess, make_broker: Make) -> None:
     broker = make_broker("broker", broker_id=1, zookeeper_connect=f"{zookeeper.connect}/kept", zookeeper_session_timeout_ms=60_000).start()
     with client_of(zookeeper) as client:
@@ -99,6 +115,32 @@ def test_a_restart_of_zookeeper_ends_no_session(zookeeper: ZooKeeperProcess, mak
         second = registered(client, "/kept", 1)
     assert first is not None and second is not None and second[1].czxid == first[1].czxid
     broker.stop()
+
+
+BREAK = """
+import os, socket
+found = socket.getaddrinfo
+
+def broken(*args, **more):
+    if os.path.exists({path!r}):
+        raise UnicodeError("label empty or too long")
+    return found(*args, **more)
+
+socket.getaddrinfo = broken
+"""
+
+
+def test_an_exception_in_the_thread_of_zookeeper_ends_the_broker(zookeeper: ZooKeeperProcess, make_broker: Make, tmp_path: Path) -> None:
+    """Without that thread it would go on serving what it leads, and never be registered again."""
+    broken = tmp_path / "broken"
+    (tmp_path / "sitecustomize.py").write_text(BREAK.format(path=str(broken)))
+    broker = make_broker("broker", broker_id=1, zookeeper_connect=f"{zookeeper.connect}/thread")
+    broker.prefix = ["env", f"PYTHONPATH={tmp_path}"]
+    broker.start()
+    broken.touch()
+    zookeeper.restart()
+    eventually(lambda: not broker.is_running)
+    assert "the connection thread has ended: UnicodeError('label empty or too long')" in broker.log_text()
 
 
 def test_a_broker_stops_while_zookeeper_is_away(need_zookeeper: None, tmp_path: Path, make_broker: Make) -> None:
