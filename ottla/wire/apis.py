@@ -1,7 +1,7 @@
-"""The APIs of the protocol: key, name, versions and the first flexible version of each. These facts stand nowhere else.
+"""The APIs of the protocol: key, name, versions and the first flexible version of each. No other module repeats these facts.
 
 The declarations of messages find theirs by the name of the class (`FetchRequest`), framing by the key; so headers can be read and versions
-advertised before a single message is imported. What the broker serves of them, and for which rights, is said in `requests/apis.py`.
+advertised before a single message is imported. `requests/apis.py` has the APIs that the broker serves, with the ACL operations they need.
 The keys below `EXTENSIONS_SINCE` are Kafka's, the others this project's own.
 """
 

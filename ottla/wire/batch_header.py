@@ -1,13 +1,13 @@
 """The header of a record batch, its first 61 bytes: reads it, and stamps the fields that the broker may change.
 
-A batch (magic 2) is the unit of the log: from socket to disk to socket it stays the client's own bytes. This module reads the fixed
-header with one `struct` call, checks the CRC-32C (bytes 21 to the end), and stamps fields in place: base offset and leader epoch stand
-before the CRC's range and cost nothing, timestamps and attributes stand inside it, so their stamps redo the CRC. `record_section` gives
-the bytes behind the header, decompressed under a cap.
+A batch (magic 2) is the unit of the log: from socket to disk to socket it stays the client's own bytes. This module reads the fixed header
+with one `struct` call, checks the CRC-32C (bytes 21 to the end), and stamps fields in place. The CRC does not cover base offset and leader
+epoch, so stamping these is cheap; stamping timestamps or attributes computes the CRC again. `record_section` returns the bytes behind the
+header, decompressed under a cap.
 
 Invariants: a buffer is never trusted to be as long as a header says; `iter_batches` always moves forward. `read_batch_header` does not
-judge the magic byte, since a caller must be able to name what it refuses (`legacy_magic`); everything that looks behind the header does.
-Left out: the records themselves (`records.py`), and whether a batch may be appended (`storage`).
+check the magic byte, so that a caller can name the format that it refuses (`legacy_magic`). Every function that reads behind the header
+checks it. Left out: the records themselves (`records.py`), and whether a batch may be appended (`storage`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _new_tuple = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """The fixed fields of one batch, in the order in which they stand on the wire."""
+    """The fixed fields of one batch, in the order of the wire format."""
 
     base_offset: int
     batch_length: int
@@ -119,7 +119,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop this batch's tombstones and markers (KIP-534): kept where the base timestamp else stands."""
+        """The time at which compaction may drop this batch's tombstones and markers (KIP-534), in milliseconds. The base timestamp's field
+        holds it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -154,7 +155,8 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 
 def legacy_magic(buffer: Buffer, position: int = 0) -> int | None:
-    """0 or 1 when a message set of before Kafka 0.11 stands here (shorter than a batch, but its magic byte is at the same place)."""
+    """Returns 0 or 1 if the bytes are a message set from before Kafka 0.11, else None. Its magic byte has the same position as a
+    batch's."""
     if len(buffer) - position <= MAGIC_AT:
         return None
     magic = buffer[position + MAGIC_AT]

@@ -75,7 +75,7 @@ def encoder(cls: type[StructT], version: int) -> Callable[[StructT], bytes]:
 
 
 def encoder_parts(cls: type[StructT], version: int) -> Callable[[StructT], list[Any]]:
-    """message -> the same bytes in pieces: large or not bytes-like `records` stand by themselves, as the very objects they are."""
+    """message -> the same bytes in pieces. Large `records`, and `records` that are not bytes-like, are pieces of their own, not copied."""
     encode = _part_encoders.get((cls, version))
     if encode is None:
         from ottla.wire.encoding import compile_split_writer
@@ -108,8 +108,8 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
 
 
 def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any], list[Any]], Iterator[None]]:
-    """(message, parts, out) -> the same as a generator; a step is a bounded number of elements. `records` stand alone as in
-    `encoder_parts`: what was written before them is moved, joined, from `parts` to `out`, and they follow it."""
+    """(message, parts, out) -> the same as a generator; a step is a bounded number of elements. `records` are pieces of their own as in
+    `encoder_parts`: the bytes in `parts` are joined and moved to `out`, and the `records` are added behind them."""
     write = _step_writers.get((cls, version))
     if write is None:
         from ottla.wire.encoding import compile_step_writer

@@ -174,9 +174,10 @@ def _likely_room(data: Buffer) -> int:
 
 
 def _lz4_room(data: Buffer) -> int:
-    """What the blocks of an lz4 frame can yield at most, where that is less than the usual room: filling memory with zeros costs time.
+    """Size in bytes of the first output buffer: an upper bound for the frame's blocks, if that is less than the usual size, because filling
+    memory with zeros costs time.
 
-    Only a guess at the first buffer: for what is no single plain frame the usual room is as good.
+    Data that is not a single plain frame gets the usual size.
     """
     room, end = 1, len(data)
     limit = _likely_room(data)

@@ -13,8 +13,8 @@ Two more forms serve large requests. One counts against a small bound and raises
 a loop that others wait for decodes a large request in turns: it yields after each `ELEMENTS_PER_STEP` elements of an array, and returns
 what the others return.
 
-Whatever the bytes are, the caller sees WireError or a message. Messages without `records` are decoded from `bytes` (faster to index than a
-memoryview); those with them from a memoryview, of which each `records` is a slice.
+For any bytes the caller gets a message or a WireError. Messages without `records` are decoded from `bytes`, which are faster to index than
+a memoryview. Messages with `records` are decoded from a memoryview, and each `records` is a slice of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.wire.source import Source
 
 OBJECTS_MAX = 1_000_000
 REQUEST_OBJECTS_MAX = 500_000
-"""What one request may hold: some 60 to 100 MiB once decoded."""
+"""Maximum number of objects in one request: 60 to 100 MiB of memory after decoding."""
 ELEMENTS_PER_STEP = 512
 NUMBERS_PER_STEP = 1 << 14
 NUMBERS_PER_OBJECT_BITS = 2
@@ -90,7 +90,7 @@ def refuse_end(name: str) -> NoReturn:
 
 
 def holds_records(cls: type[Struct], version: int) -> bool:
-    """Whether `records` stand anywhere in the struct at this version."""
+    """Whether the struct, or a struct in it, has `records` at this version."""
     for field in cls.__fields__:
         if field.is_in(version):
             of = field.of
@@ -152,7 +152,7 @@ class _DecoderSource(Source):
         self.objects_max = objects_max
         self.is_stepwise = is_stepwise
         self.is_view = is_stepwise or holds_records(cls, version)  # a large request is not copied as a whole
-        self.pending: list[tuple[str, str]] = []  # (where it goes, its letter) of the fixed-width values to be read next
+        self.pending: list[tuple[str, str]] = []  # (target, struct letter) of the fixed-width values to be read next
 
     def compile(self) -> Callable[[Any, int], tuple[Any, int]]:
         name = self.cls.__name__
@@ -403,7 +403,7 @@ class _DecoderSource(Source):
 
 
 def _counted(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
-    """The counting form of a decoder, compiled when the first large message comes."""
+    """The counting form of a decoder, compiled for the first large message."""
     compiled: list[Callable[[Any, int], tuple[Any, int]]] = []
 
     def decode(buffer: Any, offset: int) -> tuple[Any, int]:

@@ -1,7 +1,7 @@
-"""Encoded values that come again and again, and the packers of rows: dictionaries that fill themselves, all of them bounded.
+"""Caches of encoded values and of packers for rows: dictionaries that fill themselves, all of them bounded.
 
-Topic, group and host names and small counts stand in nearly every message, so their bytes are made once. A row of fixed-width values with
-arrays among them is packed by one `struct.Struct`, made for the arrays' lengths when they are first seen.
+Nearly every message has topic, group and host names and small counts, so their bytes are cached. A row of fixed-width values with arrays
+among them is packed by one `struct.Struct`, which is cached by the arrays' lengths.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]
 
 
 def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], None]:
-    """(message, parts, out) -> as above, but before `records` that are to stand alone it moves what it has, joined, from parts to out."""
+    """(message, parts, out) -> as above. Before `records` that are a piece of their own, the bytes in `parts` are joined and moved to
+    `out`."""
     return _WriterSource(cls, version, is_split=True).compile()
 
 
@@ -91,7 +92,7 @@ class _WriterSource(Source):
         self.version = version
         self.is_flexible = is_flexible(cls, version)
         self.row: list[str] = []
-        self.pending: list[tuple[str | tuple[str], str]] = []  # (letter, value); (letter,) stands for an array
+        self.pending: list[tuple[str | tuple[str], str]] = []  # (letter, value); (letter,) means an array
         self.functions: list[str] = []  # the sources of the functions that write tag sections
 
     def compile(self) -> Callable[..., None]:
@@ -260,7 +261,7 @@ class _WriterSource(Source):
             self.piece(blob)
 
     def split(self, blob: str, length: str) -> None:
-        """Lets large records, and those that are not bytes at all, stand alone."""
+        """Makes large records, and records that are not bytes, a piece of their own."""
         self.flush()
         self.emit(f"if {length} < {SEPARATE_RECORDS_BYTES} and type({blob}) in BYTES_LIKE: parts.append({blob})")
         self.emit("else:")

@@ -5,7 +5,7 @@ A request: int32 size, int16 key, int16 version, int32 correlation id, then (hea
 flexible. Two exceptions: ControlledShutdown 0 has no client id, and the header of the answer to ApiVersions is never flexible, because
 a client that asks for a version we lack must still be able to read it.
 
-Which versions are flexible stands in `apis.py`; `load` imports the message module of one key.
+`apis.py` has the flexible versions; `load` imports the message module of one key.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int,
 
 @lru_cache(maxsize=256)
 def header_reader(client_id_bytes: int) -> Callable[[Buffer], tuple[Any, ...]]:
-    """Reads (kind: key and version as one number, correlation id, the client id as it stands there) of a frame whose client id takes so
-    many bytes, its length included: the same in all requests of a connection. A shorter frame: `struct.error`."""
+    """Makes a reader of headers whose client id takes `client_id_bytes`, its length included. It returns kind (key and version as one
+    number), correlation id, and the client id's bytes, and raises `struct.error` for a shorter frame. A connection needs only one reader,
+    because its requests have the same client id."""
     return struct.Struct(f">ii{client_id_bytes}s").unpack_from
 
 
@@ -153,7 +154,7 @@ def write_request(key: int, version: int, correlation_id: int, client_id: str | 
 
 
 def request_pieces(key: int, version: int, correlation_id: int, client_id: str | None, body: Iterable[Buffer]) -> list[Buffer]:
-    """A whole request frame, size first, in pieces: those of the body stay what they are, so that large ones need not be copied."""
+    """A whole request frame, size first, in pieces. The pieces of the body are not copied."""
     pieces = [request_header(key, version, correlation_id, client_id), *body]
     return [_stamped_size(sum(map(len, pieces))), *pieces]
 

@@ -60,7 +60,8 @@ def compress(data: Buffer) -> bytes:
 
 
 def decompress(data: Buffer, room_bytes_max: int) -> bytearray | None:
-    """What a frame unpacks to, or None if it is of another kind, is damaged outside its blocks, or might take more than this room.
+    """Returns the decompressed bytes of a frame. None if it is of another kind, is damaged outside its blocks, or may exceed
+    `room_bytes_max`.
 
     `WireError` when a block is damaged.
     """

@@ -115,7 +115,7 @@ TAGS_MAX = 1000
 
 
 def read_skipped_tags(buffer: Buffer, offset: int) -> int:
-    """The offset after a tag section of which no tag is known; `offset` is that of its count."""
+    """Skips a tag section without known tags, which begins at `offset`. Returns the offset behind it."""
     end = len(buffer)
     count, offset = read_uvarint(buffer, offset)
     if count > TAGS_MAX:

@@ -15,7 +15,7 @@ INT64_MAX = (1 << 63) - 1
 
 
 def record_times(batch: Buffer, *, decompressed_bytes_max: int) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of each record; under log append time the timestamp is that of the batch. Raises `WireError`."""
+    """(timestamp, offset) of each record. Under log append time all records have the batch's timestamp. Raises `WireError`."""
     header = read_batch_header(batch)
     data = bytes(record_section(batch, header, decompressed_bytes_max))
     data_end, position, base_offset, base_timestamp = len(data), 0, header.base_offset, header.base_timestamp

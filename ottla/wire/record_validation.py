@@ -22,7 +22,7 @@ _INT64_MAX = (1 << 63) - 1
 _NULL_ZIGZAG = 1
 UNBOUNDED = 1 << 62
 FAULTS_NAMED_MAX = 1_000
-"""So many bad records of a batch are named one by one."""
+"""Number of bad records of a batch that are named one by one."""
 
 
 class TooManySteps(WireError):
@@ -30,7 +30,7 @@ class TooManySteps(WireError):
 
 
 class RecordsSummary(NamedTuple):
-    """What a walk over the records has found."""
+    """The findings of a walk over the records of a batch."""
 
     min_timestamp: int
     max_timestamp: int

@@ -202,7 +202,7 @@ _VARINTS = _VarintTable()
 
 
 def read_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """The records of the batch that starts at 0. Offsets may have gaps, as compaction leaves them."""
+    """The records of the batch that starts at 0. Offsets may have gaps after compaction."""
     return list(iter_records(batch, decompressed_bytes_max=decompressed_bytes_max))
 
 
@@ -212,7 +212,7 @@ def iter_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BY
     data = bytes(record_section(batch, header, decompressed_bytes_max))
     records = _decode_records(data, header)
     if header.attributes & TIMESTAMP_TYPE_BIT:
-        # Under log append time a record's own timestamp is what the client said; the broker's stands in the header.
+        # Under log append time a record's own timestamp is the client's; the header has the broker's.
         timestamp = header.max_timestamp
         return (Record(offset, timestamp, key, value, headers) for offset, _, key, value, headers in records)
     return records
@@ -287,7 +287,7 @@ def encode_control_batch(
 
 
 def read_control_record(batch: Buffer) -> ControlRecord | None:
-    """The marker in a control batch, or None when compaction has emptied it (its transaction is gone from the log)."""
+    """The marker in a control batch, or None when compaction has removed it, because the log has no record of its transaction any more."""
     records = read_records(batch)
     if not records:
         return None
@@ -305,10 +305,10 @@ def read_control_record(batch: Buffer) -> ControlRecord | None:
 def rewrite_batch(
     header: BatchHeader, retained: Sequence[Record], *, delete_horizon_ms: int | None = None, level: int | None = None
 ) -> bytearray:
-    """The batch as compaction leaves it: `retained` keep their offsets, the header keeps offsets, producer, epoch and kind.
+    """Returns the compacted form of a batch: `retained` keep their offsets, the header keeps offsets, producer, epoch and kind.
 
-    Without records only the header stays, which keeps the producer's last sequence in the log. A delete horizon (given now, or set
-    by an earlier round) takes the place of the base timestamp (KIP-534), and the records' timestamps are counted from it.
+    Without records only the header remains, which keeps the producer's last sequence in the log. A delete horizon (given now, or set
+    by an earlier round) replaces the base timestamp (KIP-534), and the records' timestamps are relative to it.
     """
     if not retained:
         attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
@@ -321,7 +321,8 @@ def rewrite_batch(
 def rewrite_records(
     header: BatchHeader, records: Iterable[Record], retained: Retained, *, delete_horizon_ms: int | None = None, level: int | None = None
 ) -> bytearray:
-    """Rewrites a batch from `records` as they come, with what must be known beforehand in `retained`: only their bytes are in memory."""
+    """Rewrites a batch from an iterator of `records`, so that only their encoded bytes are in memory. `retained` has the facts about them
+    that the header needs first."""
     attributes = header.attributes
     horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
     base_timestamp = retained.first_timestamp

@@ -1,6 +1,6 @@
 """The declaration of the protocol's messages.
 
-A message is one class that holds the fields of all its versions; which version has which field stands beside the field:
+A message is one class with the fields of all its versions. Each field names its versions:
 
     class TopicProduceData(Struct):
         name: str = string(until=12, ignorable=True)
@@ -224,7 +224,7 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """A struct that stands alone, with a range of versions. `FLEXIBLE_SINCE` is the first version with compact lengths and tags."""
+    """A top-level struct with a range of versions. `FLEXIBLE_SINCE` is the first version with compact lengths and tags."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[tuple[int, int]]
@@ -267,8 +267,8 @@ Built = TypeVar("Built")
 
 
 def maker(cls: Callable[Parameters, Built]) -> Callable[Parameters, Built]:
-    """A plain function that builds an instance as `cls(...)` would, in little more than half the time: calling a class with keywords
-    goes through a tuple and a dictionary, calling a function does not. For the hottest handlers, which make theirs once, at import."""
+    """Makes a plain function that builds an instance as `cls(...)` does, in little more than half the time: calling a class with keywords
+    makes a tuple and a dictionary, calling a function does not. The hottest handlers make theirs once, at import."""
     assert isinstance(cls, StructType)
     parameters, body, names = _constructor_source(cls)
     names["new"] = object.__new__

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Source:
-    """Lines, and the values that stand behind the names in them."""
+    """Lines of source, and the values of the names in them."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker reports to the controller in which log directory replicas live (KIP-858)."""
+"""AssignReplicasToDirs: a broker reports the log directories of its replicas to the controller (KIP-858)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AttachRecords: staged chunks are appended to their partitions as part of a producer's transaction. An extension of ours.
 
-The chunks of a partition are its manifest: what StageRecords was sent, in the order of their records, the first of which gets
-`base_sequence`. A chunk has `records` records in `length` bytes; `crc` is the CRC-32C of those bytes as they were staged. The answer has
+The chunks of a partition are its manifest: the staged chunks in the order of their records. The first record gets `base_sequence`. A chunk
+has `records` records in `length` bytes; `crc` is the CRC-32C of the staged bytes. The answer has
 the topics and partitions of the request in its order, an entry for each; `base_offset` is -1 where it is not known any more.
 
 Version 0 is for transactions whose partitions were added before; with version 1 the attach itself adds them (KIP-890, transactions v2).

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat: a broker reports to the controller quorum that it lives, and what it wishes."""
+"""BrokerHeartbeat: a broker reports to the controller quorum that it is alive, and whether it wants to be fenced or to shut down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, stays in or leaves a group whose assignment the coordinator makes (KIP-848)."""
+"""ConsumerGroupHeartbeat: a member joins, remains in or quits a group; the coordinator makes the assignment (KIP-848)."""
 
 from __future__ import annotations
 

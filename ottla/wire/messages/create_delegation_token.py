@@ -1,4 +1,4 @@
-"""CreateDelegationToken: make a token by which others act for its owner."""
+"""CreateDelegationToken: makes a token with which other clients act for its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, brokers, groups and client metrics, and where each value comes from."""
+"""DescribeConfigs: the settings of topics, brokers, groups and client metrics, with the source of each value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum: the leader, voters and observers of the controller quorum, and how far each has come."""
+"""DescribeQuorum: the leader, voters and observers of the controller quorum, with the log end offset of each."""
 
 from __future__ import annotations
 

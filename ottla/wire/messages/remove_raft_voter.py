@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: a controller leaves the quorum (KIP-853)."""
+"""RemoveRaftVoter: removes a controller from the quorum (KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: a member joins, stays in or leaves a share group (KIP-932)."""
+"""ShareGroupHeartbeat: a member joins, remains in or quits a share group (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """StageRecords: record batches are put aside on the leader of a partition, to be appended later by AttachRecords. An extension of ours.
 
-Staged bytes stand outside of the log and have no offsets. A chunk is one or more whole record batches (format 2, the transactional bit
+Staged bytes are outside of the log and have no offsets. A chunk is one or more whole record batches (format 2, the transactional bit
 set, producer id -1) and is known by the batch token, the attempt, the partition and its number, from 0 on; the same bytes may be sent
 again. The answer has the topics and partitions of the request in its order, an entry for each.
 """

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: a member joins, stays in or leaves a streams group (KIP-1071)."""
+"""StreamsGroupHeartbeat: a member joins, remains in or quits a streams group (KIP-1071)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker that will not come back."""
+"""UnregisterBroker: removes the registration of a broker that will not return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnregisterController: forget a controller that will not come back."""
+"""UnregisterController: removes the registration of a controller that will not return."""
 
 from __future__ import annotations
 

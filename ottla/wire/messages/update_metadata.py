@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller sends a broker what it may answer to Metadata requests.
+"""UpdateMetadata: the controller sends a broker the topics, partitions and brokers for its answers to Metadata requests.
 
 The tagged fields from 20000 on are our own: what our controllers send beyond Kafka's form.
 """
