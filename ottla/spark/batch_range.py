@@ -80,10 +80,11 @@ def find_batch_range(
 
 
 def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """The offsets that still hold: those of topics that were deleted and created anew since then are left out."""
+    """The offsets that still hold, also those of partitions that were gone and may be back: without those of topics that were deleted and
+    created anew since then."""
     return {
         partition: offset
-        for partition, offset in before.offsets.items()
+        for partition, offset in {**before.gone, **before.offsets}.items()
         if not is_replaced(before.topic_ids.get(partition.topic, ""), topic_ids.get(partition.topic, ""))
     }
 
@@ -156,11 +157,13 @@ def _sources(lines: Sequence[str]) -> list[StoredOffsets]:
 def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
     """The offsets of all sources; of a partition that several read, the lowest."""
     merged = StoredOffsets(group, {}, {})
+    gone: dict[TopicPartition, int] = {}
     for one in sources:
         for partition, offset in one.offsets.items():
             merged.offsets[partition] = min(offset, merged.offsets.get(partition, offset))
         merged.topic_ids.update(one.topic_ids)
-    return merged
+        gone.update(one.gone)
+    return merged._replace(gone=gone)
 
 
 def _are_apart(sources: Sequence[StoredOffsets]) -> bool:

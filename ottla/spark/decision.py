@@ -111,13 +111,16 @@ def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Com
 
 
 def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Decides a batch that moves no offset."""
+    """Decides a batch that moves no offset by the newest batch that the metadata names.
+
+    Each commit covers all partitions of its batch. One that was gone for some batches, and is back, still has an older batch's metadata.
+    """
     found = _last_batches(batch, committed)
-    if found and all(one is not None and one.query_id == batch.query_id and one.batch_id >= batch.batch_id for one in found):
+    numbers = [one.batch_id for one in found if one is not None and one.query_id == batch.query_id]
+    newest = max(numbers) if numbers and len(numbers) == len(found) else None
+    if newest is not None and newest >= batch.batch_id:
         return True
-    if batch.batch_id == 0 or (not found and batch.trusts_checkpoint):
-        return False
-    if all(one is not None and (one.query_id, one.batch_id) == (batch.query_id, batch.batch_id - 1) for one in found):
+    if not found or batch.batch_id == 0 or newest == batch.batch_id - 1:
         return False
     known = ", ".join(sorted({"none" if one is None else f"batch {one.batch_id} of query {one.query_id}" for one in found}))
     raise _conflict(batch, committed, f"the batch moves no offset and does not follow the last committed batch: {known}")

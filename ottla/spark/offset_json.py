@@ -5,6 +5,7 @@
 The topics stand as in the offsets of Spark's Kafka connector, so that what reads its progress reads ours. What we need besides is under a
 key that no topic can have as its name. The group is in it so that the sink recognizes the lines of its own pipeline among those of other
 sources. The topic ids are there because offsets mean nothing in another topic of the same name; brokers older than Kafka 2.8 have none.
+Partitions that are gone while their loss does not matter are under `gone`, so that they are read on from there if they come back.
 Checkpoints of older versions have `{"group": ..., "offsets": {"orders": ...}, "ids": ...}`, without `ids` in the oldest.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ottla.client import TopicPartition
@@ -23,20 +25,38 @@ _OLD_FIELDS = frozenset({"group", "offsets", "ids"})
 
 
 class StoredOffsets(NamedTuple):
-    """The offset of a source. `topic_ids` has those that are known, in Kafka's text form."""
+    """The offset of a source. `topic_ids` has those that are known, in Kafka's text form; `gone` the last offsets of partitions that are
+    no longer read."""
 
     group: str
     offsets: dict[TopicPartition, int]
     topic_ids: dict[str, str]
+    gone: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
-def write_offsets(group: str, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> dict[str, Any]:
+def write_offsets(
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str] | None = None,
+    gone: Mapping[TopicPartition, int] | None = None,
+) -> dict[str, Any]:
     """The offset of a source: the next record to read of each of its partitions, and the ids of their topics as far as they are known."""
+    topics, gone_topics = _by_topic(offsets), _by_topic(gone or {})
+    ids = {topic: topic_ids[topic] for topic in sorted({*topics, *gone_topics}) if topic in topic_ids} if topic_ids else {}
+    return {**topics, OWN_KEY: {"group": group, **({"ids": ids} if ids else {}), **({"gone": gone_topics} if gone_topics else {})}}
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
-    ids = {topic: topic_ids[topic] for topic in topics if topic in topic_ids} if topic_ids else {}
-    return {**topics, OWN_KEY: {"group": group, **({"ids": ids} if ids else {})}}
+    return topics
+
+
+def _by_partition(topics: Any) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(number)): int(offset) for topic, partitions in topics.items() for number, offset in partitions.items()
+    }
 
 
 def read_offsets(value: Mapping[str, Any] | str) -> StoredOffsets | None:
@@ -49,12 +69,7 @@ def read_offsets(value: Mapping[str, Any] | str) -> StoredOffsets | None:
             topics, own = found["offsets"], found
         else:
             return None
-        offsets = {
-            TopicPartition(topic, int(number)): int(offset)
-            for topic, partitions in topics.items()
-            for number, offset in partitions.items()
-        }
         ids = {topic: str(topic_id) for topic, topic_id in own.get("ids", {}).items()}
-        return StoredOffsets(str(own["group"]), offsets, ids)
+        return StoredOffsets(str(own["group"]), _by_partition(topics), ids, _by_partition(own.get("gone", {})))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

@@ -197,6 +197,12 @@ class Subscription:
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
 
+    def covers(self, partition: TopicPartition) -> bool:
+        """Whether the partition is to be read, if it exists."""
+        if self.pattern:
+            return re.fullmatch(self.pattern, partition.topic) is not None
+        return partition in self.partitions if self.partitions else partition.topic in self.topics
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:

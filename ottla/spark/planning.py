@@ -63,7 +63,7 @@ def starting_offsets(
         late = [partition for partition, (_, end) in bounds.items() if not 0 <= found[partition] < end]
         if late and not is_latest_after_last:
             raise OptionError(
-                f"{position.option}: {_named(late)} has no record at or after the timestamp; choose an earlier one, or set "
+                f"{position.option}: {named(late)} has no record at or after the timestamp; choose an earlier one, or set "
                 "startingOffsetsByTimestampStrategy=latest"
             )
         return {partition: end if partition in late else found[partition] for partition, (_, end) in bounds.items()}
@@ -98,9 +98,9 @@ def _of_all(position: Position, partitions: Iterable[TopicPartition]) -> Offsets
     wanted = set(partitions)
     missing, unknown = sorted(wanted - set(position.numbers)), sorted(set(position.numbers) - wanted)
     if missing:
-        raise OptionError(f"{position.option}: {_named(missing)} is missing; all partitions that are read have to be there")
+        raise OptionError(f"{position.option}: {named(missing)} is missing; all partitions that are read have to be there")
     if unknown:
-        raise OptionError(f"{position.option}: {_named(unknown)} is not read by this query, or does not exist")
+        raise OptionError(f"{position.option}: {named(unknown)} is not read by this query, or does not exist")
     return dict(position.numbers)
 
 
@@ -128,7 +128,7 @@ def check_partitions(starts: Iterable[TopicPartition], present: Iterable[TopicPa
     gone = sorted(set(starts) - set(present))
     if gone and is_loss_fatal:
         raise DataLossError(
-            f"{_named(gone)} was being read, and is deleted or no longer subscribed; if its records need not be read, set "
+            f"{named(gone)} was being read, and is deleted or no longer subscribed; if its records need not be read, set "
             "failOnDataLoss=false"
         )
 
@@ -192,6 +192,7 @@ def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int 
     return pieces
 
 
-def _named(partitions: Sequence[TopicPartition]) -> str:
+def named(partitions: Sequence[TopicPartition]) -> str:
+    """Names a few partitions, and counts the others."""
     shown = ", ".join(str(partition) for partition in partitions[:5])
     return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"

@@ -7,7 +7,8 @@ has nothing but the options. So a reader keeps no connection; `connections.py` d
 - Ends are last stable offsets: what a range covers never changes, and reading it again gives the same records.
 - The first batch of a new streaming query covers nothing. Spark writes only the end of a batch into its offset log and asks again for the
   initial offsets if the first batch has to be repeated; this way its start, and that of all later batches, is in the log.
-- Records are lost only if a range starts before the log does. A gap proves nothing.
+- Records are lost only if a range starts before the log does. A gap in offsets proves nothing, nor does a topic that metadata does not
+  have for a moment: its position is kept (`topics.py`).
 - Offsets belong to a topic id: a topic that is deleted and created anew under the same name is another topic. The offset log and the
   metadata beside the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
 """
@@ -48,6 +49,7 @@ from ottla.spark.planning import (
     check_progress,
     ending_offsets,
     initial_offsets,
+    named,
     plan_ranges,
     split,
     starting_offsets,
@@ -131,6 +133,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_first = True
         self._offset_bytes: float | None = None
         self._final: Offsets | None = None
+        self._absence = topics.Absence(options.subscription)
+        self._unready: frozenset[str] = frozenset()
         self._last_batch_at = time.monotonic()
 
     @reported()
@@ -165,16 +169,24 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_first, self._is_first = self._is_first, False
         if is_first and not is_all and start == self._initial:
             return start
-        starts, ends = self._progress(self._from_json(start))
-        if self._final is not None:
-            ends = {partition: min(end, max(self._final[partition], starts.get(partition, 0))) for partition, end in ends.items()
-                    if partition in self._final}  # fmt: skip
-        starts.update(self._starts_of_new(ends, starts))
-        if is_all:
-            return self._to_json(ends)
-        if self._final is None and self._is_too_early(available(starts, ends)):
+        before = self._from_json(start)
+        starts, ends, gone = self._progress(before, is_waiting=is_all or self._final is not None)
+        if self._absence.is_undecided:
             return start
-        return self._to_json(admit(starts, ends, self._offsets_within(limit, starts, ends)))
+        if self._final is not None:
+            ends = self._until_final(starts, ends)
+        starts.update(self._starts_of_new(ends, starts))
+        if self._final is None and not is_all and self._is_too_early(available(starts, ends)):
+            return start
+        admitted = ends if is_all else admit(starts, ends, self._offsets_within(limit, starts, ends))
+        return write_offsets(before.group, admitted, {**before.topic_ids, **self._topic_ids}, gone)
+
+    def _until_final(self, starts: Offsets, ends: Offsets) -> Offsets:
+        """The ends of a query that stops where the logs ended when it began; partitions that came later are left out."""
+        assert self._final is not None
+        for partition in starts.keys() & ends.keys():
+            self._final.setdefault(partition, ends[partition])  # metadata did not have it when the query began
+        return {one: min(end, max(self._final[one], starts.get(one, 0))) for one, end in ends.items() if one in self._final}
 
     def _offsets_within(self, limit: ReadLimit, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
         """How many offsets a batch may cover. Records are looked at only if a batch of all that is there might come near the limit."""
@@ -204,7 +216,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._final = self._ask(self._present_ends)
 
     def _present_ends(self, client: Client) -> Offsets:
-        present = topics.subscribed_partitions(client, self.options.subscription)
+        present, self._unready = topics.present_partitions(client, self.options.subscription)
         self._topic_ids = topics.known_ids(client, present)
         return topics.read_ends(client, present, self.options.isolation)
 
@@ -214,8 +226,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @reported()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a batch, which cover the same offsets whenever it is planned."""
-        before, (_, ends, topic_ids) = self._from_json(start), self._from_json(end)
-        starts = same_topics(before, topic_ids)
+        before, (_, ends, topic_ids, _) = self._from_json(start), self._from_json(end)
+        starts = {one: at for one, at in same_topics(before, topic_ids).items() if one in ends}
         starts.update(self._starts_of_new(ends, starts))
         self._last_batch_at = time.monotonic()
         self._is_first = False  # it was planned before a restart, and is run again
@@ -247,23 +259,41 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Any) -> Iterator[Any]:
         return read_range(self.options, partition, self.columns)
 
-    def _progress(self, before: StoredOffsets) -> tuple[Offsets, Offsets]:
-        """The starts that still hold, and the ends of all partitions that exist now.
+    def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, Offsets, Offsets]:
+        """Returns the starts that still hold, the ends of the same partitions and of new ones, and the last offsets of those that are gone.
 
-        `DataLossError` if a partition is gone, its topic was created anew, or it ends before it starts.
+        A partition that metadata does not have now keeps its position and ends there. A query that stops by itself (`is_waiting`) waits
+        for it. `DataLossError` if a partition is gone, its topic was created anew, or it ends before
+        it starts.
         """
-        for tries_left in reversed(range(SETTLE_TRIES)):
-            ends = self._ask(self._present_ends)
-            starts = same_topics(before, self._topic_ids)
-            is_settled = set(before.offsets) <= set(ends) and len(starts) == len(before.offsets) and check_progress(starts, ends) is None
-            if is_settled or not tries_left:
-                break
-            time.sleep(SETTLE_PAUSE_S)
+        ends, gone, kept = self._settled_ends(before, is_waiting=is_waiting)
+        starts = same_topics(before, self._topic_ids)
         for topic in sorted({one.topic for one in before.offsets.keys() - starts.keys()}):
             report_replaced(self.options, topic, before.topic_ids[topic], self._topic_ids[topic])
-        check_partitions(starts, ends, is_loss_fatal=self.options.is_loss_fatal)
+        check_partitions(before.offsets, {*ends, *kept, *(one for one in before.offsets if one not in starts)},
+                         is_loss_fatal=self.options.is_loss_fatal)  # fmt: skip
+        if gone:
+            _log.warning("%s are deleted or no longer subscribed; they are left out (failOnDataLoss=false)", named(sorted(gone)))
+        ends |= {one: starts[one] for one in kept}
+        left = {one: starts.pop(one) for one in list(starts) if one not in ends}
         self._check_progress(starts, ends)
-        return starts, ends
+        return starts, ends, left
+
+    def _settled_ends(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, set[TopicPartition], set[TopicPartition]]:
+        """Returns the ends of the partitions that metadata has, those of `before` that are gone, and those that may come back."""
+        tries, deadline = SETTLE_TRIES, time.monotonic() + topics.GONE_S
+        while True:
+            ends = self._ask(self._present_ends)
+            starts = same_topics(before, self._topic_ids)
+            gone, kept = self._absence.observe([one for one in before.offsets if one in starts and one not in ends], self._unready)
+            is_settled = before.offsets.keys() <= starts.keys() and check_progress(starts, ends) is None
+            tries -= 1
+            if kept and is_waiting:
+                if time.monotonic() > deadline and self._unready:
+                    raise topics.unready_error(self.options.subscription, self._unready)
+            elif is_settled or tries <= 0:
+                return ends, gone, kept
+            time.sleep(SETTLE_PAUSE_S)
 
     def _check_progress(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         backwards = check_progress(starts, ends)
@@ -296,7 +326,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bool = False) -> dict[TopicPartition, Bounds]:
     """First offset and end of all partitions that are to be read. A client's error, or `OptionError`, if some cannot be."""
-    partitions = topics.subscribed_partitions(client, options.subscription)
+    partitions = topics.settled_partitions(client, options.subscription)
     topics.check_subscription(client, options.subscription, partitions, may_match_later=may_match_later)
     return topics.read_bounds(client, partitions, options.isolation)
 

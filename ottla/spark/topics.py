@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -34,6 +34,13 @@ ABSENT_TRIES = 5
 ABSENT_PAUSE_S = 0.5
 """A broker that has just started may not know of a topic for a moment; so often it is asked again."""
 
+_ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION,
+                     ErrorCode.TOPIC_AUTHORIZATION_FAILED})  # fmt: skip
+"""A topic with any other error in metadata exists, and is only not described now."""
+
+GONE_S = 30.0
+"""Seconds after which a topic that no broker knows counts as deleted. A broker that starts with many topics needs some of them."""
+
 REMEMBERED_S = 10.0
 REMEMBERED_MAX = 10_000
 """A topic that rows name is asked for again after that: its partitions may have become more, its largest message another."""
@@ -42,22 +49,49 @@ SAMPLE_BYTES = 64 * 1024
 SAMPLED_PARTITIONS = 8
 
 
-def subscribed_partitions(client: Client, subscription: Subscription) -> list[TopicPartition]:
-    """The partitions that a subscription stands for now, in order. Topics that do not exist (any more) are left out.
+class Present(NamedTuple):
+    """The partitions that a subscription names and metadata has, in order, and the topics that exist but cannot be described just now."""
 
-    `AuthorizationError` for a topic that is named and may not be read.
-    """
-    if subscription.pattern:
-        return _matching(client, subscription.pattern)
-    names = subscription.topics or sorted({partition.topic for partition in subscription.partitions})
+    partitions: list[TopicPartition]
+    unready: frozenset[str]
+
+
+def present_partitions(client: Client, subscription: Subscription) -> Present:
+    """Asks the cluster for the partitions of a subscription. `AuthorizationError` for a topic that is named and may not be read."""
+    names = None if subscription.pattern else subscription.topics or sorted({partition.topic for partition in subscription.partitions})
     described = [topic for topic in client.cluster.refresh(names).topics if topic.name is not None]
-    for topic in described:
-        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise AuthorizationError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic.name!r}")
-    present = [
+    if subscription.pattern:
+        wanted = re.compile(subscription.pattern)
+        described = [topic for topic in described if not topic.is_internal and wanted.fullmatch(topic.name or "")]
+    elif denied := [topic.name for topic in described if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED]:
+        raise AuthorizationError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {denied[0]!r}")
+    present = {
         TopicPartition(topic.name or "", found.partition_index) for topic in described if not topic.error_code for found in topic.partitions
-    ]
-    return sorted(set(present) & set(subscription.partitions) if subscription.partitions else present)
+    }
+    unready = frozenset(topic.name or "" for topic in described if topic.error_code not in _ABSENT)
+    return Present(sorted(present & set(subscription.partitions) if subscription.partitions else present), unready)
+
+
+def settled_partitions(client: Client, subscription: Subscription) -> list[TopicPartition]:
+    """Returns the partitions of a subscription, all of whose topics can be described. `PipelineError` if some cannot be for too long.
+
+    A query that began without such a topic would take it for a new one later, and read it from its first record.
+    """
+    for tries_left in reversed(range(ABSENT_TRIES)):
+        partitions, unready = present_partitions(client, subscription)
+        if not unready:
+            return partitions
+        if tries_left:
+            time.sleep(ABSENT_PAUSE_S)
+    raise unready_error(subscription, unready)
+
+
+def unready_error(subscription: Subscription, unready: Iterable[str]) -> PipelineError:
+    """The error for topics that exist and that cannot be described for too long."""
+    return PipelineError(
+        f"{subscription.option}: topic {min(unready)!r} exists, but its brokers cannot describe it now; nothing is lost, start the query "
+        "again when they can"
+    )
 
 
 def check_subscription(
@@ -79,14 +113,36 @@ def check_subscription(
         raise OptionError(f"{subscription.option}: no topic matches {subscription.pattern!r}")
 
 
-def _matching(client: Client, pattern: str) -> list[TopicPartition]:
-    wanted = re.compile(pattern)
-    return sorted(
-        TopicPartition(topic.name, found.partition_index)
-        for topic in client.cluster.refresh(None).topics
-        if topic.name is not None and not topic.error_code and not topic.is_internal and wanted.fullmatch(topic.name)
-        for found in topic.partitions
-    )
+class Absence:
+    """Decides whether topics that metadata does not name are gone for good, or only for a moment. `is_undecided` while that is not known.
+
+    A broker that has just started, or a topic whose leaders are being elected, answers LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION
+    for a while. Such an answer proves no loss, so a query keeps the positions of these partitions (SPARK-41375). A partition is gone if the
+    query's options no longer name its topic, or if the cluster has answered UNKNOWN_TOPIC_OR_PARTITION for `GONE_S` without a break. The
+    time is counted in this process: a query that is started again begins to count again.
+
+    Until that is decided the query runs no batch, because the sink commits the offsets of all partitions, and no coordinator takes offsets
+    of a topic that does not exist. A topic that exists without a leader holds up no other.
+    """
+
+    def __init__(self, subscription: Subscription, now: Callable[[], float] = time.monotonic) -> None:
+        self._subscription = subscription
+        self._now = now
+        self._unknown_since: dict[str, float] = {}
+        self.is_undecided = False
+
+    def observe(self, missing: Iterable[TopicPartition], unready: Collection[str]) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        """Takes in a look at the metadata; returns the partitions that are gone, and those that may come back.
+
+        `unready` are the topics that exist and that no broker could describe just now.
+        """
+        partitions, now = set(missing), self._now()
+        unknown = {one.topic for one in partitions if self._subscription.covers(one) and one.topic not in unready}
+        self._unknown_since = {topic: self._unknown_since.get(topic, now) for topic in sorted(unknown)}
+        deleted = {topic for topic, since in self._unknown_since.items() if now - since >= GONE_S}
+        self.is_undecided = deleted != unknown
+        gone = {one for one in partitions if not self._subscription.covers(one) or one.topic in deleted}
+        return gone, partitions - gone
 
 
 def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -240,7 +296,9 @@ def check_one_cluster(options: SinkOptions, batch_range: BatchRange) -> None:
             f"kafka.bootstrap.servers: the sink is on cluster {ours!r}, the source on cluster {theirs!r}; both have to be on one, "
             "since the source's offsets are committed with the output"
         )
-    wanted = {(os.getpid(), options.connection, partition.topic) for partition in batch_range.end} - _present
+    start = batch_range.start or {}
+    moved = {partition.topic for partition, end in batch_range.end.items() if start.get(partition) != end}
+    wanted = {(os.getpid(), options.connection, topic) for topic in moved} - _present
     absent = sorted(topic for *_, topic in wanted)
     for tries_left in reversed(range(ABSENT_TRIES if absent else 0)):
         try:

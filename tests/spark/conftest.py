@@ -20,6 +20,7 @@ from ottla.testing.handle import BrokerHandle
 from ottla.testing.plugin import BOOTSTRAP_VARIABLE
 from tests.spark.kept_connections import close_clients, close_relays
 from tests.spark.pipeline import Pipeline, wait_for_topic
+from tests.spark.reading import Fill
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +67,22 @@ def pipeline(broker: BrokerHandle, client: Client, may_use_v2: bool) -> Iterator
     yield made
     made.close()
     close_relays()
+
+
+@pytest.fixture
+def topic(broker: BrokerHandle, client: Client, request: pytest.FixtureRequest) -> str:
+    name = broker.create_topic(f"topic-{abs(hash(request.node.name)):x}", partitions=2)
+    wait_for_topic(client, name)
+    return name
+
+
+@pytest.fixture
+def fill(client: Client, topic: str) -> Fill:
+    """Writes values `0`, `1`, ... to one partition, in one batch."""
+
+    def write(partition: int, count: int, *, first: int = 0, timestamp: int | None = None, name: str = topic) -> None:
+        with client.producer() as producer:
+            for number in range(first, first + count):
+                producer.produce(name, b"%d" % number, partition=partition, timestamp=timestamp)
+
+    return write

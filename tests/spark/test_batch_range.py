@@ -49,6 +49,14 @@ def test_a_topic_that_was_created_anew_has_no_start(tmp_path: Path) -> None:
     assert find_batch_range(str(tmp_path), 5, group="g").start == {A: 9, B: 2}
 
 
+def test_a_partition_that_was_gone_and_is_back_starts_where_it_was(tmp_path: Path) -> None:
+    """Unless its topic was created anew meanwhile."""
+    _log(tmp_path, 3, json.dumps(write_offsets("g", {A: 5}, {"in": "x", "other": "y"}, {B: 7})))
+    for topic_id, start in ("y", {A: 5, B: 7}), ("z", {A: 5}):
+        _log(tmp_path, 4, json.dumps(write_offsets("g", {A: 9, B: 8}, {"in": "x", "other": topic_id})))
+        assert find_batch_range(str(tmp_path), 4, group="g") == BatchRange(start, {A: 9, B: 8}, {"in": "x", "other": topic_id})
+
+
 def test_a_checkpoint_without_topic_ids_is_gone_on_with(tmp_path: Path) -> None:
     _log(tmp_path, 3, _line({A: 5}))
     _log(tmp_path, 4, json.dumps(write_offsets("g", {A: 9}, {"in": "x"})))

@@ -101,6 +101,17 @@ def test_metadata_decides_a_batch_that_moves_no_offset(last: int, expected: bool
     assert is_committed(_batch(END, END), _committed(END, batch_id=last)) is expected
 
 
+def test_a_partition_that_was_gone_and_is_back_has_older_metadata() -> None:
+    """The batches without it were committed without its offset."""
+    back = _committed({B: 10}, batch_id=3)
+    assert not is_committed(_batch(END, END), {**_committed({A: 8}, batch_id=6), **back})
+    assert is_committed(_batch(END, END), {**_committed({A: 8}, batch_id=8), **back})
+    with pytest.raises(OffsetConflictError, match=r"moves no offset.*batch 3 of query q, batch 5 of query q"):
+        is_committed(_batch(END, END), {**_committed({A: 8}, batch_id=5), **back})
+    with pytest.raises(OffsetConflictError, match=r"moves no offset"):
+        is_committed(_batch(END, END), {**_committed({A: 8}, query_id="another"), **back})
+
+
 @pytest.mark.parametrize(("query_id", "last"), [("q", 5), ("another", 6), ("another", 7)])
 def test_a_batch_that_moves_no_offset_must_follow_the_last_one(query_id: str, last: int) -> None:
     with pytest.raises(OffsetConflictError, match=rf"moves no offset.*batch {last} of query {query_id}"):

@@ -24,6 +24,13 @@ def test_topic_ids_go_with_the_offsets_of_their_topics() -> None:
     assert read_offsets(json.dumps(written)) == StoredOffsets("g", {TopicPartition("a", 0): 7}, {"a": "q2bPEP9tQHe4bbvrJwmLLg"})
 
 
+def test_the_last_offsets_of_partitions_that_are_gone_are_beside_the_others() -> None:
+    a, b = TopicPartition("a", 0), TopicPartition("b", 1)
+    written = write_offsets("g", {a: 7}, {"a": "x", "b": "y"}, {b: 5})
+    assert written == {"a": {"0": 7}, "@ottla": {"group": "g", "ids": {"a": "x", "b": "y"}, "gone": {"b": {"1": 5}}}}
+    assert read_offsets(json.dumps(written)) == StoredOffsets("g", {a: 7}, {"a": "x", "b": "y"}, {b: 5})
+
+
 def test_the_topics_stand_as_in_the_offsets_of_spark_s_kafka_connector() -> None:
     written = write_offsets("g", {TopicPartition("orders", 0): 23}, {"orders": "x"})
     assert {key: value for key, value in written.items() if "@" not in key} == {"orders": {"0": 23}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 pytest.importorskip("pyarrow")
 
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from ottla.client import Client, TopicPartition
@@ -23,48 +21,12 @@ from ottla.spark.batch_range import source_cluster
 from ottla.spark.connections import client_of, forget
 from ottla.spark.data_source import COLUMNS, OttlaDataSource
 from ottla.spark.errors import DataLossError, OptionError, PipelineError
-from ottla.spark.offset_json import read_offsets, write_offsets
+from ottla.spark.offset_json import write_offsets
 from ottla.spark.options import parse_source
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader
 from ottla.testing.broker import Broker
-from tests.spark.pipeline import wait_for_markers, wait_for_topic
-
-
-@pytest.fixture
-def topic(broker: Broker, client: Client, request: pytest.FixtureRequest) -> str:
-    name = broker.create_topic(f"topic-{abs(hash(request.node.name)):x}", partitions=2)
-    wait_for_topic(client, name)
-    return name
-
-
-Fill = Callable[..., None]
-
-
-@pytest.fixture
-def fill(client: Client, topic: str) -> Fill:
-    """Writes values `0`, `1`, ... to one partition, in one batch."""
-
-    def write(partition: int, count: int, *, first: int = 0, timestamp: int | None = None, name: str = topic) -> None:
-        with client.producer() as producer:
-            for number in range(first, first + count):
-                producer.produce(name, b"%d" % number, partition=partition, timestamp=timestamp)
-
-    return write
-
-
-def options_of(broker: Broker, **given: str) -> Any:
-    return parse_source({"kafka.bootstrap.servers": broker.direct_server, **given})
-
-
-def values(reader: Any, planned: list[InputPartition]) -> list[tuple[str, int, int, bytes]]:
-    """What tasks read of some ranges, on copies of the reader."""
-    copy = pickle.loads(pickle.dumps(reader))
-    found = []
-    for one in planned:
-        for batch in copy.read(pickle.loads(pickle.dumps(one))):
-            columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value"))
-            found += list(zip(*columns, strict=True))
-    return found
+from tests.spark.pipeline import wait_for_markers
+from tests.spark.reading import Fill, offsets, options_of, stream, values
 
 
 def batch_values(broker: Broker, **given: str) -> list[bytes]:
@@ -274,16 +236,6 @@ def test_records_deleted_before_they_were_read(broker: Broker, client: Client, t
 # Streams
 
 
-def stream(broker: Broker, **given: str) -> OttlaStreamReader:
-    return OttlaStreamReader(options_of(broker, **given))
-
-
-def offsets(stored: Any) -> dict[tuple[str, int], int]:
-    found = read_offsets(stored)
-    assert found is not None
-    return {(partition.topic, partition.partition): offset for partition, offset in found.offsets.items()}
-
-
 def batches(reader: OttlaStreamReader, start: dict[str, Any], limit: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """All batches that a query would run, until nothing is new."""
     found = []
@@ -430,17 +382,34 @@ def test_a_stream_begins_before_any_topic_matches(broker: Broker, topic: str, fi
     assert [row[1:3] for row in values(reader, list(reader.partitions(start, end)))] == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_a_deleted_topic_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.01)
-    other = broker.create_topic(f"{topic}-other")
-    reader = stream(broker, subscribe=f"{topic},{other}")
-    start = reader.initialOffset()
-    reader.latestOffset(start, ReadMaxRows(10))
-    broker.delete_topics([other])
-    with pytest.raises(DataLossError, match=f"{other}-0 was being read, and is deleted or no longer subscribed.*failOnDataLoss=false"):
-        reader.latestOffset(start, ReadMaxRows(10))
-    lenient = stream(broker, subscribe=f"{topic},{other}", failOnDataLoss="false")
-    assert set(offsets(lenient.latestOffset(start, ReadMaxRows(10)))) == {(topic, 0), (topic, 1)}
+def test_batches_of_a_stream_end_where_an_open_transaction_begins(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
+    """A range beyond the last stable offset would cover other records when it is read again."""
+    fill(0, 2)
+    with client.producer(transactional_id=f"{topic}-t") as producer:
+        producer.begin()
+        producer.produce(topic, b"open", partition=0)
+        producer.flush()
+        fill(0, 2, first=2)
+        given = {"subscribe": topic, "startingOffsets": "earliest"}
+        reader, final = stream(broker, **given), stream(broker, **given)
+        start = reader.initialOffset()
+        reader.latestOffset(start, ReadMaxRows(100))
+        final.prepareForTriggerAvailableNow()
+        final.latestOffset(final.initialOffset(), ReadMaxRows(100))
+        ends = [
+            reader.latestOffset(start, ReadMaxRows(100)),
+            reader.latestOffset(start, ReadAllAvailable()),
+            final.latestOffset(start, ReadMaxRows(100)),
+            reader.reportLatestOffset(),
+            stream(broker, subscribe=topic).initialOffset(),
+        ]
+        assert [offsets(end)[topic, 0] for end in ends] == [2] * 5
+        assert [row[3] for row in values(reader, list(reader.partitions(start, ends[0])))] == [b"0", b"1"]
+        assert offsets(stream(broker, isolation="read_uncommitted", **given).latestOffset(start, ReadAllAvailable()))[topic, 0] == 5
+        producer.commit()
+    wait_for_markers(client, f"{topic}-t")
+    end = reader.latestOffset(ends[0], ReadMaxRows(100))
+    assert [row[3] for row in values(reader, list(reader.partitions(ends[0], end)))] == [b"open", b"2", b"3"]
 
 
 def test_a_log_that_ends_before_the_checkpoint_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
