@@ -82,7 +82,7 @@ class Pattern(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Who is allowed or denied an operation, and from which host."""
+    """A principal that is allowed or denied an operation from a host."""
 
     principal: str
     host: str
@@ -122,7 +122,8 @@ class AclFilter(NamedTuple):
         return pattern.name == WILDCARD
 
     def taken_of(self, rules: frozenset[Rule]) -> list[Rule]:
-        """Those that the filter takes, in order. One that says everything is looked up: a request may have thousands of them."""
+        """Returns the rules that the filter matches, in order. A filter without wildcards is a look-up, because a request may have
+        thousands."""
         if self.principal is None or self.host is None or ANY in (self.operation, self.permission):
             return sorted(rule for rule in rules if self.takes(rule))
         rule = Rule(self.principal, self.host, AclOperation(self.operation), Permission(self.permission))

@@ -52,7 +52,7 @@ class PartitionMetadata:
 
 @immutable(kw_only=True)
 class TopicMetadata:
-    """One topic. `version` is that of its node in the store."""
+    """One topic. `version` is the version of its node in the metadata store."""
 
     name: str
     topic_id: bytes
@@ -91,7 +91,7 @@ class TopicRemoved:
 
 @immutable
 class TopicDeleted:
-    """The last trace of a removed topic is gone."""
+    """All nodes of a removed topic are deleted."""
 
     name: str
 
@@ -162,9 +162,9 @@ class ReplicasFailed:
 
 @immutable
 class BrokerEpochsNoted:
-    """The epochs of the live brokers that the partitions' states take into account, and the registrations that are marked as dead though
-    they still stand; `version` is that of their node, None if that is damaged and left as it is. `directories`: the data directories of
-    every broker when it was last noted, live or not."""
+    """The epochs of the live brokers that the partitions' states take into account. `dead`: the epochs of brokers whose process is known to
+    have died while their registration still exists. `version` is the version of their node, None if the node is damaged and is not written.
+    `directories`: the data directories of every broker when it was last noted, live or not."""
 
     epochs: Mapping[int, int]
     version: int | None
@@ -220,7 +220,7 @@ class ClusterMetadata:
         return topic_id not in self._names_by_id
 
     def topics(self) -> Iterable[TopicMetadata]:
-        """All topics, in the order in which this broker learnt of them."""
+        """All topics, in the order of their arrival at this broker."""
         return self._topics.values()
 
     def partition(self, topic: str, index: int) -> PartitionMetadata | None:
@@ -235,7 +235,7 @@ class ClusterMetadata:
         return self._configs.get((resource_type, name), {})
 
     def config_names(self, resource_type: int) -> list[str]:
-        """The resources of a type for which something is set."""
+        """The names of the resources of a type that have settings."""
         if resource_type == CONFIG_TOPIC:
             return [topic.name for topic in self._topics.values() if topic.configs]
         return sorted(name for (kind, name), configs in self._configs.items() if kind == resource_type and configs)

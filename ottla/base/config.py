@@ -59,7 +59,7 @@ __all__ = [
 
 
 class Source(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs."""
+    """The source of a value; the numbers are Kafka's in DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -158,7 +158,7 @@ class BrokerConfig(_AllSettings):
 
     @property
     def advertised_endpoints(self) -> list[Endpoint]:
-        """The addresses advertised to clients, as written; empty when those of `endpoints` are advertised."""
+        """The addresses advertised to clients, as written; empty if the addresses of `endpoints` are advertised."""
         return parse_endpoints("advertised.listeners", self.advertised_listeners, self._protocols(), self.controller_listener_names)
 
     @property
@@ -168,7 +168,7 @@ class BrokerConfig(_AllSettings):
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener by which brokers speak to each other: as it is set, or the first with the protocol that is set."""
+        """The name of the listener for other brokers: as configured, or the first listener with the configured protocol."""
         if self.inter_broker_listener_name:
             return self.inter_broker_listener_name
         endpoints = self.endpoints
@@ -182,8 +182,7 @@ class BrokerConfig(_AllSettings):
         self._listeners.append(listener)
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> list[Notice]:
-        """Puts the stored dynamic values into force. What cannot be used is left out with a notice: a bad stored value must not stop a
-        broker.
+        """Applies the stored dynamic values. A bad value is skipped with a notice, because a stored value must not stop a broker.
         """
         notices: list[Notice] = []
         before = {**self._cluster_dynamic, **self._broker_dynamic}
@@ -228,7 +227,7 @@ class BrokerConfig(_AllSettings):
         return frozenset([*(name for name, value in before.items() if self.value(name) != value), *changed])
 
     def _families(self) -> dict[str, Given]:
-        """What is given under names that are no line of the table: settings of one listener, users of PLAIN."""
+        """The given values whose names are not in the table: settings of one listener, users of PLAIN."""
         return {name: entry for name, entry in self._given.items() if name not in BROKER_SETTINGS}
 
     # Topics
@@ -251,7 +250,7 @@ class BrokerConfig(_AllSettings):
     def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
         """Every value of a topic setting and of the broker settings behind it, the one in force first.
 
-        Of defaults only that of the first name is shown, as in Kafka: none in another unit.
+        Only the first name's default is shown, as in Kafka, so that no default is in another unit.
         """
         setting = TOPIC_SETTINGS[name]
         found = [Synonym(name, overrides[name], Source.DYNAMIC_TOPIC)] if name in overrides else []
@@ -304,7 +303,7 @@ class BrokerConfig(_AllSettings):
         )
 
     def _compression_level(self, codec: str, overrides: Mapping[str, str]) -> int | None:
-        """None at the setting's default: Kafka's 9 of lz4, for one, stands for its fastest."""
+        """The configured level, None if it is the setting's default: Kafka's default 9 of lz4, for one, means lz4's fastest."""
         name = f"compression.{codec}.level"
         level = self.topic_value(name, overrides) if name in TOPIC_SETTINGS else None
         return None if level is None or level == TOPIC_SETTINGS[name].default else int(level)
@@ -469,7 +468,7 @@ def load(
 
 
 def problems(given: Mapping[str, Given]) -> list[str]:
-    """Everything for which the broker would refuse to start, each in one line."""
+    """Returns the reasons why the broker would refuse to start, one line each."""
     found, usable = [], {}
     for name, entry in given.items():
         setting = BROKER_SETTINGS.get(name)  # None: of one listener, or a user; the whole configuration judges those

@@ -1,8 +1,8 @@
 """The messages from a controller to a broker, and the ports on both sides.
 
-Every message carries the epoch of its controller and the epoch of the broker that it is for: a broker ignores what comes from a controller
-that was replaced, or was meant for its previous life. In a cluster of one a message is a call; between brokers LeaderAndIsr (key 4),
-StopReplica (5) and UpdateMetadata (6) carry it.
+Every message has the epoch of its controller and the epoch of its broker. A broker ignores messages of a replaced controller, and messages
+for an earlier start of itself. On a single broker a message is a call; between brokers LeaderAndIsr (key 4), StopReplica (5) and
+UpdateMetadata (6) transport it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StopReplica(ControlMessage):
 
 @immutable(kw_only=True)
 class UpdateMetadata(ControlMessage):
-    """Topics that are new or changed, topics that are gone (name and id), and all live brokers. `is_complete`: there are no others."""
+    """New or changed topics, deleted topics (name and id), and all live brokers. `is_complete`: these are all topics."""
 
     topics: Sequence[TopicMetadata]
     brokers: Sequence[BrokerMetadata]
@@ -84,9 +84,9 @@ class BrokerMessenger(Protocol):
     """The way from the controller to the brokers."""
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
-        """`done` is called once: when the broker has executed the message, or with its refusal, or when it cannot be reached. Messages to
-        one broker arrive in order. One that waits may be joined to an earlier one that waits too: it is done at once, the earlier one when
-        the broker has executed both."""
+        """Calls `done` once: when the broker has executed the message, with its refusal, or when the broker cannot be reached. Messages to
+        one broker arrive in order. A waiting message may be merged into an earlier waiting one: its `done` is called at once, the earlier
+        message's when the broker has executed both."""
 
 
 class ReplicaListener(Protocol):
@@ -107,7 +107,7 @@ class ReplicaListener(Protocol):
         """Called when metadata has changed: of `topics`, which are changed or new, and of `removed`, which no longer exist."""
 
     def on_session_expired(self) -> None:
-        """Stops leading at once, until the controller says anew what this broker leads: others may lead it already."""
+        """Stops leading all partitions until the controller assigns them again, because other brokers may lead them already."""
 
     def on_configs(self, resource_type: int, name: str) -> None:
-        """Called when the settings of a topic, a broker or a group have changed; they stand in the metadata."""
+        """Called when the settings of a topic, a broker or a group have changed. The metadata has the new ones."""

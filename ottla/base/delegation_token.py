@@ -1,5 +1,5 @@
-"""A delegation token (KIP-48): by it others log in as its owner, until it expires. Its secret is made anew from its id each time it is
-needed (`security/token_logins.py`), so it is part of no record."""
+"""A delegation token (KIP-48): clients log in with it as its owner, until it expires. Its secret is not stored: it is computed from the id
+(`security/token_logins.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DelegationToken:
     token_id: str
     owner: str
     requester: str
-    """Who asked for it; the owner, unless another one was allowed to (KIP-373)."""
+    """The principal that created it: the owner, or a principal that may create tokens for the owner (KIP-373)."""
     renewers: tuple[str, ...] = ()
     issue_ms: int
     expiry_ms: int

@@ -1,7 +1,7 @@
 """The four kinds of failure, and Kafka's error codes.
 
 `WireError`: the peer sent nonsense, its connection is closed. `ApiError`: an expected refusal with a Kafka error code, caught once per item
-in a handler. `StorageError`: the disk failed, the log directory goes offline. A broken invariant is an `assert` and is never caught.
+in a handler. `StorageError`: the disk failed, the log directory is taken offline. A broken invariant is an `assert` and is never caught.
 The numbers of `ErrorCode` are Kafka's (protocol level 4.4); those from 20000 on are ours, and only clients of our extensions get them.
 """
 
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes; the number travels on the wire, the name stands in messages for people."""
+    """Kafka's error codes: the number is for the wire, the name is for people."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -180,7 +180,7 @@ def shortened(message: str) -> str:
 
 
 class ApiError(OttlaError):
-    """An expected refusal: `code` goes to the client, `message` says in one sentence what was refused and why."""
+    """An expected refusal: `code` is sent to the client, `message` gives the refused thing and the reason in one sentence."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         message = shortened(message)
@@ -198,7 +198,7 @@ class RecordsRefused(ApiError):
 
 
 class StorageError(OttlaError):
-    """A read, write or sync failed, or a file is not what it should be. `path` is the file or directory concerned, "" where none is."""
+    """A read, write or sync failed, or a file is damaged. `path` is the file or directory, "" if there is none."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)
@@ -210,7 +210,7 @@ class StoreUnreachable(OttlaError):
 
 
 class DiskError(StorageError):
-    """The system refused a read, write or sync: the log directory goes offline, and comes back when that has passed (a full disk does)."""
+    """The system refused a read, write or sync: the log directory is offline until the disk works again (a full disk may)."""
 
 
 class DamagedLogError(StorageError):

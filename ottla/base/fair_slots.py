@@ -1,10 +1,10 @@
-"""Who holds the places of something that there is a bounded number of: items by address and connection, and whose goes for a new one.
+"""Fair eviction: a bounded set of items, grouped by client address and connection.
 
-Everybody may take what is free. When nothing is, a new item takes the place of one of the address that holds the most, so that no address
-keeps another one from a fair share; of addresses that hold about as much each replaces an item of its own. Within an address a connection
-that holds more than one item loses first, since ordinary clients need one, and then the item that has not been used for the longest time.
+An item is added while there is a free slot. When there is none, a new item evicts one from the address that holds the most, so that no
+address keeps others from a fair share; an address that holds about as much as any other evicts an item of its own. Within an address, a
+connection with more than one item loses an item first, because ordinary clients need one; then the least recently used item is evicted.
 
-An item has a weight (its partitions, say), and the weights of all may be bounded as their number is.
+An item has a weight (its partitions, for example), and the total weight may be bounded, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Origin(Protocol):
 
 
 class Placed(NamedTuple):
-    """Where an item comes from, and its weight."""
+    """The address and connection of an item, and its weight."""
 
     host: str
     connection: str
@@ -40,7 +40,8 @@ bytes, and an answer about it more."""
 
 
 class FairSlots(Generic[Item]):
-    """Items by address, least recently used first. Finding whose goes costs in proportion to the addresses and to the items of one."""
+    """Items by address, least recently used first. The cost of finding an item to evict is linear in the addresses and in the items of
+    one."""
 
     __slots__ = ("_hosts", "_placed", "_weights", "weight")
 
@@ -81,10 +82,10 @@ class FairSlots(Generic[Item]):
         del items[item]
         items[item] = None
 
-    # What gives way
+    # Eviction
 
     def place_for(self, host: str) -> Item | None:
-        """The item that gives way for a new one of `host`, even one in use of the same address."""
+        """Returns the item that is evicted for a new one of `host`, even a used one of the same address."""
         return self.place_in_others(host) or self._first(self._hosts.get(host, ())) or next(iter(self._placed), None)
 
     def place_in_others(self, host: str) -> Item | None:
@@ -100,12 +101,12 @@ class FairSlots(Generic[Item]):
         return self._first(items)
 
     def weight_for(self, keep: Item) -> Item | None:
-        """The item that gives way so that `keep` may stay as heavy as it is; None if there is no other."""
+        """Returns the item that is evicted for the weight of `keep`; None if there is no other."""
         items = [item for item in self._hosts[self._placed[keep].host] if item != keep]
         return self.weight_in_others(keep) or self._first(items) or next((item for item in self._placed if item != keep), None)
 
     def weight_in_others(self, keep: Item) -> Item | None:
-        """The item of an address that is heavier than that of `keep`, by more than `keep`; None if there is none."""
+        """Returns an item of an address whose weight exceeds the weight of `keep`'s address by more than `keep`; None if there is none."""
         placed = self._placed[keep]
         return self._of_heavier(self._weights.__getitem__, self._weights[placed.host] + placed.weight)
 
@@ -121,7 +122,7 @@ class FairSlots(Generic[Item]):
         return self._first(self._hosts[self._placed[least].host])
 
     def _first(self, items: Collection[Item]) -> Item | None:
-        """Which of the items of one address goes first."""
+        """Returns the item of one address that is evicted first."""
         if not items:
             return None
         connection, count = Counter([self._placed[item].connection for item in items]).most_common(1)[0]

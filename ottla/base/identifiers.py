@@ -8,7 +8,7 @@ from __future__ import annotations
 ID_CHARACTERS_MAX = 1000
 """Of the id of a group, a member, a static instance, a transaction, and of a rack's name."""
 TOPIC_NAME_CHARACTERS_MAX = 249
-"""Kafka's bound: with a partition's number behind it a name has to fit into that of a directory."""
+"""Kafka's bound: a topic's name and a partition's number together are the name of a directory."""
 CLIENT_ID_CHARACTERS_MAX = 255
 """Of a client id, which is cut and not refused: it only says who asks."""
 

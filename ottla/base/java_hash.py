@@ -1,7 +1,6 @@
-"""Java's `String.hashCode`, by which Kafka places groups and transactional ids on the partitions of its internal topics.
+"""Java's `String.hashCode`. Kafka uses it to choose a partition of an internal topic for each group and transactional id.
 
-Clients need it only to read those topics, but the records of a directory written by Kafka stand where this number says, so ours must stand
-there as well.
+A directory that Kafka wrote has the records of a group in that partition, so the broker must use the same function.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def java_hash(text: str) -> int:
 
 
 def _to_int32(value: int) -> int:
-    """What Java keeps of a number that does not fit: its lowest 32 bits, with their sign."""
+    """Returns the lowest 32 bits of a number as a signed integer, as Java's arithmetic does."""
     value &= _INT_MASK
     return value - (1 << 32) if value & _INT_SIGN else value
 

@@ -11,7 +11,7 @@ from ottla.base.immutable import immutable
 
 @immutable(kw_only=True)
 class LogConfig:
-    """Kafka's topic-level settings of a log. The defaults stand in `base/settings/`; `BrokerConfig.log_config({})` has them."""
+    """Kafka's topic-level settings of a log. `base/settings/` declares the defaults; `BrokerConfig.log_config({})` has them."""
 
     segment_bytes: int
     segment_ms: int

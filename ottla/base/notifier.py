@@ -1,11 +1,11 @@
-"""Calls functions when something has moved: watchers at every move, waiters once, when the end that they wait for is reached.
+"""Calls functions after a change: watchers at every change, waiters once, when the log reaches the end that they wait for.
 
-Waiters are ordered by that end in two heaps, one for what is committed and one for what is durable. So a move costs a call for each
-function that it concerns, whatever the number of those that wait for later ends: a thousand waiting produces cost a thousand calls, and
-not a thousand for each move. Watchers are called without arguments and look for themselves what has changed.
+Waiters are ordered by that end in two heaps, one for committed ends and one for durable ends. So a change calls only the waiters whose end
+is reached. Its cost does not depend on how many others wait: a thousand waiting produces cost a thousand calls in total. Watchers are
+called without arguments and examine the state themselves.
 
-Called functions may add, remove, wait and cause further moves. A move inside of a call is reported after the round that is running,
-never within it. A function waits for one end at a time: if it asks again for a later one, it is called there only.
+Called functions may add, remove, wait and cause further changes. A change during a call is reported after the present round. A function
+waits for one end at a time: if it asks again for a later one, it is called only there.
 
 Left out: when to notify (`replication/`, `sharing/share_partition.py`), and waking requests in turns (`server/waiters.py`).
 """
@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 _STALE_MAX = 64
-"""So many forgotten entries, or half of all if that is more, may stay in the heaps."""
+"""Stale entries that the heaps may have; half of all entries if that is more."""
 
 _END, _FUNCTION = 0, 2
 
@@ -30,7 +30,7 @@ class Notifier:
     def __init__(self) -> None:
         self.watchers: dict[Callable[[], None], None] = {}
         self.waiters: dict[Callable[[], None], list[Any]] = {}
-        """By function: end, running number, function (None: forgotten). The same entries stand in the heaps."""
+        """By function: end, running number, function (None: stale). The heaps share these entries."""
         self._committed: list[list[Any]] = []
         self._durable: list[list[Any]] = []
         self._count = 0
@@ -62,7 +62,7 @@ class Notifier:
             self._sweep()
 
     def end_waits(self) -> None:
-        """Makes the next notification call all present waiters, because the ends that they wait for will not come."""
+        """Makes the next notification call all present waiters, because their ends will not be reached."""
         self._ended.update(dict.fromkeys(entry[_FUNCTION] for entry in sorted(self.waiters.values())))
         self.waiters.clear()
         self._committed.clear()
@@ -108,7 +108,7 @@ class Notifier:
         heappush(heap, entry)
 
     def _sweep(self) -> None:
-        """Drops forgotten entries when they are many: an end that is never reached would keep them for ever."""
+        """Drops stale entries when there are many. Otherwise an end that is never reached would keep them."""
         entries = len(self._committed) + len(self._durable)
         if entries - len(self.waiters) > max(_STALE_MAX, len(self.waiters)):
             for heap in (self._committed, self._durable):

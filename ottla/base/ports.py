@@ -184,7 +184,7 @@ class Channel(Protocol):
     bytes_sent: int
 
     def unsent_bytes(self) -> int:
-        """Those of `queued_bytes` that are in memory; the rest are slices of files."""
+        """The part of `queued_bytes` that is in memory; the rest are slices of files."""
 
     @property
     def peer_host(self) -> str: ...
@@ -193,13 +193,14 @@ class Channel(Protocol):
     def peer_port(self) -> int: ...
 
     def local_host(self) -> str:
-        """The address of this end, empty if the connection is gone."""
+        """The address of this end, empty if the connection is closed."""
 
     def open(self, receiver: Receiver) -> None:
         """Starts to read; called once, before anything else but `close`."""
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Takes the parts over, in order. What the peer does not take at once is queued; a peer that is gone closes the channel."""
+        """Sends the parts in order, and owns them from now on. Bytes that the peer does not take at once are queued; if the peer has closed
+        the connection, the channel closes."""
 
     def pause_reading(self) -> None: ...
 
@@ -259,8 +260,8 @@ Locate = Callable[[int], tuple[str, int] | None]
 
 
 DEFAULT_LANE, CONTROL_LANE, FETCH_LANE = "default", "control", "fetch"
-"""The connections to another broker: for most requests, for what passes between the controller and brokers, for followers' fetches (of
-which there may be more: `fetch-1` and so on)."""
+"""The connections to another broker: for most requests, for messages between the controller and brokers, and for followers' fetches
+(further ones are `fetch-1` and so on)."""
 
 
 class Peers(Protocol):
@@ -284,7 +285,7 @@ MULTI_BYTES_MAX = 512 * 1024
 """The largest multi that a store takes, and the largest node: half of what ZooKeeper refuses by default. Callers split larger writes."""
 
 OPERATION_OVERHEAD_BYTES = 64
-"""What ZooKeeper's frame adds to the path and the data of one operation, rounded up."""
+"""Bytes that ZooKeeper's frame adds to the path and the data of one operation, rounded up."""
 
 
 class StoreResult(IntEnum):
@@ -374,7 +375,7 @@ _WITH_DATA = (Create, Set)
 
 
 def operation_bytes(operation: Operation) -> int:
-    """What the operation takes of `MULTI_BYTES_MAX`."""
+    """The size of an operation in bytes, as it counts for `MULTI_BYTES_MAX`."""
     data = operation.data if isinstance(operation, _WITH_DATA) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
@@ -395,9 +396,9 @@ Watch = Callable[[WatchEvent], object]
 class MetadataStore(Protocol):
     """One session on a tree of versioned nodes: ZooKeeper, or the journal of a single broker.
 
-    Every answer comes by one callback on the loop (the embedded store calls back before it returns), in the order of the requests; a watch
-    is called before the answer to a later read that shows the change. Every request can fail. A watch is left by a read that succeeds:
-    `get` and `children` watch a node that is there, `exists` also one that is not.
+    Every request is answered by one callback on the loop, in the order of the requests (the embedded store calls back before it returns). A
+    watch is called before the answer to a later read that shows the change. Every request can fail. A successful read sets a watch: `get`
+    and `children` on a node that exists, `exists` also on a node that does not.
     """
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
@@ -407,10 +408,10 @@ class MetadataStore(Protocol):
         """OK or NO_NODE; watches creation, data and deletion."""
 
     def children(self, path: str, done: Callable[[StoreResult, list[str]], object], *, watch: Watch | None = None) -> None:
-        """OK with the names, sorted, or NO_NODE; watches children that come and go, and the deletion of the node."""
+        """OK with the names, sorted, or NO_NODE. Watches the creation and deletion of children, and the deletion of the node."""
 
     def multi(self, operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
-        """All or nothing. One that checks and changes nothing is ordered with the writes all the same."""
+        """Executes all operations or none. A multi of checks alone is ordered with the writes, too."""
 
     def listen(self, listener: Callable[[SessionEvent], object]) -> None:
         """Calls `listener` at every change of the session from now on."""
@@ -435,14 +436,14 @@ it belongs in a thread. Raises `OSError`."""
 
 
 class LoginToken(Protocol):
-    """A bearer token by which this broker logs in to others."""
+    """A bearer token with which this broker logs in to others."""
 
     def first_message(self) -> bytes:
         """The client's first message of OAUTHBEARER."""
 
 
 class TokenSource(Protocol):
-    """Where such tokens come from (`client/token_source.py`). Times are seconds since 1970."""
+    """A source of such tokens (`client/token_source.py`). Times are seconds since 1970."""
 
     @property
     def due_s(self) -> float:

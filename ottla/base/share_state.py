@@ -1,8 +1,8 @@
 """The stored state of a share partition (KIP-932), and the port to the share coordinator that stores it.
 
-A share partition is one partition as one share group reads it. Its leader keeps the state of each record in flight; the share
-coordinator, one machine over each partition of `__share_group_state`, makes that durable. `Persister` stands between them, so that neither
-the leader nor the group coordinator cares whether the share coordinator lives on this broker.
+A share partition is one partition as one share group reads it. Its leader keeps the state of each record in flight; the share coordinator,
+one machine over each partition of `__share_group_state`, makes that durable. `Persister` is the interface between them, so that neither the
+leader nor the group coordinator depends on the broker of the share coordinator.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SharePartitionKey(NamedTuple):
 
 
 class DeliveryState(IntEnum):
-    """The delivery states of records; the numbers are those of Kafka's RecordState in `__share_group_state`. ACQUIRED is never logged."""
+    """The delivery states of records; the numbers are Kafka's RecordState in `__share_group_state`. ACQUIRED is never logged."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -69,7 +69,7 @@ class Persister(Protocol):
     """The share coordinators. Each call answers exactly once, now or later, never by raising; an error's state is None."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
-        """Begins (or begins anew, with a higher state epoch) what is remembered."""
+        """Initializes the state of a share partition, or initializes it again with a higher state epoch."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
         """Reads a state for the partition's leader, which takes it over with its leader epoch: FENCED_LEADER_EPOCH for an older one."""

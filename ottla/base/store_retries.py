@@ -1,6 +1,6 @@
-"""Trying a request to the metadata store again: after a pause while the store is connected, else as soon as it is.
+"""Retries requests to the metadata store: after a pause while the store is connected, otherwise when it is connected again.
 
-What waits when the session expires is dropped: it belonged to that session, and its owner begins anew with the next one.
+When the session expires, waiting requests are dropped. They belonged to that session, and their owners start again with the next one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Long work on a loop that others wait for: a bounded piece in each turn, one after the other in the order of asking.
+"""Runs long work in time slices, one slice in each iteration of the event loop.
 
-Long work is an iterator that does a little at each step. The first piece runs at once, so small work is done
-before `add` returns, as if there were no turns; what remains goes on in later turns, between which the loop serves other work. What
-comes while something is unfinished waits behind it, and `call_when_idle` calls back when all of it has been done. Where the pieces of
-work need not be in order (`is_fair`), whatever has had its piece goes behind what waits.
+Long work is an iterator that does a little at each step. The first slice runs at once, so small work is done before `add` returns; the rest
+runs in later iterations, between which the loop serves other work. Work is queued in the order of `add`, and `call_when_idle` calls back
+when the whole queue is done. With `is_fair` an unfinished iterator moves to the end of the queue after each slice.
 
-Until `begin` nothing is bounded: no client waits for a loop that does not run yet. An iterator that raises is dropped, what stands behind
-it goes on, and the loop gets the exception.
+Before `begin` slices are not bounded, because no client waits for a loop that does not run yet. An iterator that raises is dropped, the
+queue continues, and the loop gets the exception.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Turns:
 
     @property
     def unfinished(self) -> Sized:
-        """What is unfinished, now and whenever it is looked at."""
+        """The queue of unfinished work; a live view."""
         return self._work
 
     @property
@@ -118,7 +117,7 @@ class Turns:
 
 
 def run_steps(steps: Generator[object, None, Result]) -> Result:
-    """Does long work in one piece after all; returns what it returns."""
+    """Runs all steps at once. Returns the result of the generator."""
     while True:
         try:
             next(steps)
@@ -128,7 +127,7 @@ def run_steps(steps: Generator[object, None, Result]) -> Result:
 
 
 def as_steps(steps: Generator[object, None, Result]) -> Generator[object, None, Result]:
-    """Leaves the steps to somebody who takes them in turns; the other choice is `run_steps`."""
+    """Returns the steps unchanged, for a caller that runs them in time slices. The alternative is `run_steps`."""
     return steps
 
 

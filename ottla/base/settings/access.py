@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.base.settings.setting import SettingError, boolean, string
 
 AUTHORIZERS = ("acl", "kafka.security.authorizer.AclAuthorizer", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
-"""Names of the one authorizer: ours, and those of Kafka's whose semantics it has."""
+"""Names of the one authorizer: our name, and Kafka's names for authorizers with the same semantics."""
 
 
 class _Authorizer:
@@ -33,7 +33,7 @@ class _Principals:
 
 
 class AccessSettings:
-    """Who may do what."""
+    """Settings of ACLs."""
 
     authorizer_class_name = string(
         "authorizer.class.name",

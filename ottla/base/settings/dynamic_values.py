@@ -1,7 +1,7 @@
-"""Values of a broker's settings that are set while it runs: which may be set, and which of those that are stored have an effect.
+"""Dynamic values of a broker's settings: checks new values, and selects the usable stored ones.
 
-A setting of one listener (`listener.name.NAME.SETTING`) is judged as the setting that it stands for, and is one broker's own, but for the
-limits of its connections.
+A setting of one listener (`listener.name.NAME.SETTING`) is checked as `SETTING` is. It belongs to one broker, except for limits of
+connections, which may be cluster-wide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Table = Mapping[str, Setting[Any]]
 
 
 def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
-    """Those of the stored values that can be used; each other one becomes a notice."""
+    """Returns the usable stored values. Adds a notice for each other value."""
     usable = {}
     for name, text in values.items():
         of_listener = split_listener_name(name)

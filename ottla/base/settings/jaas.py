@@ -65,7 +65,7 @@ def parse_jaas(text: str) -> JaasLine:
 
 
 def option_text(word: str) -> str:
-    """What a word means, with or without quotes."""
+    """Returns the text of a word, without its quotes."""
     return _ESCAPE.sub(r"\1", word[1:-1]) if word[:1] in "\"'" else word
 
 

@@ -8,8 +8,8 @@
     };
 
 `KafkaServer`, or `LISTENER.KafkaServer` for one listener, has what `sasl.jaas.config` would have for each mechanism; `Client` has the login
-at ZooKeeper. Other sections are for other programs and are passed over. What cannot be read, or names a login module that is not served,
-raises `SettingError`, which never shows a value. Left out: Kerberos, and Java's `${property}` in values.
+at ZooKeeper. Other sections are for other programs and are ignored. An unreadable file, or a login module that is not served, raises
+`SettingError`, which never shows a value. Left out: Kerberos, and Java's `${property}` in values.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def zookeeper_login(sections: Sections) -> str | None:
 
 
 def listener_lines(sections: Sections, listener: str) -> dict[str, str]:
-    """What `sasl.jaas.config` would be for each mechanism of a listener (in small letters). Raises `SettingError` for a login module that
-    is not served."""
+    """Returns the value of `sasl.jaas.config` for each mechanism of a listener (in small letters). Raises `SettingError` for a login module
+    that is not served."""
     name = next((name for name in (f"{listener.lower()}.{SERVER}", SERVER) if name in sections), None)
     lines = sections[name] if name is not None else ()
     for line in lines:

@@ -106,8 +106,8 @@ REFUSED_ENDINGS = (".sasl.jaas.config", "sasl.server.callback.handler.class")
 GUARDS_OF_IMAGES = frozenset(
     {"client.users", "client.passwords", "inter.broker.user", "inter.broker.password", "kraft.bootstrap.scram.users"}
 )
-"""Settings that only an image's scripts know, and that restrict access there: ignoring one leaves the broker open, so its notice is a
-warning that says so."""
+"""Settings of container images that restrict access there. The broker does not know them and stays open without them, so their notice is a
+warning."""
 
 
 def is_known_to_kafka(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a listener's settings are: its own (`listener.name.NAME.SETTING`) before those of all, and whether it has what it needs.
+"""The settings of each listener: its own (`listener.name.NAME.SETTING`) win over the broker's. Checks that a listener is complete.
 
 Checked before the start, so that no listener opens half secured; every refusal is one line and shows no secret.
 """
@@ -33,7 +33,7 @@ SETTINGS_OF_LISTENERS: dict[str, Setting[Any]] = {setting.name: setting for owne
 
 
 class ListenerValues:
-    """The settings of listeners, over those of the broker."""
+    """The settings of listeners; the broker's settings are their defaults."""
 
     def __init__(self, given: Mapping[str, Given], dynamic: Callable[[], Sequence[Mapping[str, str]]], value: Callable[[str], Any]) -> None:
         """`dynamic`: the values that were set while the broker runs, the strongest first; `value`: the broker's own in force."""
@@ -82,7 +82,7 @@ class ListenerValues:
         return users
 
     def tls(self, listener: str) -> TlsOptions:
-        """What the TLS of a listener is made from now."""
+        """The present TLS settings of a listener."""
 
         def value(name: str) -> Any:
             return self.value(listener, name)
@@ -116,7 +116,7 @@ class ListenerValues:
         return broker_login(mechanism, jaas, self.value(endpoint.name, "ottla.inter.broker.login", mechanism))
 
     def tokens(self, listener: str) -> TokenOptions:
-        """What the bearer tokens of a listener are taken by. Raises `SettingError`."""
+        """The settings with which a listener checks bearer tokens. Raises `SettingError`."""
 
         def value(name: str, prefix: str = "sasl.oauthbearer.") -> Any:
             return self.value(listener, prefix + name, OAUTHBEARER)
@@ -137,8 +137,8 @@ class ListenerValues:
         )
 
     def check(self, endpoints: Sequence[Endpoint], between_brokers: str | None) -> None:
-        """Raises `ConfigError` if a listener lacks what it needs, or a setting is for no listener. `between_brokers`: the listener by
-        which brokers speak to each other; None where there are no others."""
+        """Raises `ConfigError` if a listener lacks a required setting, or a setting names an unknown listener. `between_brokers`: the
+        listener for other brokers; None for a single broker."""
         names = {endpoint.name.lower() for endpoint in endpoints}
         for name, entry in self._given.items():
             of_listener = split_listener_name(name)

@@ -67,7 +67,7 @@ def parse_endpoints(setting: str, entries: Sequence[str], protocols: dict[str, s
 
 
 def check_between_brokers(endpoints: Sequence[Endpoint], name: str | None, protocol: str, is_protocol_given: bool) -> None:
-    """Whether there is the listener by which brokers are to speak to each other; raises `SettingError` with one sentence."""
+    """Checks that the listener for other brokers exists. Raises `SettingError` with one sentence."""
     if name and is_protocol_given:
         raise SettingError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set")
     if name and name not in {endpoint.name for endpoint in endpoints}:

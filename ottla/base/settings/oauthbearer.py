@@ -60,7 +60,7 @@ OAUTHBEARER_SETTINGS = frozenset(setting.name for setting in settings_of(OAuthBe
 
 
 class TokenOptions(NamedTuple):
-    """What one listener takes tokens by."""
+    """The settings with which one listener checks tokens."""
 
     jwks_url: str | None
     jwks_authorities: str | None
@@ -90,8 +90,8 @@ class TokenOptions(NamedTuple):
 
 
 def why_handler_unserved(handler: str, mechanism: str, *, is_unsecured_allowed: bool) -> str:
-    """Why a class of Kafka's that checks clients' credentials stands for nothing here, in one sentence; empty if it is known.
-    `mechanism`: the one that it is set for, empty for all."""
+    """Returns, in one sentence, why a callback handler class of Kafka has no counterpart here; empty if it has one. `mechanism`: the
+    mechanism that it is set for, empty for all."""
     served = ("OAuthBearerValidatorCallbackHandler", *(("OAuthBearerUnsecuredValidatorCallbackHandler",) if is_unsecured_allowed else ()))
     if mechanism.upper() in ("", MECHANISM) and handler.rpartition(".")[2] in served:
         return ""

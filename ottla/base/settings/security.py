@@ -1,7 +1,7 @@
 """Settings of authentication: SASL mechanisms, their limits, and what each listener may set for itself.
 
 `listener.name.NAME.SETTING` is a setting for one listener, and `listener.name.NAME.MECHANISM.SETTING` for one mechanism of one listener
-(NAME and MECHANISM in small letters); both beat the setting itself. `LISTENER_SETTINGS` are those that may be written so.
+(NAME and MECHANISM in small letters); both win over the plain setting. `LISTENER_SETTINGS` lists the settings that a listener may have.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PER_BROKER = Update.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
 """A user of PLAIN by itself, as in a TOML table: `[ottla.sasl.plain.users]`, `alice = "password"`."""
 CLUSTER_PROOF = "OTTLA-CLUSTER"
-"""The mechanism by which brokers prove that they know the cluster's secret (`security/cluster_identity.py`)."""
+"""The mechanism with which brokers prove that they know the cluster's secret (`security/cluster_identity.py`)."""
 
 
 class SecuritySettings:
@@ -146,7 +146,7 @@ class BrokerLogin(NamedTuple):
 
 
 class TlsOptions(NamedTuple):
-    """What the TLS of a listener is made from."""
+    """The TLS settings of a listener."""
 
     listener: str
     keystore: str | None
@@ -176,7 +176,7 @@ LISTENER_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})
 
 
 class ListenerName(NamedTuple):
-    """What `listener.name.NAME[.MECHANISM].SETTING` is about; listener and mechanism in small letters."""
+    """The parts of `listener.name.NAME[.MECHANISM].SETTING`; listener and mechanism in small letters."""
 
     listener: str
     mechanism: str
@@ -202,7 +202,7 @@ def is_family_name(name: str) -> bool:
 
 
 def listener_names(listener: str, setting: str, mechanism: str = "") -> tuple[str, ...]:
-    """The names under which a setting of a listener may stand, the strongest first."""
+    """The names that a setting of a listener may have, the strongest first."""
     names = [f"{LISTENER_PREFIX}{listener.lower()}.{setting}", setting]
     if mechanism:
         names.insert(0, f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{setting}")

@@ -1,6 +1,6 @@
 """One setting: how its text is read, checked, shown, and found as a typed attribute.
 
-A `Setting[T]` stands in a class body and is a descriptor, so `config.num_partitions` has the type `int` for the type checker. It defines
+A `Setting[T]` is a class attribute and a descriptor, so `config.num_partitions` has the type `int` for the type checker. It defines
 only `__get__`: a configuration object puts the values into its own `__dict__`, and an attribute then costs what any attribute costs.
 
 Text follows Kafka's rules: blanks around a value do not count, booleans are true or false in any case, lists are separated by commas. A
@@ -41,7 +41,7 @@ class Type(IntEnum):
 
 
 class Scope(IntEnum):
-    """Whose setting it is; the number is Kafka's type of configuration resource."""
+    """The kind of resource that has a setting; the number is Kafka's type of configuration resource."""
 
     TOPIC = 2
     BROKER = 4
@@ -115,11 +115,11 @@ class Setting(Generic[T]):
 
     @property
     def valid_text(self) -> str:
-        """What may stand there, for people."""
+        """The valid values, for people."""
         return "" if self.valid is None else str(getattr(self.valid, "description", ""))
 
     def parse(self, text: str) -> T:
-        """The value that the text stands for; raises `SettingError`."""
+        """Returns the value of a text. Raises `SettingError`."""
         value = self._read(text.strip())
         reason = self.valid(value) if self.valid is not None else ""
         if reason:

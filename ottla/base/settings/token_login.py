@@ -1,4 +1,4 @@
-"""Settings of a broker that logs in to others by a bearer token (OAUTHBEARER): where its tokens come from (KIP-255, KIP-768, KIP-1139).
+"""Settings of a broker that logs in to others with a bearer token (OAUTHBEARER): the source of its tokens (KIP-255, KIP-768, KIP-1139).
 
 They are Kafka's settings of clients, which brokers have as well: `listener.name.NAME.oauthbearer.SETTING`, or for all. The options of the
 JAAS line (`clientId`, `clientSecret`, `scope`, `extension_...`, `ssl....`) say the same, where there is one. A token without a signature is
@@ -33,7 +33,7 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 
 
 class TokenLoginSettings:
-    """Bearer tokens by which brokers log in to each other."""
+    """Bearer tokens with which brokers log in to each other."""
 
     sasl_oauthbearer_token_endpoint_url = maybe_string(
         _URL, "Where a broker gets the tokens by which it logs in to others: https://HOST/PATH, http://HOST/PATH or file:///PATH."
@@ -78,14 +78,14 @@ TOKEN_LOGIN_SETTINGS = frozenset(setting.name for setting in settings_of(TokenLo
 
 
 class TokenLogin(NamedTuple):
-    """A login by bearer tokens: the properties of a client that say where those come from."""
+    """A login with bearer tokens: the properties of a client that define their source."""
 
     mechanism: str
     properties: dict[str, str]
 
     @property
     def is_by_file(self) -> bool:
-        """Whether the tokens stand in a file of this machine."""
+        """Whether the tokens are read from a file."""
         return self.properties.get(_URL, "").lower().startswith("file:")
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class TokenLogin(NamedTuple):
 
 
 def token_login(values: Mapping[str, Any], jaas: str | None, *, is_unsecured_allowed: bool) -> TokenLogin:
-    """`values`: those of `TokenLoginSettings` in force. Raises `SettingError`, which shows no secret."""
+    """`values`: the values of `TokenLoginSettings` in force. Raises `SettingError`, which shows no secret."""
     if jaas and parse_jaas(jaas).module != MODULE:
         raise SettingError(f"sasl.jaas.config: the mechanism {MECHANISM} needs the OAuthBearerLoginModule")
     if not values[_URL] and not is_unsecured_allowed:

@@ -1,4 +1,4 @@
-"""Settings of logins by token: those of an issuer, and those that users make for others."""
+"""Settings of logins with tokens: an issuer's tokens (OAUTHBEARER) and delegation tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that a topic may have for itself, and those of a group.
+"""Settings of topics and of groups.
 
 A topic setting without a value of its own takes the broker's: `broker_names` lists where to look, with the factor to milliseconds, and
 the first that is set wins (log.retention.ms before .minutes before .hours).
