@@ -75,7 +75,7 @@ class GroupTerms(NamedTuple):
 
 
 class Check:
-    """A question to the share coordinator: is the stored state still this leader's?"""
+    """A request to the share coordinator that checks whether the stored state is still this leader's."""
 
     __slots__ = ("is_over",)
 
