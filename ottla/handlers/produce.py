@@ -28,15 +28,19 @@ from ottla.requests.leader_hints import addresses_of, present_leader
 from ottla.requests.rights import permits, refusal_to_write, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.storage.inspection import (
+    FEW_RECORDS_MAX,
+    MERE_LOOK,
     Demands,
     InspectBatch,
     Inspected,
     InspectedEarlier,
+    Inspection,
     Inspector,
     LoopBudget,
     WorkerNeeded,
     demands_of,
     inspect_here,
+    look_here,
 )
 from ottla.wire.batch_header import CODEC_MASK, BatchHeader
 from ottla.wire.compression import CODEC_ZSTD
@@ -237,11 +241,13 @@ class Produce:
 
     # Batches whose records must be looked into
 
-    def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> bytearray | None:
+    def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> Inspection | None:
         """Looks into a small batch (`storage.inspection.Inspector`); raises `WorkerNeeded` for a large one."""
         demands = demands_of(header, config)
         if demands is None:
             return None
+        if demands is MERE_LOOK and header.record_count <= FEW_RECORDS_MAX:
+            return look_here(batch, header)
         if self._budget is None:
             self._budget = LoopBudget()
         return inspect_here(batch, header, demands, self._budget)

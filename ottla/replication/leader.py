@@ -28,7 +28,7 @@ from ottla.replication.state import PartitionState
 from ottla.replication.verification import VerificationGuard, Verifications
 from ottla.storage.inspection import InspectHere, Inspector, is_inspected, repack_own
 from ottla.storage.producer_snapshot import CachedBatch
-from ottla.storage.validate import check_batch, is_stamped, stamp_batch
+from ottla.storage.validate import check_batch, is_stamped, settle_times, stamp_batch
 from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader, read_batch_header
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 
@@ -145,15 +145,17 @@ class Leader:
             self._require_in_sync()
         if type(batch) is not memoryview:
             batch = memoryview(batch)
-        header = check_batch(batch, config, now_ms=now_ms, is_intact=is_intact)
-        repacked = inspector.inspect(batch, header, config) if self._is_inspecting else None
+        header = check_batch(batch, config, is_intact=is_intact)
+        found = inspector.inspect(batch, header, config) if self._is_inspecting else None
+        if not config.is_log_append_time:
+            header = settle_times(batch, header, found and found.times, config, now_ms=now_ms)
         if header[9] >= 0:
             duplicate = self._check_producer(header, is_transaction_v2, guard)
             if duplicate is not None:
                 time_ms = duplicate.timestamp if config.is_log_append_time else -1
                 return AppendResult(duplicate.base_offset, duplicate.last_offset, time_ms, log.log_start_offset, True)
         if self._is_stamping:
-            batch, header = stamp_batch(batch, header, config, now_ms=now_ms, repacked=repacked)
+            batch, header = stamp_batch(batch, header, config, now_ms=now_ms, repacked=found and found.repacked)
         base_offset = self._write(batch, header, now_ms)
         self.traffic.produces += 1
         time_ms = now_ms if config.is_log_append_time else -1

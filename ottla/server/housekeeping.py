@@ -22,6 +22,7 @@ from ottla.server.listener import Listeners
 from ottla.server.partition_table import PartitionTable
 from ottla.server.replica_changes import ReplicaChanges
 from ottla.storage import recovery_aids
+from ottla.storage.retention import kept_by_the_future
 
 log = logging.getLogger("ottla.housekeeping")
 
@@ -117,9 +118,22 @@ class Housekeeping:
         except StorageError as error:
             partition.fail(error)
             return
+        self._name_future(partition, now_ms)
         if paths:
             log.info("%s: %d files of expired segments go", partition.topic_partition, len(paths))
             self.remove_later(paths, partition.log.config.file_delete_delay_ms)
+
+    def _name_future(self, partition: Partition, now_ms: int) -> None:
+        """Names a segment that stays because of a timestamp in the future, once in the life of this process."""
+        found = partition.log
+        kept = kept_by_the_future(found.segments, found.config, now_ms)
+        if kept is not None and kept != found.named_future:
+            log.warning(
+                "%s: the segment at offset %d has a record with timestamp %d, %d minutes in the future: retention.ms deletes nothing from"
+                " there on before that time. message.timestamp.after.max.ms refuses such records",
+                partition.topic_partition, kept.base_offset, kept.timestamp_ms, (kept.timestamp_ms - now_ms) // 60_000,
+            )  # fmt: skip
+        found.named_future = kept
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         """Removes files after the delay that readers of old slices may still need."""

@@ -35,6 +35,7 @@ from ottla.storage.segment import Segment
 from ottla.storage.snapshots import aborted_entry, aborted_of, apply_batch, replay
 from ottla.storage.time_search import Found, TimeSearch
 from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, BatchHeader, read_batch_header
+from ottla.wire.record_times import largest_time
 
 _STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16 bytes
 
@@ -44,7 +45,7 @@ class Log:
 
     __slots__ = (
         "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "flush_offset", "is_broken",
-        "log_end_offset", "log_start_offset", "on_cut", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
+        "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
         "topic_partition",
     )
 
@@ -61,6 +62,7 @@ class Log:
         self._durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
         self.recovery_notes = opening.notes
         self.is_broken = False
+        self.named_future: retention.FutureSegment | None = None  # the segment that the broker's log names for its timestamp
         self.on_cut: Callable[[int], object] | None = None  # called with the offset from which on everything is about to be removed
         self._bases = [segment.base_offset for segment in opening.segments]
         self._open_files = opening.open_files
@@ -139,6 +141,9 @@ class Log:
         run: list[BatchHeader] = []
         for position, header in headers:
             segment = self.active
+            if not header.is_largest_time_credible:
+                timestamp = largest_time(header, batches[position : position + header.size_bytes], self.config.decompressed_bytes_max)
+                header = header._replace(max_timestamp=timestamp)
             end, last_offset, timestamp = position + header.size_bytes, header.last_offset, header.max_timestamp
             if segment.size + end - start > segment.bytes_max or timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
                 self._write_run(batches[start:position], run)

@@ -260,9 +260,9 @@ def _open_clean(opening: Opening) -> None:
         active.add_final_time_entry()
         active.write_indexes()
     end = active.base_offset
-    for position, header, _ in active.scan(active.index.last_position):
+    for position, header, batch in active.scan(active.index.last_position):
         end = header.next_offset
-        active.index_batch(position, header)
+        active.index_batch(position, header, batch)
     if end < opening.recovery_point:
         message = f"{opening.directory} ends at offset {end}, and it ended at {opening.recovery_point} when it was closed"
         raise DamagedLogError(message, opening.directory)
@@ -345,7 +345,7 @@ class _Check:
         offset_max = segment.end_offset - 1 if segment.is_sealed else segment.roll_offset
         for position, header, batch in scan_batches(file, start, segment.size, next_offset=end, offset_max=offset_max, crc_from=point):
             end = header.base_offset + header.last_offset_delta + 1
-            segment.index_batch(position, header)
+            segment.index_batch(position, header, batch)
             if header.base_offset >= point:
                 opening.epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.base_offset >= producers_from:

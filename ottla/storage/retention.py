@@ -10,9 +10,13 @@ Left out: removing files (`Log.delete_expired`), compaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.base.log_config import LogConfig
 from ottla.storage.segment import Segment
+
+CLOCK_SKEW_MS = 60_000
+"""Timestamps up to this far ahead are no reason for a warning: clocks of clients differ."""
 
 
 def count_expired(
@@ -32,6 +36,22 @@ def count_expired(
         excess -= segment.size
         count += 1
     return count
+
+
+class FutureSegment(NamedTuple):
+    """A segment that `retention.ms` keeps because its largest timestamp is in the future."""
+
+    base_offset: int
+    timestamp_ms: int
+
+
+def kept_by_the_future(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> FutureSegment | None:
+    """The oldest segment, if its largest timestamp is in the future: it and all segments behind it stay until that time and
+    `retention.ms` have passed (KAFKA-18929)."""
+    if not config.is_deleted or config.retention_ms < 0 or not segments[0].size:
+        return None
+    timestamp = segments[0].largest_timestamp()
+    return FutureSegment(segments[0].base_offset, timestamp) if timestamp - now_ms > CLOCK_SKEW_MS else None
 
 
 def _is_too_old(segment: Segment, retention_ms: int, now_ms: int) -> bool:

@@ -37,6 +37,7 @@ from ottla.storage.open_files import OpenFiles
 from ottla.storage.scan import NEVER, SCAN_BYTES, is_batch_at, scan_batches
 from ottla.storage.small_files import read_whole, write_atomically
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
+from ottla.wire.record_times import largest_time
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -62,7 +63,7 @@ class Segment:
         "_aborted", "base_offset", "bytes_max", "created_ms", "directory", "disk", "end_offset", "first_timestamp", "has_aborted",
         "has_index_files", "index", "index_entries_max", "index_interval_bytes", "indexed_position", "is_loaded", "is_max_known",
         "is_name_durable", "max_timestamp", "max_timestamp_offset", "notes", "open_files", "roll_ms", "roll_offset", "roll_timestamp",
-        "shared", "size", "tail_floor", "tail_lasts", "tail_positions", "times", "write",
+        "shared", "size", "tail_floor", "tail_lasts", "tail_positions", "times", "unpacked_bytes_max", "write",
     )
 
     def __init__(
@@ -102,9 +103,11 @@ class Segment:
         """Applies settings; the limits at which an append must think of rolling are worked out anew when next needed."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
-        self.roll_ms = roll_ms - _jitter(self.path(LOG_SUFFIX), config.segment_jitter_ms)
+        jitter = crc32(self.path(LOG_SUFFIX).encode())  # by name, so that a run can be repeated
+        self.roll_ms = roll_ms - jitter % max(config.segment_jitter_ms, 1)
         self.roll_timestamp = LOOK_CLOSER
         self.index_interval_bytes = config.index_interval_bytes
+        self.unpacked_bytes_max = config.decompressed_bytes_max
         index_bytes = config.segment_index_bytes
         self.index_entries_max = max(1, min(index_bytes // OFFSET_ENTRY_BYTES, index_bytes // TIME_ENTRY_BYTES - 1))
 
@@ -258,7 +261,8 @@ class Segment:
         if self.first_timestamp is None:
             if self.size == 0:
                 return NO_TIMESTAMP
-            self.first_timestamp = self.header_at(0).max_timestamp
+            header = self.header_at(0)
+            self.first_timestamp = header.max_timestamp if header.is_largest_time_credible else header.base_timestamp
         return self.first_timestamp
 
     # Looking things up
@@ -366,7 +370,8 @@ class Segment:
         if problem := self.index.load(self.disk, self.size):
             return f"the index {problem}"
         problem = self.times.load(self.disk, relative_end)
-        if problem or (self.is_sealed and self.size > 0 and not self.times and len(self.index) > 0 and self.first_batch_timestamp() >= 0):
+        is_timed = self.is_sealed or len(self.index) > 0  # else the active segment has no time index yet
+        if problem or (is_timed and not self.times and self.first_batch_timestamp() >= 0):
             return f"the time index {problem or 'is empty'}"
         self._take_books_from_indexes()
         return ""
@@ -391,25 +396,25 @@ class Segment:
         self._take_books_from_indexes()
         return entry[1]
 
-    def index_batch(self, position: int, header: BatchHeader) -> None:
+    def index_batch(self, position: int, header: BatchHeader, batch: memoryview) -> None:
         """Updates the indexes for a batch that a scan has found, as `note_batch` does for an appended one."""
         last_offset = header.base_offset + header.last_offset_delta
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
+        timestamp = largest_time(header, batch, self.unpacked_bytes_max)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
         if position - self.indexed_position > self.index_interval_bytes:
             self._add_index_entry(last_offset, position)
         elif position == 0:
-            self.first_timestamp = header.max_timestamp
+            self.first_timestamp = timestamp
 
     def forget_indexes(self) -> None:
-        """Empties the indexes."""
         self._reset(is_loaded=True)
 
     def rebuild_indexes(self) -> None:
         self.forget_indexes()
-        for position, header, _ in self.scan(0):
-            self.index_batch(position, header)
+        for position, header, batch in self.scan(0):
+            self.index_batch(position, header, batch)
         if self.is_sealed:
             self.add_final_time_entry()
 
@@ -434,8 +439,8 @@ class Segment:
         start = self.drop_index_tail(offset)
         if position == 0:
             self._reset(is_loaded=True)
-        for at, header, _ in self.scan(start):
-            self.index_batch(at, header)
+        for at, header, batch in self.scan(start):
+            self.index_batch(at, header, batch)
         self.write_indexes()
 
     def write_again(self, position: int) -> None:
@@ -492,8 +497,3 @@ class Segment:
         self.release_file()
         for path in self.files():
             self.disk.remove(path)
-
-
-def _jitter(path: str, jitter_max_ms: int) -> int:
-    """Spreads the rolls of segments that began together; by name, so that a run can be repeated."""
-    return crc32(path.encode()) % jitter_max_ms if jitter_max_ms > 0 else 0

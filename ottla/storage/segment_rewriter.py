@@ -31,6 +31,7 @@ from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.scan import scan_batches
 from ottla.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
+from ottla.wire.record_times import largest_time
 from ottla.wire.records import (
     CONTROL_ABORT,
     CONTROL_COMMIT,
@@ -275,7 +276,8 @@ class _Output:
             self._end(segment, header.base_offset)
             segment = self._begin(header.base_offset)
             self.made.append(segment)
-        segment.append(batch, len(batch), header.last_offset, read_batch_header(batch).max_timestamp)
+        timestamp = largest_time(read_batch_header(batch), batch, segment.unpacked_bytes_max)
+        segment.append(batch, len(batch), header.last_offset, timestamp)
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
         self.made[-1].add_aborted(entry)

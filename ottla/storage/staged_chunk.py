@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
-from ottla.storage.inspection import Demands, LoopBudget, WorkerNeeded, inspect_here
-from ottla.storage.validate import check_batch
+from ottla.storage.inspection import LoopBudget, WorkerNeeded, demands_of, inspect_here
+from ottla.storage.validate import check_batch, settle_times
 from ottla.wire.batch_header import BATCH_LENGTH_AT, BATCH_OVERHEAD, LOG_OVERHEAD, BatchHeader
 
 CHUNK_BYTES_MAX = 1 << 20
@@ -25,6 +25,8 @@ CHUNK_RECORDS_MAX = 1 << 30
 LOOKED_INTO_RECORDS_MAX = 50_000
 LOOKED_INTO_BYTES_MAX = 8 << 20
 """What a chunk may unpack to for a topic whose records are looked into: that is done on the loop."""
+LOOKED_INTO_TIMES_MAX = CHUNK_RECORDS_MAX
+"""Timestamps of an uncompressed chunk: its bytes bound them."""
 
 NO_PRODUCER = -1
 _read_length = Struct(">i").unpack_from
@@ -45,16 +47,15 @@ def check_chunk(
     if len(chunk) > bytes_max:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a staged chunk of {len(chunk)} bytes, {bytes_max} are allowed")
     batches = records = 0
-    budget = LoopBudget(LOOKED_INTO_RECORDS_MAX, LOOKED_INTO_BYTES_MAX) if config.is_compacted or config.is_strict else None
+    budget = LoopBudget(LOOKED_INTO_RECORDS_MAX, LOOKED_INTO_BYTES_MAX, LOOKED_INTO_TIMES_MAX)
     for batch in batches_of(chunk):
         if batches == batches_max:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {batches_max} record batches to be staged at once")
-        header = check_batch(batch, config, now_ms=now_ms, is_staged=True)
+        header = check_batch(batch, config, is_staged=True)
         if not header.is_transactional or header.producer_id != NO_PRODUCER:
             message = "a staged batch must be transactional and without a producer, which it gets when it is attached"
             raise ApiError(ErrorCode.INVALID_RECORD, message)
-        if budget is not None:
-            _look_into(batch, header, config, budget)
+        _look_into(batch, header, config, budget, now_ms)
         batches += 1
         records += header.record_count
     if not batches or records > CHUNK_RECORDS_MAX:
@@ -62,14 +63,16 @@ def check_chunk(
     return ChunkContents(batches, records)
 
 
-def _look_into(batch: memoryview, header: BatchHeader, config: LogConfig, budget: LoopBudget) -> None:
-    """Walks the records, for a topic that demands it; the chunk stands in the log as it is, so its codec stays."""
-    demands = Demands(True, config.is_compacted, None, config.decompressed_bytes_max)
+def _look_into(batch: memoryview, header: BatchHeader, config: LogConfig, budget: LoopBudget, now_ms: int) -> None:
+    """Looks into the records as far as the topic demands it; the batch is stored with the codec that it has."""
+    demands = demands_of(header, config, is_staged=True)
     try:
-        inspect_here(batch, header, demands, budget)
+        found = None if demands is None else inspect_here(batch, header, demands, budget)
     except WorkerNeeded:
         message = f"a staged chunk unpacks to more than {LOOKED_INTO_RECORDS_MAX} records or {LOOKED_INTO_BYTES_MAX} bytes"
         raise ApiError(ErrorCode.INVALID_RECORD, message) from None
+    if not config.is_log_append_time:
+        settle_times(batch, header, found and found.times, config, now_ms=now_ms)
 
 
 def batches_of(chunk: memoryview) -> Iterator[memoryview]:

@@ -127,6 +127,8 @@ class TimeSearch:
         self._older_than = ABOVE_ALL
         self._older_end = 0
         self.left: tuple[int, int] | None = None
+        self.largest: dict[int, int] = {}
+        """The largest timestamp of the records that are left, by the base offset of each segment that was searched for it."""
         self.unread = ""
         """Why the first of the batches that were skipped could not be read."""
 

@@ -37,7 +37,7 @@ def first_at_or_after(
             if header.base_offset >= end_offset:
                 return None
             search.walk(header, timestamp_ms)
-            if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+            if header.last_offset < start_offset or (header.max_timestamp < timestamp_ms and header.is_largest_time_credible):
                 continue
             times = search.judge(header, batch, timestamp_ms, start_offset, decompressed_bytes_max)
             if times.offset != NO_OFFSET:
@@ -48,34 +48,43 @@ def first_at_or_after(
 def newest(
     segments: Sequence[Segment], start_offset: int, end_offset: int, decompressed_bytes_max: int, search: TimeSearch | None = None
 ) -> Found | None:
-    """The first of the records with the largest timestamp of all that are left (Kafka's ListOffsets -3). Raises `SearchPaused`."""
+    """The first of the records with the largest timestamp of all that are left (Kafka's ListOffsets -3). Raises `SearchPaused`.
+
+    The largest timestamp of a segment may be of no record that is left: it lies below the start of the log, or compaction has kept the
+    header of a batch without its records. Then that segment is searched for its largest one, and the next best segment is asked.
+    """
     search = search or TimeSearch()
-    bounds = (start_offset, end_offset, decompressed_bytes_max)
-    ordered = [segment for segment in segments if segment.size and not (segment.is_sealed and segment.end_offset <= start_offset)]
-    if not ordered:
-        return None
-    timestamp = max(segment.largest_timestamp() for segment in ordered)
-    found = first_at_or_after(segments, timestamp, *bounds, search) if timestamp >= 0 else None
-    if found is not None or timestamp < 0 or ordered[0].base_offset >= start_offset:
-        return found
-    # The largest of the first segment stands below the start of the log.
-    timestamp = max(
-        (_largest_left(ordered[0], start_offset, decompressed_bytes_max, search), *(one.largest_timestamp() for one in ordered[1:]))
-    )
-    return first_at_or_after(segments, timestamp, *bounds, search) if timestamp >= 0 else None
+    left = [segment for segment in segments if segment.size and not (segment.is_sealed and segment.end_offset <= start_offset)]
+    largest = -1
+    for segment in sorted(left, key=Segment.largest_timestamp, reverse=True):
+        if segment.largest_timestamp() <= largest:
+            break
+        largest = max(largest, _largest_left(segment, start_offset, end_offset, decompressed_bytes_max, search))
+    return first_at_or_after(segments, largest, start_offset, end_offset, decompressed_bytes_max, search) if largest >= 0 else None
 
 
-def _largest_left(segment: Segment, start_offset: int, decompressed_bytes_max: int, search: TimeSearch) -> int:
-    """The largest timestamp in a segment from an offset on; -1 if there is none."""
+def _largest_left(segment: Segment, start_offset: int, end_offset: int, decompressed_bytes_max: int, search: TimeSearch) -> int:
+    """The largest timestamp of the records in a segment from an offset on; -1 if there is none."""
+    known = search.largest.get(segment.base_offset)
+    if known is None:
+        found = first_at_or_after([segment], segment.largest_timestamp(), start_offset, end_offset, decompressed_bytes_max, search)
+        known = found[0] if found is not None else _walk_for_largest(segment, start_offset, decompressed_bytes_max, search)
+        search.largest[segment.base_offset] = known
+    return known
+
+
+def _walk_for_largest(segment: Segment, start_offset: int, decompressed_bytes_max: int, search: TimeSearch) -> int:
+    """The same by a walk over all batches of the segment."""
     walk_from, largest = search.left or (start_offset, -1)
     for _, header, batch in segment.scan(segment.position_of(walk_from)):
         if header.last_offset < walk_from:
             continue
         search.walk_left(header, largest)
-        if header.max_timestamp <= largest:
+        if (header.max_timestamp <= largest and header.is_largest_time_credible) or len(batch) <= RECORDS_AT:
             continue
-        if header.base_offset >= start_offset or header.timestamp_type or len(batch) <= RECORDS_AT:
+        if header.timestamp_type:
             largest = header.max_timestamp
         else:
             largest = max(largest, search.judge(header, batch, ABOVE_ALL, start_offset, decompressed_bytes_max).max_timestamp)
+    search.left = None
     return largest

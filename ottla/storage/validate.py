@@ -1,12 +1,13 @@
 """Checks a producer's batch before it is appended, and stamps it.
 
-`check_batch` is the hot path: one header, one CRC, a few comparisons. Record batches are opaque to the broker: what stands behind the
-header is vouched for by the CRC and by "so many records do not fit into so few bytes"; it is decoded only where a setting makes the broker
-responsible for it (`inspection.py`): a compacted topic (every record needs a key), `compression.type` (the batch is written anew), or
-`is_strict` (`ottla.validate.records`: every record is walked). A record damaged on purpose under a right CRC can thus be stored; it hurts
-the readers of that topic, never the broker, whose own readers take nothing but `WireError` from it.
+`check_batch` is the hot path: one header, one CRC, a few comparisons. The records behind the header are looked into by `inspection.py`:
+for their timestamps and, where a setting makes the broker responsible for them, in full: a compacted topic (every record needs a key),
+`compression.type` (the batch is compressed again), or `is_strict` (`ottla.validate.records`: every record is checked). Elsewhere a record
+damaged on purpose under a right CRC can be stored; it hurts the readers of that topic, never the broker, whose own readers take nothing
+but `WireError` from it.
 
-`stamp_batch` is what the broker changes in a good batch: LogAppendTime and the codec. It is not called for topics that want neither.
+`settle_times` applies the topic's window of timestamps and corrects the largest timestamp in the header. `stamp_batch` writes what
+the broker changes in a good batch: LogAppendTime and the codec. It is not called for topics that want neither.
 
 Refusals are `ApiError`: CORRUPT_MESSAGE for bytes damaged on the way (a client sends them again), INVALID_RECORD for bytes made wrong.
 Left out: sequences and transactions (`producers.py`), the records (`inspection.py`).
@@ -19,11 +20,13 @@ from struct import error as StructError
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.log_config import LogConfig
+from ottla.base.types import NO_TIMESTAMP
 from ottla.storage.inspection import LOOP_BYTES_MAX
 from ottla.wire.batch_header import (
     BATCH_OVERHEAD,
     CODEC_MASK,
     CONTROL_BIT,
+    CREATE_TIME,
     DELETE_HORIZON_BIT,
     HEADER,
     LOG_APPEND_TIME,
@@ -38,6 +41,7 @@ from ottla.wire.batch_header import (
 )
 from ottla.wire.checksum import crc32c
 from ottla.wire.compression import CODEC_ZSTD
+from ottla.wire.record_times import TimeRange
 from ottla.wire.record_validation import FAULTS_NAMED_MAX
 from ottla.wire.records import iter_records
 
@@ -47,7 +51,7 @@ _BROKER_ONLY_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 _new_tuple = tuple.__new__
 
 
-def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged: bool = False, is_intact: bool = False) -> BatchHeader:
+def check_batch(batch: memoryview, config: LogConfig, *, is_staged: bool = False, is_intact: bool = False) -> BatchHeader:
     """The header of the one good batch that `batch` is; anything else is refused and nothing has changed.
 
     A batch that is staged (`staged_chunk.py`) may be of a transaction before it has a producer id. One that `is_intact` has a CRC that the
@@ -58,7 +62,7 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged:
         fields = HEADER.unpack_from(batch, 0)
     except StructError:
         raise _refuse_framing(batch) from None
-    _, length, _, magic, crc, attributes, delta, base_timestamp, max_timestamp, producer_id, _, _, count = fields
+    _, length, _, magic, crc, attributes, delta, _, _, producer_id, _, _, count = fields
     if length + LOG_OVERHEAD != size or magic != MAGIC:
         raise _refuse_framing(batch)
     if size > config.max_message_bytes:
@@ -85,9 +89,27 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
     elif size == BATCH_OVERHEAD:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a compressed batch without bytes")
-    if max_timestamp >= 0 and not config.is_log_append_time:
-        _check_timestamps(batch, base_timestamp, max_timestamp, config, now_ms)
     return header
+
+
+def settle_times(batch: memoryview, header: BatchHeader, times: TimeRange | None, config: LogConfig, *, now_ms: int) -> BatchHeader:
+    """Refuses a batch with a record outside of the window that the topic allows (message.timestamp.before/after.max.ms), and writes the
+    largest timestamp into the header if that names another one. Without `times` (no look was needed) the header counts."""
+    if times is None:
+        base, largest = header.base_timestamp, header.max_timestamp
+        smallest = base if 0 <= base < largest else largest
+    else:
+        smallest, largest = times
+    if largest - now_ms > config.timestamp_after_max_ms:
+        message = f"timestamp {largest} is more than {config.timestamp_after_max_ms} ms ahead of the broker's {now_ms}"
+        raise _refuse_timestamps(batch, config, now_ms, message)
+    if now_ms - smallest > config.timestamp_before_max_ms and smallest != NO_TIMESTAMP:
+        message = f"timestamp {smallest} is more than {config.timestamp_before_max_ms} ms behind the broker's {now_ms}"
+        raise _refuse_timestamps(batch, config, now_ms, message)
+    if largest == header.max_timestamp:
+        return header
+    set_max_timestamp(batch, 0, CREATE_TIME, largest)
+    return read_batch_header(batch)
 
 
 def stamp_batch(
@@ -109,18 +131,6 @@ def is_stamped(config: LogConfig) -> bool:
     return config.is_log_append_time or config.compression_type != "producer"
 
 
-def _check_timestamps(batch: memoryview, base_timestamp: int, max_timestamp: int, config: LogConfig, now_ms: int) -> None:
-    """Refuses a batch with an end outside of the window that the topic allows (message.timestamp.before/after.max.ms)."""
-    if max_timestamp - now_ms > config.timestamp_after_max_ms or base_timestamp - now_ms > config.timestamp_after_max_ms:
-        late = max_timestamp if max_timestamp > base_timestamp else base_timestamp
-        message = f"timestamp {late} is more than {config.timestamp_after_max_ms} ms ahead of the broker's {now_ms}"
-        raise _refuse_timestamps(batch, config, now_ms, message)
-    oldest = base_timestamp if 0 <= base_timestamp < max_timestamp else max_timestamp
-    if now_ms - oldest > config.timestamp_before_max_ms:
-        message = f"timestamp {oldest} is more than {config.timestamp_before_max_ms} ms behind the broker's {now_ms}"
-        raise _refuse_timestamps(batch, config, now_ms, message)
-
-
 def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, message: str) -> ApiError:
     """Names the records that are outside the window; a batch whose records cannot be read, or are many, is refused as a whole."""
     faults = {}
@@ -129,7 +139,7 @@ def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, messag
     try:
         for record in iter_records(batch, decompressed_bytes_max=min(LOOP_BYTES_MAX, config.decompressed_bytes_max)):
             age_ms = now_ms - record.timestamp
-            if record.timestamp >= 0 and (age_ms > config.timestamp_before_max_ms or -age_ms > config.timestamp_after_max_ms):
+            if record.timestamp != NO_TIMESTAMP and (age_ms > config.timestamp_before_max_ms or -age_ms > config.timestamp_after_max_ms):
                 faults[record.offset] = f"Timestamp {record.timestamp} is outside the window that the topic allows."
     except WireError:
         return ApiError(ErrorCode.INVALID_TIMESTAMP, message)

@@ -124,6 +124,13 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
+    def is_largest_time_credible(self) -> bool:
+        """Whether `max_timestamp` can be the largest of the records. Some producers leave it at -1 (Sarama 1.43) or name an older record;
+        below the first record's timestamp it is wrong. Batches of the broker's own making are right."""
+        made_here = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT | CONTROL_BIT
+        return self.max_timestamp >= self.base_timestamp or self.attributes & made_here != 0 or self.record_count == 0
+
+    @property
     def last_sequence(self) -> int:
         """The sequence number of the last record, or -1 for a batch without sequences."""
         if self.base_sequence < 0:

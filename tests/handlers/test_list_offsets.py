@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.base.log_config import LogConfig
 from ottla.handlers.list_offsets import handle
 from ottla.requests.context import Pending
 from ottla.storage.time_search import LOOP_RECORDS_MAX, WALKED_BATCHES_MAX
-from ottla.wire.batch_header import RECORDS_AT, stamp_crc
+from ottla.wire.batch_header import RECORDS_AT, BatchHeader, stamp_crc
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -30,8 +31,15 @@ def ask(world: World, *asked: tuple[int, int], version: int = 11) -> list[ListOf
     return list(answer.topics[0].partitions)
 
 
+class StoredUnseen:
+    """An inspector that looks into nothing: batches are stored as brokers of before stored them, with a wrong largest timestamp."""
+
+    def inspect(self, _batch: memoryview, _header: BatchHeader, _config: LogConfig) -> None:
+        return None
+
+
 def append(world: World, data: memoryview) -> None:
-    world.partitions[0].require_leading().append(data, acks=1, now_ms=NOW_MS)
+    world.partitions[0].require_leading().append(data, acks=1, now_ms=NOW_MS, inspector=StoredUnseen())
 
 
 def unreadable(*, timestamp: int = NOW_MS) -> memoryview:

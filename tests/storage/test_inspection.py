@@ -9,6 +9,8 @@ from ottla.base.log_config import LogConfig
 from ottla.storage.inspection import (
     LOOP_BYTES_MAX,
     LOOP_RECORDS_MAX,
+    MERE_LOOK,
+    SMALL_RECORDS_MAX,
     Demands,
     InspectBatch,
     Inspected,
@@ -40,20 +42,49 @@ def demands(batch: bytearray, config: LogConfig = COMPACTED) -> Demands:
 
 
 def on_the_loop(batch: bytearray, config: LogConfig = COMPACTED, budget: LoopBudget | None = None) -> bytearray | None:
-    return inspect_here(memoryview(batch), read_batch_header(batch), demands(batch, config), budget or LoopBudget())
+    """The batch under another codec, if the topic demands one."""
+    found = inspect_here(memoryview(batch), read_batch_header(batch), demands(batch, config), budget or LoopBudget())
+    assert found is not None and found.times == (NOW, NOW)
+    return found.repacked
 
 
 def by_the_worker(batch: bytearray, config: LogConfig = COMPACTED) -> Inspected:
     return inspect_batch(InspectBatch(batch, demands(batch, config)))
 
 
-def test_a_plain_topic_demands_nothing() -> None:
-    assert not is_inspected(log_settings())
-    assert demands_of(read_batch_header(batch_of(1)), log_settings()) is None
-    assert demands_of(read_batch_header(batch_of(1)), log_settings(compression_type="zstd")) is None, "it has that codec already"
-    for config in (COMPACTED, log_settings(is_strict=True), log_settings(compression_type="lz4")):
+def test_append_time_alone_demands_nothing() -> None:
+    config = log_settings(is_log_append_time=True)
+    assert not is_inspected(config) and demands_of(read_batch_header(batch_of(1)), config) is None
+    for settings in ({"is_compacted": True}, {"is_strict": True}, {"compression_type": "lz4"}):
+        config = log_settings(is_log_append_time=True, **settings)
         assert is_inspected(config)
-        assert demands_of(read_batch_header(batch_of(1)), config) is not None
+        asked = demands_of(read_batch_header(batch_of(1)), config)
+        assert asked is not None and not asked.is_timed
+
+
+@pytest.mark.parametrize("config", [log_settings(), log_settings(compression_type="zstd")])
+def test_a_plain_topic_demands_the_timestamps(config: LogConfig) -> None:
+    """Of uncompressed and of small batches, of those with an impossible header, and of all where timestamps are bounded."""
+    plain, small, large = batch_of(1, codec=0), batch_of(1), batch_of(SMALL_RECORDS_MAX + 1)
+    assert is_inspected(config)
+    if config.compression_type == "producer":
+        assert demands_of(read_batch_header(plain), config) is MERE_LOOK
+    assert demands(small, config).is_optional and demands(small, config).is_mere_look
+    assert demands_of(read_batch_header(large), config) is None, "its header is believed"
+    impossible = read_batch_header(large)._replace(max_timestamp=-1)
+    found = demands_of(impossible, config)
+    assert found is not None and found.is_mere_look and not found.is_optional
+    for bounded in (log_settings(timestamp_before_max_ms=1), log_settings(timestamp_after_max_ms=1)):
+        found = demands_of(read_batch_header(large), bounded)
+        assert found is not None and found.is_mere_look and not found.is_optional
+
+
+def test_an_optional_look_is_left_out_when_the_budget_is_used_up() -> None:
+    batch = batch_of(1)
+    assert inspect_here(memoryview(batch), read_batch_header(batch), demands(batch, log_settings()), LoopBudget(times=0)) is None
+    plain = batch_of(1, codec=0)
+    with pytest.raises(WorkerNeeded):
+        inspect_here(memoryview(plain), read_batch_header(plain), MERE_LOOK, LoopBudget(times=0))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +151,8 @@ def test_both_places_pack_alike() -> None:
     config = log_settings(compression_type="lz4", is_strict=True)
     batch = batch_of(50)
     here, there = on_the_loop(batch, config), by_the_worker(batch, config).repacked
-    assert here == there == InspectHere().inspect(memoryview(batch), read_batch_header(batch), config)
+    found = InspectHere().inspect(memoryview(batch), read_batch_header(batch), config)
+    assert found is not None and here == there == found.repacked
     assert here is not None and read_batch_header(here).codec == CODEC_LZ4 and read_records(here) == read_records(batch)
 
 
@@ -148,7 +180,7 @@ def test_with_a_level_that_is_set_less_is_packed_on_the_loop() -> None:
 def test_an_answer_is_used_for_what_was_asked_only() -> None:
     large = batch_of(LOOP_RECORDS_MAX + 1)
     earlier = InspectedEarlier(by_the_worker(large))
-    assert earlier.inspect(memoryview(large), read_batch_header(large), COMPACTED) is None
+    assert earlier.inspect(memoryview(large), read_batch_header(large), COMPACTED) == (None, (NOW, NOW))
     with pytest.raises(WorkerNeeded):
         earlier.inspect(memoryview(large), read_batch_header(large), log_settings(compression_type="gzip"))
     assert earlier.inspect(memoryview(large), read_batch_header(large), log_settings()) is None, "nothing is demanded any more"

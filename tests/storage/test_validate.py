@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused
 from ottla.base.log_config import LogConfig
 from ottla.storage.inspection import InspectHere
-from ottla.storage.validate import check_batch, is_stamped, stamp_batch
+from ottla.storage.validate import check_batch, is_stamped, settle_times, stamp_batch
 from ottla.wire.batch_header import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -51,9 +51,10 @@ def changed(position: int, data: bytes, batch: bytearray | None = None) -> bytea
 
 def check(batch: bytes | bytearray, config: LogConfig) -> BatchHeader:
     """What is done with a client's batch before it is appended."""
-    header = check_batch(memoryview(batch), config, now_ms=NOW)
-    InspectHere().inspect(memoryview(batch), header, config)
-    return header
+    view = memoryview(bytearray(batch))
+    header = check_batch(view, config)
+    found = InspectHere().inspect(view, header, config)
+    return header if config.is_log_append_time else settle_times(view, header, found and found.times, config, now_ms=NOW)
 
 
 def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN) -> ErrorCode:
@@ -122,34 +123,35 @@ def test_r9_a_compressed_batch_without_bytes() -> None:
 
 def test_r10_the_size_counts_as_it_was_sent() -> None:
     batch = encode_batch([Record(0, NOW, None, bytes(100_000))], codec=CODEC_GZIP)
-    assert check_batch(memoryview(batch), log_settings(max_message_bytes=len(batch)), now_ms=NOW).record_count == 1
+    assert check_batch(memoryview(batch), log_settings(max_message_bytes=len(batch))).record_count == 1
     assert refusal(batch, log_settings(max_message_bytes=len(batch) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-@pytest.mark.parametrize("times", [(NOW + HOUR + 1, NOW), (NOW, NOW + HOUR + 1), (NOW - HOUR - 1, NOW), (NOW, NOW - HOUR - 1)])
-def test_r6_timestamps_out_of_the_topics_window(times: tuple[int, int]) -> None:
+@pytest.mark.parametrize("codec", [0, CODEC_LZ4])
+@pytest.mark.parametrize(
+    "times", [(NOW + HOUR + 1, NOW), (NOW, NOW + HOUR + 1), (NOW - HOUR - 1, NOW), (NOW, NOW - HOUR - 1), (NOW, 1, NOW), (-1, 1, NOW)]
+)
+def test_r6_timestamps_out_of_the_topics_window(times: tuple[int, ...], codec: int) -> None:
+    """Every record counts, not only the first and the newest."""
     config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
-    batch = encode_batch([Record(0, times[0], None, b""), Record(1, times[1], None, b"")])
-    # Only both ends of the batch are in its header; a first record that is the newest hides an old one behind it.
-    if times == (NOW, NOW - HOUR - 1):
-        assert check_batch(memoryview(batch), config, now_ms=NOW).max_timestamp == NOW
-    else:
-        assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
+    batch = encode_batch([Record(offset, time, None, b"") for offset, time in enumerate(times)], codec=codec)
+    assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
+    assert check(batch, log_settings(timestamp_after_max_ms=HOUR + 1)).max_timestamp == max(times)
 
 
 def test_r6_records_out_of_the_window_are_named() -> None:
     config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
     batch = encode_batch([Record(0, NOW - HOUR - 1, None, b""), Record(1, NOW, None, b""), Record(2, NOW + HOUR + 1, None, b"")])
     with pytest.raises(RecordsRefused) as caught:
-        check_batch(memoryview(batch), config, now_ms=NOW)
+        check(batch, config)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     assert list(caught.value.faults) == [0, 2]
 
 
 def test_r6_a_batch_that_cannot_be_read_is_refused_as_a_whole() -> None:
     config = log_settings(timestamp_before_max_ms=HOUR)
-    batch = changed(RECORDS_AT + 1, b"\xff\xff", encode_batch([Record(0, NOW - HOUR - 1, None, b"v")]))
-    assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
+    batch = changed(RECORDS_AT, b"\xff\xff", encode_batch([Record(0, NOW - HOUR - 1, None, b"v")]))
+    assert refusal(batch, config) is ErrorCode.INVALID_RECORD
 
 
 def test_r6_of_many_records_none_is_named() -> None:
@@ -158,7 +160,7 @@ def test_r6_of_many_records_none_is_named() -> None:
     long = encode_batch([Record(0, NOW - HOUR - 1, None, bytes(1 << 18))], codec=CODEC_ZSTD)
     for batch in (many, long):
         with pytest.raises(ApiError) as caught:
-            check_batch(memoryview(batch), config, now_ms=NOW)
+            check(batch, config)
         assert caught.value.code is ErrorCode.INVALID_TIMESTAMP and not isinstance(caught.value, RecordsRefused)
 
 
@@ -167,17 +169,18 @@ def test_r8_a_batch_of_more_records_than_could_be_unpacked_is_refused_by_its_hea
     fields = count.to_bytes(4, "big")
     batch = changed(RECORD_COUNT_AT, fields, changed(LAST_OFFSET_DELTA_AT, (count - 1).to_bytes(4, "big"), good(codec=CODEC_ZSTD)))
     assert refusal(batch, log_settings(decompressed_bytes_max=1 << 20)) is ErrorCode.INVALID_RECORD
-    assert check_batch(memoryview(batch), log_settings(decompressed_bytes_max=1 << 21), now_ms=NOW).record_count == count
+    assert check_batch(memoryview(batch), log_settings(decompressed_bytes_max=1 << 21)).record_count == count
 
 
 def test_r6_the_window_does_not_matter_when_the_broker_stamps() -> None:
     config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR, is_log_append_time=True)
-    assert check_batch(memoryview(encode_batch([Record(0, 1, None, b"")])), config, now_ms=NOW).base_timestamp == 1
+    assert check_batch(memoryview(encode_batch([Record(0, 1, None, b"")])), config).base_timestamp == 1
 
 
 def test_a_batch_without_timestamps_is_always_in_time() -> None:
     config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
-    assert check_batch(memoryview(encode_batch([Record(0, -1, None, b"")])), config, now_ms=NOW).max_timestamp == -1
+    assert check(encode_batch([Record(0, -1, None, b"")] * 2), config).max_timestamp == -1
+    assert check(encode_batch([Record(0, -1, None, b""), Record(1, NOW, None, b"")] * 20), config).max_timestamp == NOW
 
 
 def test_a_compacted_topic_needs_keys() -> None:
@@ -195,7 +198,7 @@ def test_records_are_walked_only_when_asked() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_with_an_error(data: bytes) -> None:
     with pytest.raises(ApiError):
-        check_batch(memoryview(data), PLAIN, now_ms=NOW)
+        check_batch(memoryview(data), PLAIN)
 
 
 @given(st.integers(0, len(good()) - 1), st.integers(1, 255))
@@ -204,10 +207,10 @@ def test_any_changed_byte_behind_the_stamps_is_found(position: int, mask: int) -
     batch = good()
     batch[position] ^= mask
     if LEADER_EPOCH_AT <= position < MAGIC_AT:
-        assert check_batch(memoryview(batch), PLAIN, now_ms=NOW).record_count == 3
+        assert check_batch(memoryview(batch), PLAIN).record_count == 3
     else:
         with pytest.raises(ApiError):
-            check_batch(memoryview(batch), PLAIN, now_ms=NOW)
+            check_batch(memoryview(batch), PLAIN)
 
 
 def test_append_time_is_stamped_in_place() -> None:
@@ -224,13 +227,15 @@ def test_append_time_is_stamped_in_place() -> None:
 def test_the_topics_codec_replaces_the_clients(name: str, codec: int) -> None:
     config = log_settings(compression_type=name)
     batch = memoryview(good(codec=CODEC_ZSTD, producer_id=7, producer_epoch=1, base_sequence=2))
-    repacked = InspectHere().inspect(batch, read_batch_header(batch), config)
-    stamped, header = stamp_batch(batch, read_batch_header(batch), config, now_ms=NOW, repacked=repacked)
+    found = InspectHere().inspect(batch, read_batch_header(batch), config)
+    assert found is not None
+    stamped, header = stamp_batch(batch, read_batch_header(batch), config, now_ms=NOW, repacked=found.repacked)
     assert header.codec == codec and header[9:12] == (7, 1, 2) and not stamped.readonly
     assert read_records(stamped) == read_records(batch)
-    assert InspectHere().inspect(stamped, header, config) is None
-    again, _ = stamp_batch(stamped, header, config, now_ms=NOW)
-    assert again is stamped
+    again = InspectHere().inspect(stamped, header, config)
+    assert again is None or again.repacked is None
+    kept, _ = stamp_batch(stamped, header, config, now_ms=NOW)
+    assert kept is stamped
 
 
 def test_records_that_cannot_be_unpacked_cannot_be_packed_anew() -> None:
