@@ -160,12 +160,12 @@ def is_inspected(config: LogConfig) -> bool:
 
 def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = False) -> Demands | None:
     """What must be done with this batch; None if nothing. A batch that `is_staged` keeps its codec."""
-    is_validated = config.is_compacted or config.is_strict
-    codec = None if is_staged else _other_codec(header, config)
-    is_timed = not config.is_log_append_time
-    if is_validated or codec is not None:
-        level = None if codec is None else config.compression_level
-        return Demands(is_validated, config.is_compacted, codec, config.decompressed_bytes_max, level, is_timed)
+    is_validated, is_timed = config.is_compacted or config.is_strict, not config.is_log_append_time
+    if is_validated or config.compression_type != "producer":
+        codec = None if is_staged else _other_codec(header, config)
+        if is_validated or codec is not None:
+            level = None if codec is None else config.compression_level
+            return Demands(is_validated, config.is_compacted, codec, config.decompressed_bytes_max, level, is_timed)
     if not is_timed:
         return None
     if header.attributes & CODEC_MASK == 0:

@@ -9,8 +9,8 @@ same length follow each other at equal distances, so their timestamps are a slic
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator
+from itertools import compress, repeat
 from sys import byteorder
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ _WALKED_MIN = 16
 
 _BODY_MIN = 6
 """Bytes of a record behind its length: attributes, timestamp, offset, key, value, headers."""
+_EVEN_BYTES = bytes(range(0, 256, 2))
 _new_tuple = tuple.__new__
 
 
@@ -80,8 +81,11 @@ def time_range(section: Buffer, base_timestamp: int, record_count: int) -> TimeR
     position, left, walked, absent = 0, record_count, _WALKED_MIN, -1 - base_timestamp
     lowest, highest = 1 << 64, -(1 << 64)
     try:
+        if left < _RUN_MIN:
+            position, lowest, highest = _take_each(data, 0, left, absent)
+            left = 0
         while left:
-            run = _run_length(data, position, left) if left >= _RUN_MIN else 0
+            run = _run_length(data, position, left)
             taken = _take_run(data, position, run, absent) if run >= _RUN_MIN else None
             if taken is None:
                 run = min(left, walked)
@@ -148,6 +152,8 @@ def _take_run(data: bytes, position: int, run: int, absent: int) -> tuple[int, i
         second = data[position + prefix + 2 : end : stride]
         if min(numbers) < 128 or max(second) > 127:
             return None
+        if not first.translate(None, _EVEN_BYTES) and absent < 0:  # no delta is negative
+            return end, _extreme(min, first, second), _extreme(max, first, second)
         both = bytearray(2 * run)
         both[0::2], both[1::2] = first, second
         pairs = set(array("H", both))
@@ -155,6 +161,15 @@ def _take_run(data: bytes, position: int, run: int, absent: int) -> tuple[int, i
         numbers = {(pair >> low_at & 127) | (pair >> high_at & 127) << 7 for pair in sorted(pairs)}
     deltas = [number >> 1 ^ -(number & 1) for number in sorted(numbers)]
     return end, min((delta for delta in deltas if delta != absent), default=1 << 64), max(deltas)
+
+
+def _extreme(choose: Callable[[Iterable[int]], int], first: bytes, second: bytes) -> int:
+    """The smallest or the largest of positive deltas of two bytes, of which the second byte is the higher."""
+    high = choose(second)
+    only = bytearray(256)
+    only[high] = 1
+    low = choose(compress(first, second.translate(only)))
+    return ((low & 127) + (high << 7)) >> 1
 
 
 def _take_each(data: bytes, position: int, count: int, absent: int) -> tuple[int, int, int]:
