@@ -44,8 +44,8 @@ _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPP
 
 @immutable
 class Demands:
-    """What is demanded for a batch. `codec`: it is stored with another codec than it was sent with; `level`, where one is set. `is_timed`:
-    the range of the timestamps is wanted. `is_optional`: the look is skipped when the budget is used up."""
+    """The work that a topic demands for a batch. `codec`: it is stored with another codec than it was sent, at `level` if set.
+    `is_timed`: the range of the timestamps is wanted. `is_optional`: the look is skipped when the budget is used up."""
 
     is_validated: bool
     is_key_required: bool
@@ -62,7 +62,7 @@ class Demands:
 
 
 class Inspection(NamedTuple):
-    """What a look has found: the batch under the demanded codec, if that is another one, and the range of its timestamps, if wanted."""
+    """The result of a look: the batch under the demanded codec, if that is another one, and the range of its timestamps, if wanted."""
 
     repacked: bytearray | None
     times: TimeRange | None
@@ -89,7 +89,7 @@ class InspectBatch:
 
 @immutable(kw_only=True)
 class Inspected:
-    """The worker's answer: the reason to refuse the batch (`code` is not 0), or what it has found."""
+    """The worker's answer: the reason to refuse the batch (`code` is not 0), or the result of its look."""
 
     demands: Demands
     code: int = 0
@@ -110,7 +110,7 @@ class Inspected:
 
 
 class LoopBudget:
-    """What one request may still have done on the loop: records checked, records of which only the timestamp is read, bytes unpacked."""
+    """The rest of a request's budget of work on the loop: records to check, timestamps to read, bytes to unpack."""
 
     __slots__ = ("bytes", "steps", "times")
 
@@ -124,7 +124,7 @@ class Inspector(Protocol):
     """Looks into a batch for `replication/leader.py`."""
 
     def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> Inspection | None:
-        """What was found; None if the batch was not looked into. Raises `ApiError` (refused) or `WorkerNeeded`."""
+        """Returns the result, None if the batch was not looked into. Raises `ApiError` (refused) or `WorkerNeeded`."""
 
 
 class InspectHere:
@@ -159,7 +159,7 @@ def is_inspected(config: LogConfig) -> bool:
 
 
 def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = False) -> Demands | None:
-    """What must be done with this batch; None if nothing. A batch that `is_staged` keeps its codec."""
+    """Returns the work that this batch needs, None if it needs none. A batch that `is_staged` keeps its codec."""
     is_validated, is_timed = config.is_compacted or config.is_strict, not config.is_log_append_time
     if is_validated or config.compression_type != "producer":
         codec = None if is_staged else _other_codec(header, config)
@@ -178,7 +178,7 @@ def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = Fals
 
 
 def look_here(batch: memoryview, header: BatchHeader) -> Inspection:
-    """What a mere look at an uncompressed batch finds. Raises `ApiError` for a bad batch."""
+    """Finds the timestamps of an uncompressed batch. Raises `ApiError` for a bad batch."""
     try:
         return Inspection(None, time_range(batch[RECORDS_AT:], header.base_timestamp, header.record_count))
     except WireError as error:
@@ -205,7 +205,7 @@ def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> byt
 
 
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> Inspection | None:
-    """What was found; None if an optional look is beyond the budget. Raises `ApiError` for a bad batch, else `WorkerNeeded`."""
+    """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look."""
     is_packed = header.attributes & CODEC_MASK != 0 or demands.codec is not None
     room = budget.bytes if demands.level is None else min(budget.bytes, LEVEL_BYTES_MAX)
     steps = budget.times if demands.is_mere_look else budget.steps
@@ -246,7 +246,7 @@ def inspect_batch(order: InspectBatch) -> Inspected:
 
 
 def _inspect(batch: memoryview, header: BatchHeader, demands: Demands, bytes_max: int, steps_max: int) -> tuple[Inspection, int]:
-    """What was found, and the size of the unpacked records."""
+    """Returns the result, and the size of the unpacked records."""
     try:
         section: Buffer = record_section(batch, header, bytes_max)
         if demands.is_validated:

@@ -164,7 +164,7 @@ def _take_run(data: bytes, position: int, run: int, absent: int) -> tuple[int, i
 
 
 def _extreme(choose: Callable[[Iterable[int]], int], first: bytes, second: bytes) -> int:
-    """The smallest or the largest of positive deltas of two bytes, of which the second byte is the higher."""
+    """The smallest or the largest of positive deltas of two bytes. The second byte is the higher one."""
     high = choose(second)
     only = bytearray(256)
     only[high] = 1
