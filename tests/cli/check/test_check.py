@@ -77,6 +77,18 @@ def test_what_a_broker_does_not_offer_is_no_failure(offline: Ottla, quick: Broke
     assert result.code == 0
 
 
+def test_topics_that_cannot_be_created_break_no_promise(offline: Ottla, quick: Broker) -> None:
+    """As on a cluster of three while one of its brokers is down: its default asks for three replicas."""
+    arguments = ("check", "eos", "-b", quick.get_bootstrap_server(), "--only", "retry", "--replication-factor")
+    result = offline(*arguments, "3", "-o", "json")
+    found = json.loads(result.out)
+    (row,) = found["checks"]
+    assert row["verdict"] == "unclear" and "INVALID_REPLICATION_FACTOR" in row["detail"]
+    assert row["detail"].endswith("; choose another one by --replication-factor")
+    assert (found["passed"], result.code) == (False, 1)
+    assert json.loads(offline(*arguments, "1", "-o", "json").out)["passed"]
+
+
 def test_a_broker_that_is_away_is_one_line(offline: Ottla) -> None:
     result = offline("check", "eos", "-b", "127.0.0.1:1")
     assert result.code == 3

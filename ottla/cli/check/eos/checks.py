@@ -15,7 +15,7 @@ from ottla.cli.check.eos.fencing import late_end_touches_nothing, zombie_is_fenc
 from ottla.cli.check.eos.offsets import offsets_follow_the_transaction
 from ottla.cli.check.eos.retry import retry_writes_once
 from ottla.cli.check.eos.time_out import time_out_is_enforced
-from ottla.cli.check.eos.verdict import FAIL, NOT_SUPPORTED, PASS, Broken, NotSupported, Verdict
+from ottla.cli.check.eos.verdict import FAIL, NOT_SUPPORTED, PASS, UNCLEAR, Broken, NotDone, NotSupported, Verdict
 from ottla.cli.check.eos.visibility import aborted_is_hidden, all_or_nothing, open_holds_back
 from ottla.cli.check.eos.world import World
 from ottla.client.errors import ClientError
@@ -38,6 +38,15 @@ CHECKS = (
     Check("late-end", "A delayed EndTxn does not touch a later transaction.", late_end_touches_nothing),
     Check("retry", "A batch sent again after a cut connection is written once.", retry_writes_once),
 )
+
+
+UNAVAILABLE = frozenset(
+    (
+        "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
+    )
+)  # fmt: skip
+"""Errors of a cluster that is not whole. They say nothing about the promises of exactly-once."""
 
 
 def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Verdict]:
@@ -71,8 +80,11 @@ def run_check(check: Check, world: World) -> Verdict:
         verdict, detail = NOT_SUPPORTED, str(reason)
     except Broken as reason:
         verdict, detail = FAIL, str(reason)
+    except NotDone as reason:
+        verdict, detail = UNCLEAR, str(reason)
     except world.kafka.KafkaException as error:
-        verdict, detail = FAIL, f"the client got {error.args[0].name()}: {error.args[0].str()}"
+        name = error.args[0].name()
+        verdict, detail = UNCLEAR if name in UNAVAILABLE else FAIL, f"the client got {name}: {error.args[0].str()}"
     except (ApiError, ClientError) as error:
         verdict, detail = FAIL, f"the client got {error}"
     return Verdict(check.name, verdict, " ".join(detail.split()), round(time.monotonic() - start, 1))

@@ -1,4 +1,4 @@
-"""The results of a check: it returns a remark, or raises `Broken` or `NotSupported`."""
+"""The results of a check: it returns a remark, or raises `Broken`, `NotSupported` or `NotDone`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 PASS = "pass"
 FAIL = "fail"
 NOT_SUPPORTED = "not supported"
+UNCLEAR = "unclear"
 
 
 class Broken(Exception):
@@ -15,6 +16,10 @@ class Broken(Exception):
 
 class NotSupported(Exception):
     """The broker lacks the feature."""
+
+
+class NotDone(Exception):
+    """The check could not be made, so nothing is known about the promise."""
 
 
 class Verdict(NamedTuple):

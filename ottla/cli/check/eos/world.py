@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.check.eos.verdict import Broken, NotSupported
+from ottla.cli.check.eos.verdict import Broken, NotDone, NotSupported
 from ottla.cli.command import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ def _silent() -> logging.Logger:
 class World:
     """One run of the checks. `cluster_of` opens a connection of our own client, for requests that no stock client sends."""
 
-    def __init__(self, settings: Mapping[str, Any], cluster: Cluster) -> None:
+    def __init__(self, settings: Mapping[str, Any], cluster: Cluster, *, replication_factor: int = -1) -> None:
+        """`replication_factor` of the topics; -1: the broker's default."""
+        self._replication_factor = replication_factor
         self.kafka = stock_client()
         self.settings = {"logger": _silent(), "client.id": "ottla-check-eos", **settings}
         self.cluster = cluster
@@ -113,9 +115,15 @@ class World:
     # Topics
 
     def topic(self, suffix: str, partitions: int = 1) -> str:
+        """Creates a topic of the checks. Raises `NotDone` where it cannot be created."""
         name = f"{self.name}-{suffix}"
-        made = self.admin.create_topics([self.kafka.admin.NewTopic(name, partitions, -1)], operation_timeout=WAIT_SECONDS)
-        made[name].result(WAIT_SECONDS)
+        wanted = self.kafka.admin.NewTopic(name, partitions, self._replication_factor)
+        try:
+            self.admin.create_topics([wanted], operation_timeout=WAIT_SECONDS)[name].result(WAIT_SECONDS)
+        except self.kafka.KafkaException as error:
+            code = error.args[0].name()
+            advice = "; choose another one by --replication-factor" if code == "INVALID_REPLICATION_FACTOR" else ""
+            raise NotDone(f"no topic could be created for it: {code}: {error.args[0].str()}{advice}") from None
         self.topics.append(name)
         return name
 
