@@ -1,4 +1,4 @@
-"""Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka. Each is imported on use.
+"""Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. Each is imported on use.
 
 Settings may be written with dots or underscores; each library gets the form that it expects, and a login under its own names. A consumer
 without a group gets a new one, and reads from the beginning, which tests nearly always want.
@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-CONFLUENT, KAFKA_PYTHON, AIOKAFKA = "confluent-kafka", "kafka-python", "aiokafka"
-_MODULES = {CONFLUENT: "confluent_kafka", KAFKA_PYTHON: "kafka", AIOKAFKA: "aiokafka"}
+CONFLUENT, KAFKA_PYTHON, AIOKAFKA, OWN = "confluent-kafka", "kafka-python", "aiokafka", "ottla.client"
+_MODULES = {CONFLUENT: "confluent_kafka", KAFKA_PYTHON: "kafka", AIOKAFKA: "aiokafka", OWN: "ottla.testing.own_clients"}
+_BLOCKING = (CONFLUENT, KAFKA_PYTHON, OWN)
 
 Settings = Mapping[str, Any]
 
@@ -22,11 +23,11 @@ class NoClientInstalled(RuntimeError):
 
 
 def producer(bootstrap: str, settings: Settings, library: str | None) -> Any:
-    return _make((CONFLUENT, KAFKA_PYTHON), "Producer", bootstrap, settings, library)
+    return _make(_BLOCKING, "Producer", bootstrap, settings, library)
 
 
 def consumer(bootstrap: str, topics: Iterable[str], settings: Settings, library: str | None) -> Any:
-    made = _make((CONFLUENT, KAFKA_PYTHON), "Consumer", bootstrap, _reading(settings), library)
+    made = _make(_BLOCKING, "Consumer", bootstrap, _reading(settings), library)
     topics = list(topics)
     if topics:
         made.subscribe(topics)
@@ -34,7 +35,7 @@ def consumer(bootstrap: str, topics: Iterable[str], settings: Settings, library:
 
 
 def admin(bootstrap: str, settings: Settings, library: str | None) -> Any:
-    return _make((CONFLUENT, KAFKA_PYTHON), "Admin", bootstrap, settings, library)
+    return _make(_BLOCKING, "Admin", bootstrap, settings, library)
 
 
 def aio_producer(bootstrap: str, settings: Settings) -> Any:
@@ -63,6 +64,9 @@ def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: Setti
         if kind == "Admin":
             return importlib.import_module("confluent_kafka.admin").AdminClient(config)
         return getattr(module, kind)(config)
+    if name == OWN:
+        make = {"Producer": module.make_producer, "Consumer": module.make_consumer, "Admin": module.make_client}[kind]
+        return make(bootstrap, settings)
     return _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_of_python(name, settings))
 
 
@@ -106,4 +110,4 @@ def _load(libraries: tuple[str, ...], wanted: str | None) -> tuple[str, Any]:
         except ModuleNotFoundError as error:
             if error.name != _MODULES[name]:
                 raise
-    raise NoClientInstalled(f"no Kafka client is installed for this: pip install {wanted or ' or '.join(libraries)}")
+    raise NoClientInstalled(f"no Kafka client is installed for this: pip install {wanted or libraries[0]}")

@@ -203,12 +203,52 @@ def test_without_a_client_the_error_names_what_to_install(broker: Broker, monkey
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(foreign_clients.importlib, "import_module", missing)
-    with pytest.raises(foreign_clients.NoClientInstalled, match="pip install confluent-kafka or kafka-python"):
-        broker.producer()
+    with pytest.raises(foreign_clients.NoClientInstalled, match=r"pip install aiokafka$"):
+        broker.aio_producer()
     with pytest.raises(foreign_clients.NoClientInstalled, match="pip install kafka-python"):
         broker.consumer(client="kafka-python")
     with pytest.raises(ValueError, match="is not one of"):
         broker.admin(client="other")
+
+
+@pytest.fixture
+def without_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Kafka library but our own can be imported."""
+    found = foreign_clients.importlib.import_module
+
+    def load(name: str) -> object:
+        if name in ("confluent_kafka", "kafka", "aiokafka"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return found(name)
+
+    monkeypatch.setattr(foreign_clients.importlib, "import_module", load)
+
+
+def test_without_another_client_our_own_writes_and_reads(without_others: None, broker: Broker, topic: str) -> None:
+    producer = broker.producer(linger_s=0.001)
+    producer.produce(topic, "text", key="k", headers={"trace": "1"})
+    producer.produce(topic, b"bytes", b"k", headers=[("trace", b"2")])
+    producer.flush()
+    (first, second) = broker.records(topic)
+    assert (first.key, first.value, first.headers, second.value) == (b"k", b"text", (("trace", b"1"),), b"bytes")
+    consumer = broker.consumer(topic)
+    read: list[bytes | None] = []
+    while len(read) < 2:
+        read += [record.value for fetched in consumer.poll(20) for record in fetched.records()]
+    assert read == [b"text", b"bytes"] and consumer.group_id.startswith("ottla-")
+    consumer.close()
+    assert topic in broker.admin().topics()
+    broker.producer().produce("made-by-our-own-producer", "x")
+    assert "made-by-our-own-producer" in broker.topics()
+    with pytest.raises(ValueError, match=r"ottla\.client's Producer has no option 'retry_backoff_ms'; it has: acks, .*pip install confluent"):
+        broker.producer(retry_backoff_ms=10)
+
+
+def test_our_own_client_can_be_chosen_and_logs_in(topic: str) -> None:
+    with Broker(users={"alice": "secret"}) as own:
+        with own.producer(client="ottla.client", user="alice") as producer:
+            producer.produce("orders", "x")
+        assert [record.value for record in own.records("orders")] == [b"x"]
 
 
 def test_a_handle_uses_a_broker_that_others_started(broker: Broker, topic: str) -> None:

@@ -1,8 +1,9 @@
-"""The built wheel in an empty environment: the program runs, and an empty project's tests find the fixtures without configuration."""
+"""The wheel, and README's first lines in an empty environment: the program runs, and tests find the fixtures without configuration."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla._version import __version__
+from tests.docs.pages import blocks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,13 +22,13 @@ def test_it(kafka_broker, kafka_topic):
     kafka_broker.add_record(kafka_topic, "from an empty project")
     assert [record.value for record in kafka_broker.records(kafka_topic)] == [b"from an empty project"]
 
-def test_no_client_is_there(kafka_broker):
-    try:
-        kafka_broker.producer()
-    except RuntimeError as error:
-        assert "pip install" in str(error)
-    else:
-        raise AssertionError("a client in an empty environment")
+def test_a_consumer(kafka_broker, kafka_topic):
+    kafka_broker.add_record(kafka_topic, "x")
+    consumer = kafka_broker.consumer(kafka_topic)
+    while not (batches := consumer.poll(1)):
+        pass
+    assert [record.value for record in batches[0].records()] == [b"x"]
+    consumer.close()
 """
 
 
@@ -55,15 +57,21 @@ def test_the_wheel_is_pure_and_whole(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "tools/"))]
 
 
-def test_an_empty_environment_gets_a_broker_and_its_fixtures(wheel: Path, tmp_path: Path) -> None:
+def test_the_readme_works_in_an_empty_environment(tmp_path: Path) -> None:
+    """Its first command, its first test and the command that runs the test, as a reader copies them."""
+    blocks = [block for block in blocks_of(ROOT / "README.md") if block.language in ("sh", "python")]
+    install, example = blocks[0].text, blocks[1].text
+    command = re.search(r"`(pytest (\S+\.py))`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert install.startswith("pip install") and example.startswith("def test_") and command is not None
     environment, project = tmp_path / "environment", tmp_path / "project"
-    venv.create(environment, with_pip=False)
-    python = environment / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
-    done([*install, str(wheel), "pytest"], tmp_path)
-    assert done([str(environment / "bin" / "ottla"), "--version"], tmp_path).split() == ["ottla", __version__]
-    packages = done([str(python), "-c", "import ottla, sys; print(ottla.__path__[0], 'confluent_kafka' in sys.modules)"], tmp_path)
-    assert packages.startswith(str(environment))
+    venv.create(environment, with_pip=True)
     project.mkdir()
-    (project / "test_it.py").write_text(PROJECT)
-    assert "2 passed" in done([str(python), "-m", "pytest", "-q", "-W", "error"], project)
+    (project / command[2]).write_text(example)
+    activated = f"export PATH={environment / 'bin'}:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1; "
+    done(["sh", "-ec", activated + install], ROOT)
+    assert "1 passed" in done(["sh", "-ec", activated + command[1]], project)
+    assert done(["sh", "-ec", activated + "ottla --version"], project).split() == ["ottla", __version__]
+    packages = done(["sh", "-ec", activated + "python -c 'import ottla; print(ottla.__path__[0])'"], project)
+    assert packages.startswith(str(environment))
+    (project / "test_more.py").write_text(PROJECT)
+    assert "3 passed" in done(["sh", "-ec", activated + "pytest -q -W error"], project)

@@ -1,0 +1,84 @@
+"""Clients for tests from `ottla.client`, for an environment without another Kafka library.
+
+They are its `Producer`, `Consumer` and `Client`, and take its options. Each has connections of its own, which end with it, also if a test
+does not close it. The producer also takes text, as tests write it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.client.blocking import client, consumer, producer
+from ottla.client.blocking.cluster import Cluster
+
+OF_CONNECTIONS = ("security.", "sasl.", "ssl.")
+
+
+class Producer(producer.Producer):
+    """`ottla.client`'s producer. Keys, values and headers may be text, headers a mapping; a missing topic is created where the broker does
+    that.
+    """
+
+    def produce(self, topic: str, value: Any = None, key: Any = None, *, headers: Any = (), **options: Any) -> None:
+        if topic not in self.cluster.topics:
+            self.cluster.topic(topic, auto_create=True)
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        super().produce(topic, _bytes(value), _bytes(key), headers=tuple((name, _bytes(data)) for name, data in pairs), **options)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_connections"):
+            self._drop_connections()
+            self.cluster.close()
+
+
+class Consumer(consumer.Consumer):
+    """`ottla.client`'s consumer."""
+
+    def __del__(self) -> None:
+        if hasattr(self, "_connections"):
+            self._drop_connections()
+            self.cluster.close()
+
+
+class Client(client.Client):
+    """`ottla.client`'s client."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def make_producer(bootstrap: str, settings: Mapping[str, Any]) -> Producer:
+    options = _options(settings, producer.Producer)
+    return Producer(_connected(bootstrap, settings), **options)
+
+
+def make_consumer(bootstrap: str, settings: Mapping[str, Any]) -> Consumer:
+    options = _options(settings, consumer.Consumer)
+    return Consumer(_connected(bootstrap, settings), **options)
+
+
+def make_client(bootstrap: str, settings: Mapping[str, Any]) -> Client:
+    _options(settings, client.Client)
+    return Client(_connected(bootstrap, settings))
+
+
+def _connected(bootstrap: str, settings: Mapping[str, Any]) -> Cluster:
+    named = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    return client.connect(bootstrap, {name: value for name, value in named.items() if name.startswith(OF_CONNECTIONS)}).cluster
+
+
+def _options(settings: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """The settings that are not about connections. ValueError for one that the class does not have."""
+    known = [*inspect.signature(kind).parameters][1:]
+    found = {name.replace(".", "_"): value for name, value in settings.items() if not name.replace("_", ".").startswith(OF_CONNECTIONS)}
+    for name in found:
+        if name not in known:
+            other = "another client's options need that client: pip install confluent-kafka"
+            raise ValueError(f"ottla.client's {kind.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}; {other}")
+    return found
+
+
+def _bytes(data: Any) -> Any:
+    return data.encode() if isinstance(data, str) else data
