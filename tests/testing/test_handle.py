@@ -240,7 +240,7 @@ def test_without_another_client_our_own_writes_and_reads(without_others: None, b
     assert topic in broker.admin().topics()
     broker.producer().produce("made-by-our-own-producer", "x")
     assert "made-by-our-own-producer" in broker.topics()
-    with pytest.raises(ValueError, match=r"ottla\.client's Producer has no option 'retry_backoff_ms'; it has: acks, .*pip install confluent"):
+    with pytest.raises(ValueError, match=r"ottla\.client's Producer has no option 'retry_backoff_ms'; it has: acks, .*pip install"):
         broker.producer(retry_backoff_ms=10)
 
 
