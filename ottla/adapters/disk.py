@@ -10,6 +10,7 @@ decision. Needs POSIX (pread, pwrite); there is no buffering in the process, the
 from __future__ import annotations
 
 import os
+from mmap import mmap
 
 from ottla.base.errors import DiskError
 
@@ -188,6 +189,16 @@ class OsDisk:
 
     def sync_all(self) -> None:
         os.sync()
+
+    def map_cells(self, path: str) -> memoryview:
+        try:
+            descriptor = os.open(path, _OPEN_FLAGS)
+            try:
+                return memoryview(mmap(descriptor, 0)).cast("q")
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError, TypeError) as error:  # the last two: an empty file, or a size that is no multiple of 8
+            raise DiskError(f"cannot map {path}: {error}", path) from error
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         try:

@@ -214,7 +214,14 @@ class DiskError(StorageError):
 
 
 class DamagedLogError(StorageError):
-    """A log does not hold what was written to it, though the disk works: its partition goes offline, the directory does not."""
+    """A log does not hold what was written to it, though the disk works: its partition goes offline, the directory does not.
+
+    `first_offset` and `last_offset` bound the offsets that are lost or cannot be read, both inclusive; -1: not known."""
+
+    def __init__(self, message: str, path: str = "", *, first_offset: int = -1, last_offset: int = -1) -> None:
+        super().__init__(message, path)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
 
 
 class DirectoryRefused(StorageError):

@@ -51,8 +51,6 @@ class FailedReplicas:
 
     def report(self, reopened: Sequence[TopicPartition] = ()) -> None:
         """Other replicas than before do not work, because more have failed or these were opened again."""
-        if len(self._metadata.brokers) < 2:
-            return
         self._reopened.update(dict.fromkeys(self._ids(reopened)))
         self._is_due = True
         if not self._is_writing:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ottla.base.types import TopicPartition
+from ottla.storage.ledger import WATERMARK
 from ottla.storage.log import Log
 
 
@@ -43,6 +44,8 @@ def move_high_watermark(state: HasHighWatermark, offset: int, *, may_fall: bool 
     assert may_fall or state.high_watermark <= offset, f"{state.topic_partition}: the high watermark back to {offset} (I11)"
     assert log.log_start_offset <= offset <= log.log_end_offset, f"{state.topic_partition}: high watermark {offset} (I2)"
     state.high_watermark = offset
+    row = log.row
+    row.cells[row.at + WATERMARK] = offset
     producers = log.producers
     if producers.completed:
         producers.on_high_watermark(offset)

@@ -90,6 +90,7 @@ class Housekeeping:
         config = self._config
         self._every("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention)
         self._every("checkpoints", lambda: config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints)
+        self._every("watermarks", lambda: config.replica_high_watermark_checkpoint_interval_ms, self.write_watermarks)
         self._every("tick", lambda: config.ottla_tick_interval_ms, self.flush_due)
         self._every("producers", lambda: config.producer_id_expiration_check_interval_ms, self.expire_producers)
         self._every("isr", lambda: config.replica_lag_time_max_ms // 2, self.shrink_isrs)
@@ -149,6 +150,23 @@ class Housekeeping:
         if not self._is_writing_checkpoints:
             self._with_each("recovery aids", self._write_recovery_aids)
             self._write_checkpoints()
+
+    def write_watermarks(self) -> None:
+        """High watermarks alone, which are written more often."""
+        if not self._is_writing_checkpoints:
+            self._is_writing_checkpoints = True
+            self.turns.add(self._plan_watermarks())
+
+    def _plan_watermarks(self) -> Iterator[None]:
+        work = []
+        try:
+            for directory in self._partitions.log_directories():
+                if directory.is_online:
+                    work.append((directory.path, (yield from directory.plan_watermarks(self._partitions.in_pieces()))))
+        except BaseException:
+            self._is_writing_checkpoints = False
+            raise
+        self._threads.run(lambda: {path: plan() for path, plan in work}, lambda errors: self._checkpoints_written(errors, []))
 
     def _checkpoints_due(self) -> None:
         """A round of checkpoints soon: a partition was deleted, or its log compacted."""

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ottla.base.cluster_metadata import ClusterMetadata
-from ottla.base.errors import ApiError, DiskError, ErrorCode, StorageError
+from ottla.base.errors import ApiError, DamagedLogError, DiskError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
@@ -21,6 +21,7 @@ from ottla.replication.producer_room import ProducerRoom
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory, name_of_future
 from ottla.storage.future_log import finish_replacement, is_complete
+from ottla.storage.ledger import NO_PROOF, WATERMARK, Proof, enter
 from ottla.storage.log import Log
 from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.storage.open_files import OpenFiles
@@ -144,22 +145,26 @@ class PartitionTable:
     def directory_at(self, path: str) -> LogDirectoryState | None:
         return next((directory for directory in self._directories if directory.path == path), None)
 
-    def open(self, key: TopicPartition, topic_id: bytes, config: LogConfig, *, is_new: bool = False) -> Partition:
-        """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline or damaged, or may be."""
+    def open(
+        self, key: TopicPartition, topic_id: bytes, config: LogConfig, *, is_new: bool = False, is_replaceable: bool = False
+    ) -> Partition:
+        """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline, damaged or missing, or may
+        be. `is_replaceable`: what is damaged or missing is given up, because another replica has it, or an operator accepts the loss."""
         self._awaited.pop(key, None)
         known = self.get(*key)
         if known is not None:
             return known
-        directory = self._locate(key, topic_id, is_new)
+        directory = self._locate(key, topic_id, is_new=is_new, is_replaceable=is_replaceable)
         noted = directory.noted(key, topic_id)
         try:
-            opened = self._open_log(directory, str(key), key, noted, config)
+            opened = self._open_log(directory, str(key), key, noted, config, directory.proof(key, topic_id), is_replaceable)
         except StorageError as error:
             self._unopened[key] = error
             self._names[topic_id] = key.topic
             self._note_found(str(key), directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._unopened.pop(key, None)
+        self._enter(opened, directory, topic_id)
         partition = self._make_partition(opened, min(noted.high_watermark, opened.log_end_offset))
         partition.state.admit_producer = self.producer_room.admit
         directory.on_opened(key, noted)
@@ -169,7 +174,23 @@ class PartitionTable:
         self._names[topic_id] = key.topic
         return partition
 
-    def _open_log(self, directory: LogDirectoryState, name: str, key: TopicPartition, noted: LogOffsets, config: LogConfig) -> Log:
+    def _enter(self, opened: Log, directory: LogDirectoryState, topic_id: bytes) -> None:
+        """Notes the log in the ledger of the directory that it lies in, and in no other one."""
+        partition = opened.topic_partition.partition
+        for other in self._directories:
+            if other is not directory and other.is_claimed:
+                other.ledger.free(topic_id, partition)
+        enter(opened, directory.ledger.row(topic_id, partition))
+
+    def _free_rows(self, key: TopicPartition, topic_id: bytes) -> None:
+        for directory in self._directories:
+            if directory.is_claimed:
+                directory.ledger.free(topic_id, key.partition)
+
+    def _open_log(
+        self, directory: LogDirectoryState, name: str, key: TopicPartition, noted: LogOffsets, config: LogConfig,
+        proof: Proof = NO_PROOF, is_replaceable: bool = False,
+    ) -> Log:  # fmt: skip
         return Log.open(
             self._disk,
             f"{directory.path}/{name}",
@@ -184,6 +205,8 @@ class PartitionTable:
             topic_id=noted.topic_id,
             open_files=self._open_files,
             notes=Notes(key),
+            proof=proof,
+            is_replaceable=is_replaceable,
         )
 
     # Copies of logs in other directories (`directories/moves.py`)
@@ -212,6 +235,8 @@ class PartitionTable:
         directory.copies.pop(key, None)
         self._forget_place(key, source)
         self._note_found(str(key), directory)
+        self._enter(partition.log, directory, partition.topic_id)
+        partition.log.row.cells[partition.log.row.at + WATERMARK] = partition.high_watermark
         if clean_offset:
             directory.clean_offsets[key] = clean_offset
 
@@ -246,7 +271,9 @@ class PartitionTable:
         self._forget_place(key, directory)
         path = partition.log.directory
         try:
-            return partition.log.delete()
+            deleted = partition.log.delete()
+            self._free_rows(key, topic_id)
+            return deleted
         except StorageError:
             self._undeleted[path] = topic_id
             raise
@@ -257,6 +284,7 @@ class PartitionTable:
         self._awaited.pop(key, None)
         if topic_id not in self._by_id:
             self._names.pop(topic_id, None)
+        self._free_rows(key, topic_id)
         for directory in self._found.get(str(key), ()):
             path = f"{directory.path}/{key}"
             target = self._delete_directory(path, topic_id)
@@ -276,6 +304,9 @@ class PartitionTable:
     def strays(self, assigned: Collection[tuple[bytes, int]]) -> list[tuple[TopicPartition, bytes]]:
         """The logs, open or not, of other partitions than these (topic ids and numbers), in directories that work. A log that names no
         topic is not judged."""
+        for directory in self._directories:
+            if directory.is_claimed:
+                directory.ledger.keep(assigned)
         found = []
         for name, places in self._found.items():
             topic, _, number = name.rpartition("-")
@@ -367,15 +398,18 @@ class PartitionTable:
             is_missing = is_missing or len(here) > len(directory.copies)
         return not is_missing and all(found.is_online or self.directory_of(found) is not directory for found in self.all())
 
-    def _locate(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
+    def _locate(self, key: TopicPartition, topic_id: bytes, *, is_new: bool, is_replaceable: bool) -> LogDirectoryState:
         """The directory in which the log lies or is to be made. Raises `ApiError` if that cannot be found out."""
         try:
             directory = self._find(key, topic_id, is_new)
         except StorageError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if directory is None:
-            directory = self._place(key, topic_id, is_new)
+            if not is_new:
+                self._judge_missing(key, topic_id, is_replaceable)
+            directory = self._place(key)
             directory.forget(key)
+            self._free_rows(key, topic_id)
         if not directory.is_online:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.reason}")
         return directory
@@ -410,14 +444,31 @@ class PartitionTable:
         self._disk.rename(path, target)
         self._forget_place(key, directory)
 
-    def _place(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
-        """The directory for a replica that was not found. One that is not new may lie in a directory that cannot be read: an empty log in
-        its place would pass for the replica's records."""
+    def _judge_missing(self, key: TopicPartition, topic_id: bytes, is_replaceable: bool) -> None:
+        """Refuses an empty log in the place of one that was here, or may be in a directory that cannot be read: it would pass for the
+        replica's records. Raises `ApiError`."""
         unknown = next((directory.path for directory in self._directories if not directory.is_claimed), None)
-        if unknown is not None and not is_new:
-            self._unopened[key] = None
-            self._names[topic_id] = key.topic
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"it may lie in {unknown}, which is offline")
+        held = next((place for place in self._directories if place.is_claimed and place.ledger.has(topic_id, key.partition)), None)
+        reason: DamagedLogError | None = None
+        if unknown is not None:
+            message = f"it may lie in {unknown}, which is offline"
+        elif held is not None:
+            proof = held.ledger.proof(topic_id, key.partition)
+            message = f"{held.path}/{key} is missing, and it held the records up to offset {max(proof.end, proof.synced) - 1}"
+            if is_replaceable:
+                log.warning("%s: %s; the log begins again without them", key, message)
+                return
+            reason = DamagedLogError(message, f"{held.path}/{key}", first_offset=0, last_offset=proof.end - 1)
+        elif all(directory.ledger.is_known for directory in self._directories) or is_replaceable:
+            return
+        else:
+            message = f"its directory is missing in {', '.join(directory.path for directory in self._directories)}"
+        self._unopened[key] = reason
+        self._names[topic_id] = key.topic
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    def _place(self, key: TopicPartition) -> LogDirectoryState:
+        """The directory in which a log is to be made."""
         wanted = self.directory_at(self.preferred.pop(key, ""))
         return wanted if wanted is not None and wanted.is_online else self._choose()
 

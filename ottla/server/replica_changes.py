@@ -285,7 +285,9 @@ class ReplicaChanges:
         topic = self._metadata.topic(state.topic)
         configs = topic.configs if topic is not None and topic.topic_id == state.topic_id else state.configs
         try:
-            partition = self._partitions.open(key, state.topic_id, self._log_config(configs), is_new=state.is_new)
+            partition = self._partitions.open(
+                key, state.topic_id, self._log_config(configs), is_new=state.is_new, is_replaceable=self._is_replaceable(state)
+            )
         except ApiError as error:
             log.error("%s is not available: %s", key, error.message)
             self._missing[key] = state
@@ -305,6 +307,11 @@ class ReplicaChanges:
             return
         if partition.is_online and self._metadata.is_offline_here(key):
             self._mark_online([key])
+
+    def _is_replaceable(self, state: ReplicaRole) -> bool:
+        """Whether this replica may give up what is damaged or missing: another one leads, and this one is not counted on any more."""
+        wanted, own = state.partition, self._broker_id
+        return wanted.leader not in (NO_LEADER, own) and own not in wanted.isr and own not in wanted.eligible
 
     def _follow(self, partition: Partition, state: ReplicaRole) -> None:
         wanted = state.partition

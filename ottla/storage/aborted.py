@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.base.errors import StorageError
 
@@ -87,3 +87,25 @@ def decode_aborted(data: bytes, path: str) -> AbortedTransactions:
         last_offset = marker_offset
         entries.append(AbortedTransaction(producer_id, first_offset, marker_offset, last_stable_offset))
     return entries
+
+
+class HasAborted(Protocol):
+    """The part of `segment.Segment` that is used here."""
+
+    @property
+    def has_aborted(self) -> bool: ...
+
+
+SegmentType = TypeVar("SegmentType", bound=HasAborted)
+
+
+def overlapping(
+    segments: Sequence[SegmentType], first: int, first_offset: int, end_offset: int, of: Callable[[SegmentType], AbortedTransactions]
+) -> list[tuple[int, int]]:
+    """(producer id, first offset) of every aborted transaction in the segments from number `first` on that overlaps the offsets."""
+    found: list[tuple[int, int]] = []
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if segment.has_aborted and of(segment).collect(first_offset, end_offset, found):
+            break
+    return found

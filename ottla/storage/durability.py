@@ -80,8 +80,9 @@ class Durability:
         self.recovery_point = min(self.recovery_point, offset)
 
     def restart(self, offset: int, directory: str) -> None:
-        """Starts again for a log that was emptied and begins at `offset`."""
-        self._bound_recovery(offset, directory)
+        """Starts again for a log that is about to be emptied and begins at `offset`. A crash may leave it without any segment, so what was
+        synced proves nothing from now on (`read_cut`)."""
+        write_cut(self._disk, directory, offset)
         self._ceiling = 0
         self.recovery_point = offset
 

@@ -22,12 +22,13 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
 from ottla.storage import recovery_aids, retention, small_files, timestamps
-from ottla.storage.aborted import AbortedTransactions
+from ottla.storage.aborted import AbortedTransactions, overlapping
 from ottla.storage.durability import Durability
 from ottla.storage.file_renames import deleted_directory, retire_files, swap_files
 from ottla.storage.file_slice import FileSlice, Syncable
 from ottla.storage.following import judge_followed
 from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.ledger import DETACHED, NO_PROOF, START, SYNCED, Proof
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction
 from ottla.storage.recovery import Opening, open_log
@@ -45,8 +46,8 @@ class Log:
 
     __slots__ = (
         "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "flush_offset", "is_broken",
-        "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
-        "topic_partition",
+        "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers", "recovery_notes", "row", "segments", "snapshots",
+        "topic_id", "topic_partition",
     )
 
     def __init__(self, opening: Opening) -> None:
@@ -63,6 +64,7 @@ class Log:
         self.recovery_notes = opening.notes
         self.is_broken = False
         self.named_future: retention.FutureSegment | None = None  # the segment that the broker's log names for its timestamp
+        self.row = DETACHED
         self.on_cut: Callable[[int], object] | None = None  # called with the offset from which on everything is about to be removed
         self._bases = [segment.base_offset for segment in opening.segments]
         self._open_files = opening.open_files
@@ -74,20 +76,22 @@ class Log:
         cls, disk: Disk, directory: str, topic_partition: TopicPartition, config: LogConfig, *, now_ms: int, was_clean: bool,
         recovery_point: int = 0, log_start_offset: int = 0, clean_offset: int = 0, is_sync_doubtful: bool = False,
         topic_id: bytes | None = None, open_files: OpenFiles | None = None, notes: list[str] | None = None,
+        proof: Proof = NO_PROOF, is_replaceable: bool = False,
     ) -> Log:  # fmt: skip
-        """Opens the log in `directory`, or begins one; `StorageError` when what was durable is damaged or belongs to another topic id."""
+        """Opens the log in `directory`, or begins one; `StorageError` when what was there is damaged or belongs to another topic id.
+        `is_replaceable`: what is damaged is cut off, because another replica has it, or because an operator accepts the loss."""
         opening = Opening(
             disk=disk, directory=directory, topic_partition=topic_partition, config=config, now_ms=now_ms, was_clean=was_clean,
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_offset=clean_offset,
             is_sync_doubtful=is_sync_doubtful, topic_id=topic_id, open_files=open_files or OpenFiles(),
-            notes=[] if notes is None else notes,
+            notes=[] if notes is None else notes, proof=proof, is_replaceable=is_replaceable,
         )  # fmt: skip
         if not disk.exists(directory):
             disk.makedirs(directory)
             opening.is_new = True
         open_log(opening)
         log = cls(opening)
-        if opening.is_new or not was_clean:  # the files there may never have been synced
+        if opening.is_new or not opening.was_clean:  # the files there may never have been synced
             log._durability.note(f"{directory}/{small_files.PARTITION_METADATA_FILE}")
             if opening.has_epoch_file or log.epochs.epochs:
                 log._write_epochs()
@@ -120,7 +124,9 @@ class Log:
         except StorageError:
             self._cut_failed_append()
             raise
-        self.log_end_offset = last_offset + 1
+        self.log_end_offset = end = last_offset + 1
+        row = self.row
+        row.cells[row.at] = end
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         if header[9] >= 0:
@@ -173,6 +179,7 @@ class Log:
             if header.producer_id >= 0:
                 self._apply_to_producers(data[at : at + header.size_bytes], header, header.base_offset)
             at += header.size_bytes
+        self.row.cells[self.row.at] = self.log_end_offset
 
     def _apply_to_producers(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
         if not header[5] & CONTROL_BIT:
@@ -287,12 +294,7 @@ class Log:
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of every aborted transaction that overlaps [first_offset, end_offset)."""
         first = max(0, bisect_right(self._bases, first_offset) - 1)
-        found: list[tuple[int, int]] = []
-        for number in range(first, len(self.segments)):
-            segment = self.segments[number]
-            if segment.has_aborted and self.aborted_of(segment).collect(first_offset, end_offset, found):
-                break
-        return found
+        return overlapping(self.segments, first, first_offset, end_offset, self.aborted_of)
 
     def aborted_of(self, segment: Segment) -> AbortedTransactions:
         """The transactions whose abort marker lies in a segment; a damaged index is made again."""
@@ -323,6 +325,7 @@ class Log:
     def mark_flushed(self, offset: int) -> None:
         """All below `offset` is durable: what `unflushed_files` answered when `offset` was the log's end has been synced."""
         self._durability.mark(offset, self.segments)
+        self.row.cells[self.row.at + SYNCED] = self.recovery_point
         self._plan_flush()
 
     def _plan_flush(self) -> None:
@@ -356,6 +359,7 @@ class Log:
             return
         if self.on_cut is not None:
             self.on_cut(offset)
+        self.row.clear()
         self._durability.cut(offset, self.directory)
         self.snapshots.remove_above(offset)
         keep = bisect_right(self._bases, offset)
@@ -372,6 +376,7 @@ class Log:
         """Removes all records; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
         if self.on_cut is not None:
             self.on_cut(self._bases[0])
+        self.row.clear()
         self._durability.restart(offset, self.directory)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
@@ -403,6 +408,7 @@ class Log:
         self.epochs.truncate_end(end)
         self._write_epochs()
         self.disk.sync_directory(self.directory)
+        self.row.enter(end, self.recovery_point, self.log_start_offset)
         restored = self.snapshots.restore(self.producers, end, self.recovery_notes)
         replay(self.producers, self.segments, self._bases[0] if restored is None else restored, end)
         self.producers.truncate_head(self.log_start_offset)
@@ -413,7 +419,7 @@ class Log:
         """Raises the log start (DeleteRecords): nothing below `offset` is served any more. `delete_expired` removes whole segments."""
         assert offset <= self.log_end_offset, f"{self.topic_partition}: log start {offset} beyond the end {self.log_end_offset}"
         if offset > self.log_start_offset:
-            self.log_start_offset = offset
+            self.log_start_offset = self.row.cells[self.row.at + START] = offset
             self.epochs.truncate_head(offset)
             self.producers.truncate_head(offset)
 

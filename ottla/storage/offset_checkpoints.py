@@ -85,6 +85,11 @@ def write_entries(disk: Disk, directory: str, entries: Entries) -> None:
     write_lines(disk, f"{directory}/{TOPIC_IDS_FILE}", [f"{topic} {uuid_to_text(topic_id)}" for topic, topic_id in sorted(ids.items())])
 
 
+def write_watermarks(disk: Disk, directory: str, watermarks: Mapping[TopicPartition, int]) -> None:
+    """The high watermarks alone, between two rounds. They count for the topic ids of the last round."""
+    write_offsets(disk, f"{directory}/{HIGH_WATERMARK_FILE}", watermarks)
+
+
 def _read(disk: Disk, directory: str, name: str, report: Callable[[str], object]) -> dict[TopicPartition, int]:
     try:
         return read_offsets(disk, f"{directory}/{name}")

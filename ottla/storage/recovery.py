@@ -30,9 +30,11 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import NO_OFFSET, TopicPartition
 from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.damaged_tail import remove_from
 from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.file_renames import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, compacted_ends, offset_of
 from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.ledger import NO_PROOF, Proof
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.scan import NEVER, DamageError, scan_batches
@@ -57,6 +59,8 @@ class Opening:
     is_sync_doubtful: bool
     topic_id: bytes | None
     open_files: OpenFiles
+    proof: Proof = NO_PROOF
+    is_replaceable: bool = False
     notes: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
@@ -79,24 +83,72 @@ def open_log(opening: Opening) -> None:
         _claim_topic_id(opening)
     elif opening.topic_id is not None:
         write_first_topic_id(opening.disk, opening.directory, opening.topic_id)
+    try:
+        _open(opening)
+    except DamagedLogError as damage:
+        if not opening.is_replaceable or damage.first_offset < 0:
+            raise
+        _give_up_from(opening, damage)
+        _open(opening)
+
+
+def _open(opening: Opening) -> None:
     names = [] if opening.is_new else finish_leftovers(opening)
     opening.producers = ProducerStates(opening.topic_partition)
     opening.compacted_end = _compacted_end(opening, names)
     offsets = [offset for name in names if (offset := offset_of(name, SNAPSHOT_SUFFIX)) is not None]
     opening.snapshots = ProducerSnapshots(opening.disk, opening.directory, sorted(offsets))
+    opening.segments = []
+    if opening.proof.is_exact:
+        opening.log_start_offset = max(opening.log_start_offset, opening.proof.start)
     _find_segments(opening, names)
     if not opening.is_new:
         _read_epochs(opening)
+        _read_cut(opening)
     if not opening.segments:
         _start_new(opening, opening.log_start_offset)
     elif opening.was_clean:
         _open_clean(opening)
     else:
-        cut = read_cut(opening.disk, opening.directory)
-        if cut is not None:
-            opening.recovery_point = min(opening.recovery_point, cut)
         _recover(opening)
+    _check_proof(opening)
     _apply_log_start(opening)
+
+
+def _read_cut(opening: Opening) -> None:
+    """After a truncation less counts as synced than is noted, and after a restart of the machine the ledger may be older than that."""
+    cut = None if opening.was_clean else read_cut(opening.disk, opening.directory)
+    if cut is not None:
+        opening.recovery_point = min(opening.recovery_point, cut)
+        if not opening.proof.is_exact:
+            opening.proof = NO_PROOF
+
+
+def _check_proof(opening: Opening) -> None:
+    """Refuses a log that lacks a part of what the ledger proves to have been there."""
+    proof, first, end = opening.proof, opening.segments[0].base_offset, opening.log_end_offset
+    if proof.is_exact and first > opening.log_start_offset:
+        message = f"{opening.directory} begins at offset {first}, and it began at {proof.start}: segments are missing, which is damage"
+        raise DamagedLogError(message, opening.directory, first_offset=proof.start, last_offset=first - 1)
+    if end < proof.end:
+        message = f"{opening.directory} ends at offset {end}, and it ended at {proof.end}: this is damage"
+        raise DamagedLogError(message, opening.directory, first_offset=end, last_offset=proof.end - 1)
+
+
+def _give_up_from(opening: Opening, damage: DamagedLogError) -> None:
+    """Removes everything from the first damaged offset on; what is left is checked once more. Another replica has what is lost, or an
+    operator has accepted the loss."""
+    first = damage.first_offset
+    kept = remove_from(opening.disk, opening.directory, first)
+    opening.note(f"cut everything from offset {first} on, up to {_last_known(opening, damage)}: {damage}")
+    opening.proof, opening.was_clean = NO_PROOF, False
+    opening.recovery_point = min(opening.recovery_point, kept)
+    opening.epochs, opening.has_epoch_file = LeaderEpochs(), False
+
+
+def _last_known(opening: Opening, damage: DamagedLogError) -> str:
+    ends = (damage.last_offset + 1, opening.proof.end, opening.recovery_point)
+    return f"offset {max(ends) - 1}" if max(ends) > damage.first_offset else "its end"
 
 
 def _compacted_end(opening: Opening, names: list[str]) -> int:
@@ -265,7 +317,7 @@ def _open_clean(opening: Opening) -> None:
         active.index_batch(position, header, batch)
     if end < opening.recovery_point:
         message = f"{opening.directory} ends at offset {end}, and it ended at {opening.recovery_point} when it was closed"
-        raise DamagedLogError(message, opening.directory)
+        raise DamagedLogError(message, opening.directory, first_offset=end, last_offset=opening.recovery_point - 1)
     active.is_loaded = active.is_max_known = True
     active.forget_tail(end)
     active.release_file()
@@ -313,7 +365,8 @@ def _recover(opening: Opening) -> None:
         opening.recovery_point = segments[-1].base_offset
         _recover(opening)
         return
-    opening.log_end_offset, opening.recovery_point = end, point
+    is_proved_synced = not opening.is_sync_doubtful and point < opening.proof.synced <= end
+    opening.log_end_offset, opening.recovery_point = end, opening.proof.synced if is_proved_synced else point
     active = segments[-1]
     active.end_offset = NO_OFFSET
     active.forget_tail(end)
@@ -386,10 +439,13 @@ class _Check:
 
 
 def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
-    """Cuts the torn tail; refuses to cut what was synced."""
+    """Cuts the torn tail; refuses to cut what was synced, or what the ledger proves to have been there."""
     if damage.offset < point and opening.log_start_offset < point:
         message = f"{damage}; offset {damage.offset} lies below the recovery point {point}: this is damage, not a torn tail, and is not cut"
-        raise DamagedLogError(message, opening.directory)
+        raise DamagedLogError(message, opening.directory, first_offset=damage.offset)
+    if damage.offset < opening.proof.end:
+        message = f"{damage}; the log reached offset {opening.proof.end}: this is damage, not a torn tail, and is not cut"
+        raise DamagedLogError(message, opening.directory, first_offset=damage.offset)
     segments = opening.segments
     for segment in reversed(segments[index + 1 :]):
         segment.remove()

@@ -25,7 +25,7 @@ class DamageError(DamagedLogError):
     """The bytes at `position` are no batch that may stand there; `offset` is the first offset that is lost."""
 
     def __init__(self, message: str, path: str, position: int, offset: int) -> None:
-        super().__init__(message, path)
+        super().__init__(message, path, first_offset=offset)
         self.position = position
         self.offset = offset
 

@@ -28,7 +28,7 @@ META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 BOOT_FILE = ".ottla-boot"
 """The boot of the machine under which the logs of this directory were last written: a killed process loses nothing, a machine may."""
-SYNCED = "synced"
+SYNCED, LEDGER = "synced", "ledger"
 CUT_FILE = "recovery-point-cut"
 
 _VERSION = "0"
@@ -199,20 +199,21 @@ def write_clean_shutdown(disk: Disk, log_directory: str) -> None:
 
 class Boot(NamedTuple):
     """The boot of the machine under which the logs of a directory were last written, and whether all that was acknowledged was synced
-    before: then a power failure has lost nothing of it."""
+    before: then a power failure has lost nothing of it. `has_ledger`: there was a ledger (`ledger.py`), so one that is missing is lost."""
 
     boot_id: str
     is_synced: bool
+    has_ledger: bool = False
 
 
 def read_boot(disk: Disk, log_directory: str) -> Boot:
     """What `write_boot` noted; an empty id if there is nothing."""
     lines = (read_whole(disk, f"{log_directory}/{BOOT_FILE}") or b"").decode(errors="replace").split("\n")
-    return Boot(lines[0].strip(), SYNCED in lines[1:])
+    return Boot(lines[0].strip(), SYNCED in lines[1:], LEDGER in lines[1:])
 
 
 def write_boot(disk: Disk, log_directory: str, boot: Boot) -> None:
-    lines = [boot.boot_id, SYNCED] if boot.is_synced else [boot.boot_id]
+    lines = [boot.boot_id, *[SYNCED] * boot.is_synced, *[LEDGER] * boot.has_ledger]
     write_atomically(disk, f"{log_directory}/{BOOT_FILE}", "".join(f"{line}\n" for line in lines).encode())
 
 

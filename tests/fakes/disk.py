@@ -20,17 +20,19 @@ from dataclasses import dataclass, field
 from ottla.base.errors import DiskError
 from ottla.base.ports import Random
 
+CELL_BYTES = 8
 _OPERATIONS = frozenset({"open", "read", "write", "truncate", "sync", "list", "makedirs", "rename", "remove", "sync_directory"})
 
 
 @dataclass
 class _Content:
     """A file's bytes: as read now, as certain after a crash, and the changes between the two (`None` data is a truncation to the
-    position)."""
+    position). The numbers of a file that is mapped (`map_cells`) change without an entry."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
+    is_mapped: bool = False
 
 
 @dataclass
@@ -134,6 +136,8 @@ class MemFile:
         for position, piece in self._content.unsynced:
             _change(self._content.durable, position, piece)
         self._content.unsynced.clear()
+        if self._content.is_mapped:
+            self._content.durable[:] = self._content.data
         self._disk.changed("sync", self.path)
 
     def close(self) -> None:
@@ -285,6 +289,15 @@ class MemDisk:
     def sync_all(self) -> None:
         """Counts for nothing: each file is synced by itself as well."""
 
+    def map_cells(self, path: str) -> memoryview:
+        self.maybe_fail("open", path)
+        content = self._content(path)
+        content.is_mapped = True
+        try:
+            return memoryview(content.data).cast("q")
+        except TypeError as error:
+            raise DiskError(f"cannot map {path}: {error}", path) from error
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         self._directory("look at", path)
         return self.capacity_bytes, self.room_bytes()
@@ -417,4 +430,13 @@ def _surviving_bytes(content: _Content, random: Random | None) -> bytearray:
             _change(data, position, piece)
         elif fate == 2 and piece is not None:
             _change(data, position, piece[: random.randrange(len(piece) + 1)])
+    if content.is_mapped:
+        _mix_cells(data, content.data, random)
     return data
+
+
+def _mix_cells(data: bytearray, newest: bytearray, random: Random) -> None:
+    """Of a mapped file each number that was changed is the new one or the old one."""
+    for at in range(0, min(len(data), len(newest)), CELL_BYTES):
+        if data[at : at + CELL_BYTES] != newest[at : at + CELL_BYTES] and random.randrange(2):
+            data[at : at + CELL_BYTES] = newest[at : at + CELL_BYTES]

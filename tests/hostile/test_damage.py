@@ -175,10 +175,9 @@ def test_a_tail_that_changed_after_a_clean_stop_is_not_cut(broker: BrokerProcess
         check_offline(broker, 0, f"{TOPIC}-0")
 
 
-@pytest.mark.parametrize("damage", [cut, more])
-def test_a_torn_tail_is_cut(broker: BrokerProcess, damage: Damage) -> None:
-    """After a kill whose last bytes had not been synced: all but the last batch is there, and one line says what was cut."""
-    damage(nth(broker.data, ".log", -1))
+def test_a_torn_tail_is_cut(broker: BrokerProcess) -> None:
+    """After a kill in the middle of a write: all that had been written is there, and one line says what was cut."""
+    more(nth(broker.data, ".log", -1))
     (broker.data / CLEAN_MARKER).unlink()
     (broker.data / RECOVERY_POINTS).write_text("0\n0\n")
     broker.start()
@@ -187,6 +186,23 @@ def test_a_torn_tail_is_cut(broker: BrokerProcess, damage: Damage) -> None:
         assert error == 0 and numbers_of(values) == list(range(RECORDS))
     (line,) = log_lines(broker)
     assert f"{TOPIC}-0: cut " in line and ".log" in line
+
+
+@pytest.mark.parametrize("damage", [cut, flip, empty])
+def test_damage_above_the_recovery_point_is_no_torn_tail(broker: BrokerProcess, damage: Damage) -> None:
+    """The ledger says how far the log reached when the process was killed: nothing of that is cut."""
+    path = nth(broker.data, ".log", -1)
+    damage(path)
+    (broker.data / CLEAN_MARKER).unlink()
+    (broker.data / RECOVERY_POINTS).write_text("0\n0\n")
+    before = path.read_bytes()
+    broker.start()
+    with WireClient(broker.port) as client:
+        assert len(read(client, OTHER)[0]) == 3
+        assert read(client, TOPIC)[1] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert any(f"{TOPIC}-0" in line and "damage" in line for line in log_lines(broker))
+    broker.stop()
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])

@@ -150,6 +150,18 @@ def test_checkpoints_say_what_is_so(make_server: MakeServer, loop: asyncio.Abstr
     assert read_offsets(server.disk, str(path / HIGH_WATERMARK_FILE)) == {Key("t", 0): 5}
 
 
+def test_i17_high_watermarks_are_noted_more_often_than_the_rest(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("log.flush.offset.checkpoint.interval.ms=3600000", "replica.high.watermark.checkpoint.interval.ms=20")
+    server.node.create_topics([("t", 1)])
+    server.begin_turns()
+    path = Path(server.directories[0].path)
+    for count in (3, 2):
+        append(server, "t", count)
+        end = server.node.partitions.get("t", 0).log.log_end_offset
+        run_until(loop, lambda end=end: read_offsets(server.disk, str(path / HIGH_WATERMARK_FILE)) == {Key("t", 0): end})  # type: ignore[misc]
+    assert not (path / RECOVERY_POINT_FILE).exists()
+
+
 def test_i7_a_deletion_counts_when_it_outlasts_a_restart(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("log.flush.offset.checkpoint.interval.ms=3600000")
     server.node.create_topics([("t", 2)])

@@ -120,14 +120,17 @@ class LogSettings:
     log_flush_offset_checkpoint_interval_ms = integer(
         "log.flush.offset.checkpoint.interval.ms",
         60000,
-        "How often recovery points, first offsets and high watermarks are written down.",
+        "How often recovery points and first offsets are written down.",
         valid=at_least(0),
     )
     log_flush_start_offset_checkpoint_interval_ms = integer(
         "log.flush.start.offset.checkpoint.interval.ms", 60000, "Accepted; written with the recovery points.", valid=at_least(0)
     )
     replica_high_watermark_checkpoint_interval_ms = long(
-        "replica.high.watermark.checkpoint.interval.ms", 5000, "Accepted; written with the recovery points."
+        "replica.high.watermark.checkpoint.interval.ms",
+        5000,
+        "How often high watermarks are written down that have changed.",
+        valid=at_least(1),
     )
     log_cleaner_enable = boolean("log.cleaner.enable", True, "Logs with the policy compact are compacted.")
     log_cleaner_threads = integer(

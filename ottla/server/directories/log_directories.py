@@ -21,8 +21,9 @@ from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
 from ottla.storage import small_files
+from ottla.storage.ledger import UNKNOWN, Ledger, Proof
 from ottla.storage.log import Log
-from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries
+from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries, write_watermarks
 from ottla.storage.small_files import Boot, MetaProperties
 from ottla.storage.stage_file import sweep
 
@@ -68,6 +69,8 @@ class LogDirectoryState:
         self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
+        self.ledger: Ledger
+        """Once the directory is claimed."""
         self.is_proved = False
         """Whether it has lost nothing that a controller has not dealt with yet. Only then the marker of a clean stop is written."""
         self._is_new = False
@@ -76,6 +79,7 @@ class LogDirectoryState:
         self._is_flush_on_ack = is_flush_on_ack
         self._is_settled = False
         """Whether all that was in here when it was claimed was synced."""
+        self._noted_watermarks = (0, 0)  # how many, and their sum
         self._take_lock = take_lock
         self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
@@ -101,6 +105,8 @@ class LogDirectoryState:
         self.remove_deleted()
         sweep(self._disk, self.path)
         self.was_clean = small_files.take_clean_shutdown(self._disk, self.path)
+        if not self._is_new:
+            self.ledger = Ledger(self._disk, self.path, log.warning)
         self._read_proof(small_files.read_boot(self._disk, self.path))
         self._closed = read_entries(self._disk, self.path, log.warning)
         self.is_proved = self.was_whole
@@ -110,10 +116,13 @@ class LogDirectoryState:
         """What the last life of the directory proves of its logs. What is in here after another boot was on the disk."""
         has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
         has_rebooted = bool(self._boot_id) and before.boot_id not in ("", self._boot_id)
-        self.was_whole = self.was_clean or before.is_synced or has_run_on
+        is_ledger_lost = before.has_ledger and self.ledger.is_lost
+        self.was_whole = (self.was_clean or before.is_synced or has_run_on) and not is_ledger_lost
+        if not self.was_clean and not has_run_on:
+            self.ledger.settle()
         self._is_settled = self.was_clean or before.is_synced or has_rebooted or not self.partition_names()
         if before.is_synced and not self._is_flush_on_ack:
-            small_files.write_boot(self._disk, self.path, Boot(before.boot_id, is_synced=False))
+            small_files.write_boot(self._disk, self.path, before._replace(is_synced=False))
 
     def disown(self) -> None:
         """Leaves a directory that was new without an owner: the start was refused, perhaps for a wrong `broker.id`."""
@@ -130,7 +139,7 @@ class LogDirectoryState:
         """A kill of the process loses nothing from now on, nor a power failure where acknowledgements wait for the disk. Only once what an
         earlier loss means has been dealt with: this ends its trace. Raises `StorageError`."""
         self.is_proved = True
-        boot = Boot(self._boot_id, self._is_flush_on_ack and self._is_settled)
+        boot = Boot(self._boot_id, self._is_flush_on_ack and self._is_settled, has_ledger=True)
         if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != boot:
             small_files.write_boot(self._disk, self.path, boot)
 
@@ -139,7 +148,14 @@ class LogDirectoryState:
     def noted(self, key: TopicPartition, topic_id: bytes) -> LogOffsets:
         """The offsets noted for a log that is about to be opened; none if they were noted for another topic of that name (I41)."""
         found = self._closed.get(key)
-        return found if found is not None and found.topic_id == topic_id else LogOffsets(topic_id)
+        noted = found if found is not None and found.topic_id == topic_id else LogOffsets(topic_id)
+        watermark = self.ledger.proof(topic_id, key.partition).high_watermark
+        return noted if watermark == UNKNOWN else noted._replace(high_watermark=watermark)
+
+    def proof(self, key: TopicPartition, topic_id: bytes) -> Proof:
+        """What the ledger proves of a log that is about to be opened. After a failure of the disk, what was not synced may be lost."""
+        proof = self.ledger.proof(topic_id, key.partition)
+        return proof._replace(end=proof.synced or UNKNOWN, start=UNKNOWN) if self.has_failed else proof
 
     def on_opened(self, key: TopicPartition, noted: LogOffsets) -> None:
         """Drops the noted offsets of a log that is open, which knows them itself, save the clean offset."""
@@ -231,6 +247,28 @@ class LogDirectoryState:
         def write() -> StorageError | None:
             try:
                 write_entries(self._disk, self.path, entries)
+                self.ledger.sync()
+            except StorageError as error:
+                return error
+            return None
+
+        return write
+
+    def plan_watermarks(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
+        """The same for the high watermarks alone; nothing is written where none has changed."""
+        found: dict[TopicPartition, int] = {}
+        for piece in pieces:
+            here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
+            found.update((partition.topic_partition, partition.high_watermark) for partition in here)
+            yield
+        before, self._noted_watermarks = self._noted_watermarks, (len(found), sum(found.values()))
+        is_changed = before != self._noted_watermarks
+        watermarks = {key: noted.high_watermark for key, noted in self._closed.items()} | found
+
+        def write() -> StorageError | None:
+            try:
+                if is_changed:
+                    write_watermarks(self._disk, self.path, watermarks)
             except StorageError as error:
                 return error
             return None
@@ -241,6 +279,7 @@ class LogDirectoryState:
         """Writes the marker of a clean stop, and gives the directory up. There is no marker if the directory had lost something, such as
         everything by a new disk, and the start did not come so far that a controller knows: the marker would deny the loss."""
         if is_clean and self.is_online and self.is_proved:
+            self.ledger.sync()
             small_files.write_clean_shutdown(self._disk, self.path)
         self.release()
 
@@ -253,6 +292,7 @@ class LogDirectoryState:
         found = small_files.read_meta_properties(self._disk, self.path)
         if found is None:
             directory_id = uuid_to_text(random.token_bytes(16))
+            self.ledger = Ledger(self._disk, self.path, log.warning, is_new=True)  # first: without it a directory proves nothing
             properties = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, directory_id=directory_id)
             small_files.write_meta_properties(self._disk, self.path, properties)
             self.directory_id = directory_id

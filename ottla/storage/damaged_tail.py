@@ -1,0 +1,47 @@
+"""Cuts a log at its first damaged offset. Another replica has the records from there on, or an operator accepts their loss.
+
+The files are changed before the log is opened, so that an opening finds a shorter log without damage. Left out: whether it may be cut
+(`server/replica_changes.py`), and the check of what is left (`recovery.py`).
+"""
+
+from __future__ import annotations
+
+from ottla.base.ports import Disk
+from ottla.storage.file_renames import offset_of
+from ottla.storage.scan import DamageError, scan_batches
+from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
+from ottla.storage.small_files import write_cut
+
+
+def remove_from(disk: Disk, directory: str, first: int) -> int:
+    """Removes all batches from the one that holds offset `first` on, durably. Returns the base offset of the last segment that is left, 0
+    if none is."""
+    write_cut(disk, directory, first)
+    bases = sorted(base for name in disk.listdir(directory) if (base := offset_of(name, LOG_SUFFIX)) is not None)
+    for base in reversed([base for base in bases if base >= first]):
+        for suffix in SEGMENT_SUFFIXES:
+            disk.remove(f"{directory}/{base:020d}{suffix}")
+    last = max((base for base in bases if base < first), default=None)
+    if last is not None:
+        _cut_segment(disk, f"{directory}/{last:020d}", last, first)
+    disk.sync_directory(directory)
+    return last or 0
+
+
+def _cut_segment(disk: Disk, path: str, base: int, first: int) -> None:
+    """Cuts one segment before the batch that holds `first`; its indexes are made again."""
+    file = disk.open(f"{path}{LOG_SUFFIX}")
+    position = 0
+    try:
+        for position_of, header, _ in scan_batches(file, 0, file.size(), next_offset=base):
+            if header.next_offset > first:
+                break
+            position = position_of + header.size_bytes
+    except DamageError:
+        pass  # the batches before it are kept
+    finally:
+        file.truncate(position)
+        file.sync()
+        file.close()
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        disk.remove(f"{path}{suffix}")

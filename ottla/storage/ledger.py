@@ -1,0 +1,236 @@
+"""The ledger of a log directory: where each of its logs ends, what of it is synced, and its high watermark, up to the last append.
+
+A start after a crash compares each log with its row. A log that ends earlier, or has a bad batch below that end, was damaged: a crash tears
+only what was being written, which lies above. A row without a log shows that a log is missing. So a replica that lost something never
+passes for one that has everything.
+
+The rows lie in mapped files, so noting an offset is a store into memory and no call of the system. Stores survive the end of the process.
+After a power failure each value may be an older one: then only `synced`, which was true when it was stored, still proves something
+(`settle`). A truncation clears a row before it touches the log.
+A ledger is a few files, each four times as large as the one before. A row has a checksum over its topic id and partition, not over its
+offsets; one that names no log is free. A ledger that is missing or damaged proves nothing (`is_known`).
+Left out: what recovery does with a proof (`recovery.py`), and whether the machine has run on (`server/directories/log_directories.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from struct import Struct
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk
+from ottla.storage.file_slice import PathSync
+from ottla.storage.small_files import write_atomically
+
+LEDGER_FILE = "ottla-ledger"
+ROW_CELLS = 8
+FIRST_ROWS = 64
+GROWTH = 4
+CELL_BYTES = 8
+UNKNOWN = -1
+"""Of an end or a start: the log is being cut, so a crash may leave either state."""
+_HEADER = Struct("=8q")
+_MAGIC, _VERSION = 0x4F74746C614C6467, 1
+_COMPLETE_CELL = 2
+_KEY = Struct("=16sq")
+_ROW = Struct("=16sq4qq")
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class Proof(NamedTuple):
+    """The offsets that the last life of the broker noted for a log. `end` is `UNKNOWN` where that proves nothing now, `start` also after a
+    restart of the machine (`is_exact`)."""
+
+    end: int = UNKNOWN
+    synced: int = 0
+    high_watermark: int = UNKNOWN
+    start: int = UNKNOWN
+
+    @property
+    def is_exact(self) -> bool:
+        return self.start != UNKNOWN
+
+
+NO_PROOF = Proof()
+
+
+class Row:
+    """The row of one log. `cells[at]` is its end; the next cells are `SYNCED`, `WATERMARK` and `START`."""
+
+    __slots__ = ("at", "cells")
+
+    def __init__(self, cells: memoryview, at: int) -> None:
+        self.cells = cells
+        self.at = at
+
+    def enter(self, end: int, synced_max: int, start: int) -> None:
+        """Notes a log that was opened, or whose end has been cut. The synced end only becomes lower."""
+        cells, at = self.cells, self.at
+        cells[at + SYNCED] = min(cells[at + SYNCED], synced_max)
+        cells[at + START] = start
+        cells[at] = end
+
+    def clear(self) -> None:
+        """Proves no end and no start until `enter`: the log is about to be cut."""
+        self.cells[self.at] = self.cells[self.at + START] = UNKNOWN
+
+
+SYNCED, WATERMARK, START = 1, 2, 3
+END_CELL = 3
+"""The first cells of a row name the log."""
+
+
+class LedgerLog(Protocol):
+    """The part of `log.Log` that a row notes."""
+
+    row: Row
+    log_end_offset: int
+    log_start_offset: int
+
+    @property
+    def recovery_point(self) -> int: ...
+
+
+def enter(log: LedgerLog, row: Row) -> None:
+    """Has the log noted in this row from now on."""
+    row.enter(log.log_end_offset, log.recovery_point, log.log_start_offset)
+    log.row = row
+
+
+DETACHED = Row(memoryview(bytearray(4 * CELL_BYTES)).cast("q"), 0)
+"""A row of no ledger, for logs that none needs to prove."""
+
+
+class Ledger:
+    """See the module. `report` gets a line for each problem."""
+
+    def __init__(self, disk: Disk, directory: str, report: Callable[[str], object], *, is_new: bool = False) -> None:
+        """`is_new`: nothing has ever been in the directory, so that a missing ledger is a complete one."""
+        self._disk = disk
+        self._directory = directory
+        self._report = report
+        self._files: list[memoryview] = []
+        self._rows: dict[Key, Row] = {}
+        self._free: list[Row] = []
+        self.is_known = False
+        """Whether a log that has no row was never in here: the ledger is as old as the directory."""
+        self.is_lost = False
+        """Whether the files that there were before, if any, are missing or damaged."""
+        self._read(is_new=is_new)
+
+    def _path(self, number: int) -> str:
+        return f"{self._directory}/{LEDGER_FILE}" + (f".{number}" if number else "")
+
+    def _read(self, *, is_new: bool) -> None:
+        number = 0
+        try:
+            while self._disk.exists(self._path(number)):
+                cells = self._disk.map_cells(self._path(number))
+                if not is_sound(cells, number):
+                    raise StorageError(f"{self._path(number)} is damaged", self._path(number))
+                self._take(cells)
+                number += 1
+            self.is_known = bool(self._files[0][_COMPLETE_CELL]) if number else is_new
+            self.is_lost = not number and not is_new
+        except StorageError as error:
+            self._report(f"{error}; the ledger begins again, and proves nothing of the logs in {self._directory}")
+            self._files, self._free, self._rows = [], [], {}
+            self.is_known, self.is_lost, number = False, True, 0
+            while self._disk.exists(self._path(number)):
+                self._disk.remove(self._path(number))
+                number += 1
+        if not self._files:
+            self._grow()
+
+    def _take(self, cells: memoryview) -> None:
+        self._files.append(cells)
+        rows = cells.cast("B")
+        for number in range(1, len(cells) // ROW_CELLS):
+            at = number * ROW_CELLS
+            row = Row(cells, at + END_CELL)
+            if not cells[at + 2]:
+                self._free.append(row)
+                continue
+            topic_id, stored, _, _, _, _, check = _ROW.unpack_from(rows, at * CELL_BYTES)
+            if check == crc32(_KEY.pack(topic_id, stored)):
+                self._rows[topic_id, stored - 1] = row
+            else:  # damaged, or begun just before a power failure
+                cells[at + 2] = 0
+                self._free.append(row)
+
+    # Proofs
+
+    def proof(self, topic_id: bytes, partition: int) -> Proof:
+        row = self._rows.get((topic_id, partition))
+        return NO_PROOF if row is None else Proof(*row.cells[row.at : row.at + 4])
+
+    def has(self, topic_id: bytes, partition: int) -> bool:
+        return (topic_id, partition) in self._rows
+
+    def settle(self) -> None:
+        """The machine has restarted: of each log only what was synced is proved. A log of which nothing was synced may be gone."""
+        for key, row in list(self._rows.items()):
+            cells, at = row.cells, row.at
+            if cells[at + SYNCED] <= 0:
+                self.free(*key)
+            else:
+                cells[at] = min(cells[at], cells[at + SYNCED])
+                cells[at + START] = UNKNOWN
+
+    # Rows
+
+    def row(self, topic_id: bytes, partition: int) -> Row:
+        """The row of a log that lies in the directory; a new one if it has none."""
+        row = self._rows.get((topic_id, partition))
+        if row is None:
+            if not self._free:
+                self._grow()
+            row = self._rows[topic_id, partition] = self._free.pop()
+            at = (row.at - END_CELL) * CELL_BYTES
+            check = crc32(_KEY.pack(topic_id, partition + 1))
+            # The number of the partition is stored last: a row without it is free.
+            _ROW.pack_into(row.cells.cast("B"), at, topic_id, 0, UNKNOWN, 0, 0, UNKNOWN, check)
+            row.cells[row.at - 1] = partition + 1
+        return row
+
+    def free(self, topic_id: bytes, partition: int) -> None:
+        """The log is in here no longer."""
+        row = self._rows.pop((topic_id, partition), None)
+        if row is not None:
+            row.cells[row.at - 1] = 0
+            # The log that had the row may still be open for a moment.
+            self._free.append(Row(row.cells, row.at))
+            row.cells, row.at = DETACHED.cells, 0
+
+    def _grow(self) -> None:
+        """Adds a file. Where the disk has no room for it, the rows are in memory alone and their logs have no proof at the next start."""
+        number = len(self._files)
+        size = FIRST_ROWS * GROWTH**number * ROW_CELLS * CELL_BYTES
+        try:
+            header = _HEADER.pack(_MAGIC, _VERSION, self.is_known, 0, 0, 0, 0, 0)
+            write_atomically(self._disk, self._path(number), header.ljust(size, b"\0"))
+            cells = self._disk.map_cells(self._path(number))
+        except StorageError as error:
+            self._report(f"{error}; some logs in {self._directory} will have no proof at the next start")
+            self.is_known = False
+            cells = memoryview(bytearray(size)).cast("q")
+        self._take(cells)
+
+    def keep(self, assigned: Collection[Key]) -> None:
+        """Frees the rows of all other logs."""
+        for key in [key for key in self._rows if key not in assigned]:
+            self.free(*key)
+
+    def sync(self) -> None:
+        """Makes all values durable; may be called from a thread."""
+        for number in range(len(self._files)):
+            PathSync(self._disk, self._path(number)).sync()
+
+
+def is_sound(cells: memoryview, number: int) -> bool:
+    size = FIRST_ROWS * GROWTH**number * ROW_CELLS
+    return len(cells) == size and tuple(cells[:_COMPLETE_CELL]) == (_MAGIC, _VERSION)

@@ -1,0 +1,153 @@
+"""A replica whose disk lies leads nothing: missing, damaged, shortened and old files, with broker processes and a real ZooKeeper.
+
+Every case takes the leader's machine down after the others, or all of them at once, damages what the leader's disk holds, and starts the
+leader before the others. All acknowledged records must be there afterwards, a line must say what was wrong, and all replicas must be in
+sync again without an operator.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+
+from ottla.controller import znodes
+from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.wire.batch_header import HEADER, LOG_OVERHEAD, BatchHeader
+from tests.clients.broker_process import eventually
+from tests.clusters.cluster import WAIT_SECONDS, Cluster, read_partition
+from tests.clusters.conftest import running
+
+TOPIC = "d"
+RECORDS = 600
+BATCH = 20
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "flush-on-ack"])
+def cluster(request: pytest.FixtureRequest, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("lying"), zookeeper, **{"ottla.flush.on.ack": str(request.param).lower()})
+    with running(made):
+        yield made
+
+
+class Case:
+    """One topic with one partition on three replicas, and the leader that is to be damaged."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.written: list[int] = []
+        admin = cluster.admin()  # a client that nothing refers to gives up
+        for broker in cluster.brokers.values():
+            if not broker.is_running:
+                broker.start()
+        admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(WAIT_SECONDS)
+        cluster.wait_until_healthy(topic)
+        self.leader = cluster.leader_of(topic)
+        self.others = [number for number in cluster.brokers if number != self.leader]
+        self.log_length = len(self.log_text())
+
+    @property
+    def directory(self) -> Path:
+        return self.cluster.brokers[self.leader].data / f"{self.topic}-0"
+
+    @property
+    def segment(self) -> Path:
+        return self.directory / f"{0:020d}.log"
+
+    def log_text(self) -> str:
+        return "\n".join(broker.log_text() for broker in self.cluster.brokers.values())
+
+    def write(self, count: int = RECORDS) -> None:
+        """With acks=all, in batches of `BATCH`."""
+        producer = Producer({"bootstrap.servers": self.cluster.addresses, "acks": "all", "linger.ms": 50, **self.cluster.client})
+        failed: list[object] = []
+        for number in range(len(self.written), len(self.written) + count):
+            producer.produce(self.topic, str(number).encode(), on_delivery=lambda error, _: failed.append(error) if error else None)
+            self.written.append(number)
+            if number % BATCH == BATCH - 1:
+                assert producer.flush(WAIT_SECONDS) == 0
+        assert producer.flush(WAIT_SECONDS) == 0 and failed == []
+
+    def isr(self) -> list[int]:
+        with self.cluster.nodes() as client:
+            return sorted(json.loads(client.get(znodes.state_path(self.topic, 0))[0])["isr"])
+
+    def kill(self, *, is_at_once: bool) -> None:
+        """Kills all: at once, or the leader when it is the last one in sync."""
+        for number in self.others:
+            self.cluster.brokers[number].kill()
+        if not is_at_once:
+            eventually(lambda: self.isr() == [self.leader], WAIT_SECONDS)
+        self.cluster.brokers[self.leader].kill()
+
+    def start(self) -> None:
+        for number in (self.leader, *self.others):
+            self.cluster.brokers[number].start()
+
+    def check(self, *words: str) -> None:
+        """Nothing is lost, a line says what was wrong, and all replicas are in sync."""
+        try:
+            self.cluster.wait_until_healthy(self.topic)
+            found = read_partition(self.cluster, self.topic, 0)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.cluster.logs()}") from None
+        assert [found[offset] for offset in sorted(found)] == self.written, f"{len(found)} of {len(self.written)}\n{self.cluster.logs()}"
+        lines = [line for line in self.log_text().splitlines() if f"{self.topic}-0" in line]
+        assert any(all(word in line for word in words) for line in lines), f"{words}\n{self.cluster.logs()}"
+
+
+@pytest.fixture
+def case(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Case]:
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    made = Case(cluster, name)
+    made.write()
+    yield made
+
+
+def remove_directory(case: Case) -> None:
+    shutil.rmtree(case.directory)
+
+
+def flip_bit(case: Case) -> None:
+    data = bytearray(case.segment.read_bytes())
+    data[len(data) * 6 // 10] ^= 0x10
+    case.segment.write_bytes(data)
+
+
+def cut_at_batch(case: Case) -> None:
+    data = case.segment.read_bytes()
+    position = 0
+    while position < len(data) // 2:
+        position += BatchHeader._make(HEADER.unpack_from(data, position)).batch_length + LOG_OVERHEAD
+    case.segment.write_bytes(data[:position])
+
+
+def remove_segment(case: Case) -> None:
+    case.segment.unlink()
+
+
+@pytest.mark.parametrize("is_at_once", [False, True], ids=["last-in-sync", "all-killed"])
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (remove_directory, ["missing"]),
+        (flip_bit, ["damage"]),
+        (cut_at_batch, ["damage"]),
+        (remove_segment, ["damage"]),
+    ],
+)
+def test_a_damaged_leader_that_starts_first_costs_nothing(
+    case: Case, damage: Callable[[Case], None], words: list[str], is_at_once: bool
+) -> None:
+    case.kill(is_at_once=is_at_once)
+    damage(case)
+    case.start()
+    case.check(*words)
+    case.write(BATCH)
+    case.check(*words)
