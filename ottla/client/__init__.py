@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         TransportError,
         UnknownTopicError,
         UnsupportedVersionError,
+        UsageError,
     )
 
 _MODULES = {
@@ -88,6 +89,7 @@ _MODULES = {
     "UnknownTopicError": "errors",
     "OffsetOutOfRangeError": "errors",
     "UnsupportedVersionError": "errors",
+    "UsageError": "errors",
     "ErrorCode": "errors",
     "WireError": "core.fetching",
     "TopicPartition": "core.admin",
@@ -134,6 +136,7 @@ __all__ = [
     "TransportError",
     "UnknownTopicError",
     "UnsupportedVersionError",
+    "UsageError",
     "WireError",
     "connect",
     "murmur2",

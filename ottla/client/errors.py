@@ -3,7 +3,7 @@
 `ClientError` is the base of all. `TransportError` means that there was no useful conversation with a broker: away (`ConnectError`), too
 slow (`RequestTimeoutError`), or answering with other bytes than Kafka's (`MalformedResponseError`). `KafkaError` is a broker's refusal with
 Kafka's error code; `refused` makes the subclass that belongs to a code. `OutcomeUnknownError` means that a request was sent and may or may
-not have taken effect.
+not have taken effect. `UsageError` means that the call itself is wrong.
 
 Each message is one line that names the host, topic, group or id and says what to try; the command line prints it as it is.
 """
@@ -35,6 +35,10 @@ class MalformedResponseError(TransportError):
 
 class OutcomeUnknownError(ClientError):
     """The request was sent, its answer was lost: it may or may not have taken effect. Repeat it, or read what is there."""
+
+
+class UsageError(ClientError, ValueError):
+    """A call that cannot be right: an argument of the wrong type, a second thread at the same time, a forked child. Nothing was done."""
 
 
 class KafkaError(ClientError, ApiError):

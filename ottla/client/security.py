@@ -174,3 +174,8 @@ def is_about_tls(error: OSError) -> bool:
 
 def _is_of_tls(error: BaseException) -> bool:
     return type(error).__module__ == "ssl"
+
+
+def wants_more(error: OSError) -> bool:
+    """Whether a read that does not wait failed only because TLS has no whole record yet."""
+    return _is_of_tls(error) and type(error).__name__ == "SSLWantReadError"

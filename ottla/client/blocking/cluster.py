@@ -1,6 +1,8 @@
 """A cluster for code that may block: runs the procedures of `core/cluster.py` on sockets, waiting for each answer.
 
-Shared by everything that this process asks of one cluster; `new_connection` is for requests that would block the others for long.
+Shared by everything that this process asks of one cluster; `new_connection` is for requests that would block the others for long. Threads
+may share a cluster: each call waits for the call of another thread. A call that an exception interrupted, such as that of a signal handler,
+may leave an answer unread; the next call closes that connection instead of taking the answer for its own.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
+from ottla.client.blocking.owner import Owner
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure, perform_all
@@ -31,7 +34,7 @@ P = ParamSpec("P")
 
 
 class Cluster:
-    """See the module. Not for use by two threads at once."""
+    """See the module."""
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class Cluster:
     ) -> None:
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self.core = ClusterCore(addresses, now=time.monotonic, timeout_s=timeout_s)
+        self.owner = Owner("client", may_wait=True)
         self.metadata = self.core.metadata
         self.client_id = client_id
         self.timeout_s = timeout_s
@@ -64,7 +68,9 @@ class Cluster:
 
     def run(self, procedure: Procedure[T]) -> T:
         """Runs a procedure of the core to its end."""
-        return perform_all(procedure, self._perform)
+        with self.owner:
+            self.core.close_unread()
+            return perform_all(procedure, self._perform)
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Ask):
@@ -76,7 +82,7 @@ class Cluster:
         if isinstance(effect, AskRolling):
             return self._ask_rolling(effect)
         if isinstance(effect, Open):
-            return self._open(effect.address)
+            return self._open(effect.address, effect.timeout_s)
         time.sleep(effect.seconds)
         return None
 
@@ -113,7 +119,7 @@ class Cluster:
         except ClientError as error:
             return error
 
-    def _open(self, address: Address) -> Connection:
+    def _open(self, address: Address, timeout_s: float | None = None) -> Connection:
         return Connection(
             address,
             client_id=self.client_id,
@@ -121,7 +127,7 @@ class Cluster:
             request_timeout_s=self.timeout_s,
             security=self.security,
             with_extensions=self.with_extensions,
-        ).open()
+        ).open(timeout_s)
 
     def retrying(self, attempt: Callable[[], T], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None) -> T:
         """Calls a function until it succeeds, is refused for good, or the time is up."""
@@ -146,9 +152,16 @@ class Cluster:
         assert isinstance(found, Connection), "this shell has made every connection"
         return found
 
+    def coordinator_connection(self, kind: int, key: str) -> Connection:
+        """The shared connection to the coordinator of `key`."""
+        found = self.run(self.core.coordinator_link(kind, key))
+        assert isinstance(found, Connection), "this shell has made every connection"
+        return found
+
     def new_connection(self, broker_id: int) -> Connection:
         """A connection of the caller's own."""
-        return self._open(self.run(self.core.address_of(broker_id)))
+        with self.owner:
+            return self._open(self.run(self.core.address_of(broker_id)))
 
     # What is known of the cluster
 
@@ -205,6 +218,10 @@ class Cluster:
         """Partitions grouped by the broker that leads them."""
         return self.run(self.core.by_leader(partitions))
 
+    def leaders(self, partitions: Sequence[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+        """Partitions grouped by the broker that leads them, and the reason for each that has no leader, after at most one question."""
+        return self.run(self.core.leaders(partitions))
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drops partitions whose leader proved wrong; the next question asks the cluster."""
         self.metadata.forget(partitions)
@@ -212,6 +229,10 @@ class Cluster:
     def coordinator(self, kind: int, key: str) -> int:
         """The broker that coordinates a group or a transactional id."""
         return self.run(self.core.coordinator(kind, key))
+
+    def ask_once(self, kind: int, key: str, body: Request, *, timeout_s: float | None = None) -> Any:
+        """A request for the coordinator of `key`, without another try. One that gives no answer is forgotten."""
+        return self.run(self.core.ask_once(kind, key, body, timeout_s=timeout_s))
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         self.core.forget_coordinator(kind, key)

@@ -3,8 +3,9 @@
 `open` connects, negotiates versions and authenticates. `send` and `receive` are apart, so that several requests can be under way: a broker
 answers one connection in order. `request` is both at once.
 
-Any failure (refused, reset, slow, malformed) closes the connection and raises one `TransportError` whose line names the host. A closed
-connection stays closed; `Cluster` opens a new one.
+Any failure (refused, reset, slow, malformed) closes the connection and raises one `TransportError` whose line names the host. Any other
+exception while bytes are sent or received, such as that of a signal handler, closes it too: the rest of the stream is unknown. A closed
+connection stays closed; `Cluster` opens a new one. A broker that closed an idle connection is noticed before the next request (`is_open`).
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from random import random
 from typing import TYPE_CHECKING, Any
 
 from ottla._version import __version__
-from ottla.base.errors import OttlaError, WireError
+from ottla.base.errors import WireError
 from ottla.client.addresses import Address
 from ottla.client.blocking.readable import readable
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.errors import ConnectError, RequestTimeoutError, TransportError
-from ottla.client.security import lost, no_tls, reason_of
+from ottla.client.security import lost, no_tls, reason_of, wants_more
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.schema import Buffer, Request
 
@@ -69,34 +70,39 @@ class Connection:
         self.version_of = self.protocol.versions.version_of
         self.offers = self.protocol.versions.offers
         self._socket: socket.socket | None = None
+        self._open_until: float | None = None
+        """While the connection is being opened: when that must be done."""
         self._renewal = LoginRenewal(random())
         self._early: deque[Any] = deque()
         """Answers that had to be read before another login, for `receive`."""
 
     # Opening and closing
 
-    def open(self) -> Connection:
-        """Connects, asks which versions the broker speaks, and authenticates where that is configured."""
+    def open(self, timeout_s: float | None = None) -> Connection:
+        """Connects, asks which versions the broker speaks, and authenticates where that is configured; all of it within `timeout_s`."""
+        limit_s = self.request_timeout_s if timeout_s is None else min(timeout_s, self.request_timeout_s)
+        self._open_until = time.monotonic() + limit_s
+        limit_s = min(limit_s, self.connect_timeout_s)
         try:
-            self._connect()
+            self._connect(limit_s)
             self._secure()
+            self._negotiate()
         except TimeoutError:
             self.close()
             raise ConnectError(
-                f"cannot reach {self.address}: no answer within {self.connect_timeout_s:g} s; is the address right, is a firewall between?"
+                f"cannot reach {self.address}: no answer within {round(limit_s, 2):g} s; is the address right, is a firewall between?"
             ) from None
         except (OSError, UnicodeError) as error:  # the latter: a name that no host can have
             self.close()
             raise ConnectError(f"cannot reach {self.address}: {reason_of(error)}") from None
-        try:
-            self._negotiate()
-        except (OttlaError, KeyboardInterrupt):
+        except BaseException:
             self.close()
             raise
+        self._open_until = None
         return self
 
-    def _connect(self) -> None:
-        self._socket = socket.create_connection(self.address, timeout=self.connect_timeout_s)
+    def _connect(self, limit_s: float) -> None:
+        self._socket = socket.create_connection(self.address, timeout=limit_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
 
@@ -118,7 +124,7 @@ class Connection:
         data = protocol.start()
         try:
             self._write(data)
-            frame = self._read_frame(self.request_timeout_s)
+            frame = self._read_frame(self._step_s())
         except ConnectError as error:
             raise protocol.hang_up_at_start(error) from None
         self._finish_login(frame)
@@ -126,8 +132,12 @@ class Connection:
     def _finish_login(self, frame: memoryview) -> None:
         while data := self.protocol.advance(frame):
             self._write(data)
-            frame = self._read_frame(self.request_timeout_s)
+            frame = self._read_frame(self._step_s())
         self._renewal.logged_in(self.protocol.session_lifetime_ms, time.monotonic())
+
+    def _step_s(self) -> float:
+        """How long one step may take: while the connection is opened, what is left for that."""
+        return self.request_timeout_s if self._open_until is None else max(0.001, self._open_until - time.monotonic())
 
     def _login_again(self) -> None:
         """Logs in again before the session ends, after the answers that are under way (KIP-368)."""
@@ -138,7 +148,7 @@ class Connection:
         self._write(self.protocol.login_again(exchange))
         try:
             self._finish_login(self._read_frame(self.request_timeout_s))
-        except OttlaError:
+        except BaseException:
             self.close()
             raise
 
@@ -150,7 +160,23 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
+        """Whether requests may be sent. Closes an idle connection that its broker has closed."""
+        if self._socket is not None and not self.in_flight and self._has_hung_up(self._socket):
+            self.close()
         return self._socket is not None
+
+    def _has_hung_up(self, open_socket: socket.socket) -> bool:
+        """Whether there is anything to read although nothing was asked: the end of the connection, or bytes that belong to no request."""
+        if not readable([open_socket.fileno()], 0.0):
+            return False
+        try:
+            open_socket.settimeout(0.0)
+            open_socket.recv(1)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            return not wants_more(error)
+        return True
 
     def tls(self) -> TlsDetails | None:
         """How this connection is encrypted; None where it is not."""
@@ -176,20 +202,22 @@ class Connection:
 
     def request(self, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Any:
         """Sends and waits for the answer, an instance of the API's response class."""
-        self.send(body, version=version)
-        return self.receive(timeout_s)
+        timeout_s = self.request_timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + timeout_s
+        self.send(body, version=version, timeout_s=timeout_s)
+        return self.receive(deadline - time.monotonic())
 
-    def send(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> None:
+    def send(self, body: Request, *, version: int | None = None, is_answered: bool = True, timeout_s: float | None = None) -> None:
         """Sends a request without waiting; answers come by `receive` in the order of sending."""
         if self._renewal.is_due(time.monotonic()) and self.is_open:
             self._login_again()
-        self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered))
+        self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered), timeout_s=timeout_s)
 
     def receive(self, timeout_s: float | None = None) -> Any:
         """The answer to the oldest request under way."""
         if self._early:
             return self._early.popleft()
-        assert self.protocol.pending or not self.is_open, "nothing was asked"
+        assert self.protocol.pending or self._socket is None, "nothing was asked"
         return self._next_answer(self.request_timeout_s if timeout_s is None else timeout_s)
 
     def _next_answer(self, timeout_s: float) -> Any:
@@ -202,12 +230,14 @@ class Connection:
 
     def is_readable(self, timeout_s: float = 0.0) -> bool:
         """Whether an answer, or the end of the connection, has begun to arrive."""
+        return self.has_input() or (self._socket is not None and bool(readable([self._socket.fileno()], timeout_s)))
+
+    def has_input(self) -> bool:
+        """Whether `receive` has something without reading from the socket: the connection is closed, or bytes were read before."""
         if self._socket is None or self._early:
             return True
         pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already; a plain socket keeps nothing back
-        if pending is not None and pending():
-            return True
-        return bool(readable([self._socket.fileno()], timeout_s))
+        return pending is not None and bool(pending())
 
     # Bytes
 
@@ -215,19 +245,23 @@ class Connection:
         assert self._socket is not None, "the connection is closed"
         return self._socket.fileno()
 
-    def _write(self, *pieces: Buffer) -> None:
+    def _write(self, *pieces: Buffer, timeout_s: float | None = None) -> None:
         if self._socket is None:
             raise ConnectError(f"the connection to {self.address} is closed")
+        timeout_s = self._step_s() if timeout_s is None else timeout_s
         try:
-            self._socket.settimeout(self.request_timeout_s)
+            self._socket.settimeout(timeout_s)
             if self.security is not None or sum(map(len, pieces)) < _SCATTERED_BYTES_MIN:
                 self._socket.sendall(b"".join(pieces))
             else:
                 _send_scattered(self._socket, pieces)
         except TimeoutError:
-            raise self._broken(RequestTimeoutError(f"{self.address} takes no data for {self.request_timeout_s:g} s")) from None
+            raise self._broken(RequestTimeoutError(f"{self.address} takes no data for {round(timeout_s, 2):g} s")) from None
         except OSError as error:
             raise self._broken(lost(self.address, error)) from None
+        except BaseException:
+            self.close()
+            raise
 
     def _read_frame(self, timeout_s: float) -> memoryview:
         if self._socket is None:
@@ -247,11 +281,14 @@ class Connection:
                 if frame is not None:
                     return frame
         except TimeoutError:
-            raise self._broken(RequestTimeoutError(f"{self.address} did not answer within {timeout_s:g} s")) from None
+            raise self._broken(RequestTimeoutError(f"{self.address} did not answer within {round(timeout_s, 2):g} s")) from None
         except OSError as error:
             raise self._broken(lost(self.address, error)) from None
         except WireError as error:
             raise self._broken(self.protocol.malformed(error, self.protocol.pending[0] if self.protocol.pending else None)) from None
+        except BaseException:
+            self.close()
+            raise
 
     def _broken(self, error: TransportError) -> TransportError:
         """Closes the connection, since nothing is known about the bytes that follow."""
@@ -268,3 +305,13 @@ def _send_scattered(open_socket: socket.socket, pieces: Iterable[Buffer]) -> Non
             sent -= len(left.popleft())
         if sent:
             left[0] = left[0][sent:]
+
+
+def first_readable(connections: Mapping[int, Connection], timeout_s: float) -> list[int]:
+    """Waits until a connection has an answer or has ended, and returns the keys of all such connections; none after `timeout_s`."""
+    if not connections:
+        time.sleep(timeout_s)
+        return []
+    ready = [key for key, connection in connections.items() if connection.has_input()]
+    others = {connection.fileno(): key for key, connection in connections.items() if key not in ready}
+    return ready + [others[descriptor] for descriptor in readable(list(others), 0.0 if ready else timeout_s)]

@@ -50,6 +50,15 @@ class ProducerIdentity:
         """Gets id and epoch. With a transactional id this fences its former producer and ends what was left open."""
         self._run(self.core.initialize(producer_id, epoch))
 
+    def identify(self) -> None:
+        """Initializes the id if it has to be: at first, and after an end without an answer."""
+        if self.core.is_lost:
+            self._run(self.core.identify())
+
+    def renew(self) -> None:
+        """Gets another epoch, which ends a transaction that is open. `FencedError` if another producer took over the id meanwhile."""
+        self._run(self.core.renew())
+
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Adds partitions to the transaction before anything is written to them."""
         self._run(self.core.add(partitions))

@@ -12,7 +12,7 @@ from math import ceil
 
 
 def readable(descriptors: Sequence[int], timeout_s: float) -> list[int]:
-    """The descriptors that can be read, or whose other end is gone, as soon as there are any; none after `timeout_s`."""
+    """Waits until a descriptor is readable or closed by its peer, and returns all such descriptors; none after `timeout_s`."""
     if not hasattr(select, "poll"):
         return select.select(descriptors, [], [], timeout_s)[0]
     poll = select.poll()

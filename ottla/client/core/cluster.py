@@ -1,8 +1,9 @@
 """The brokers of one cluster: which there are, who leads which partition, who coordinates what, and a connection to each; as procedures.
 
 Starts from a list of addresses, learns the rest by Metadata and FindCoordinator, and asks again when a broker says that this is out of
-date. Every loop of tries ends at a deadline of the monotonic clock that is handed in. A connection refused by all bootstrap addresses is
-reported at once: waiting does not help a user who mistyped a port.
+date. Every series of tries ends at a deadline of the monotonic clock that is handed in; so do the connections and answers that it waits for
+(`procedure.within`). A connection refused by all bootstrap addresses is reported at once: waiting does not help a user who mistyped a port.
+A coordinator that cannot be reached is forgotten in one place, so the next request finds the one that took over.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.metadata import ClientMetadata
-from ottla.client.core.procedure import Ask, Open, Pause, Procedure
+from ottla.client.core.procedure import Ask, Open, Pause, Procedure, within
 from ottla.client.errors import (
     COORDINATOR_MOVED,
     RETRIABLE,
@@ -52,11 +53,20 @@ class ClusterCore:
 
     def close(self) -> None:
         """Closes all connections that are not in use by a procedure."""
-        for link in [*self._links.values(), *(link for some in self._idle.values() for link in some)]:
+        for link in self._known():
             link.close()
         self._links.clear()
         self._idle.clear()
         self._first = None
+
+    def close_unread(self) -> None:
+        """Closes connections on which an answer was never taken, because a call was interrupted. For shells that run one call at a time."""
+        for link in self._known():
+            if link.in_flight:
+                link.close()
+
+    def _known(self) -> list[Link]:
+        return [*self._links.values(), *(link for some in self._idle.values() for link in some)]
 
     # Connections
 
@@ -113,10 +123,12 @@ class ClusterCore:
         return address
 
     def _reach(self, addresses: Sequence[Address]) -> Procedure[Link]:
+        """A connection to the first address that answers. Each gets a part of the time, so that a silent one leaves time for others."""
         failures: list[TransportError] = []
-        for address in addresses:
+        deadline = self.now() + self.timeout_s
+        for number, address in enumerate(addresses):
             try:
-                opened: Link = yield Open(address)
+                opened: Link = yield Open(address, timeout_s=(deadline - self.now()) / (len(addresses) - number))
             except TransportError as error:
                 failures.append(error)
                 continue
@@ -202,6 +214,27 @@ class ClusterCore:
             grouped.setdefault(leader if leader >= 0 else (yield from self.leader(partition)), []).append(partition)
         return grouped
 
+    def leaders(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Procedure[tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]]:
+        """Partitions grouped by the broker that leads them, and the reason for each that has no leader, after at most one question."""
+        missing = sorted({partition.topic for partition in partitions if self.metadata.leader_of(partition) < 0})
+        codes: dict[str | None, int] = {}
+        if missing:
+            codes = {topic.name: topic.error_code for topic in (yield from self.refresh(missing)).topics}
+        found: dict[int, list[TopicPartition]] = {}
+        reasons: dict[TopicPartition, KafkaError] = {}
+        for partition in partitions:
+            leader = self.metadata.leader_of(partition)
+            if leader >= 0:
+                found.setdefault(leader, []).append(partition)
+            elif partition.topic in self.metadata.topics:
+                reasons[partition] = self.metadata.no_leader(partition)
+            else:
+                code = codes.get(partition.topic) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                reasons[partition] = refused(error_code(code), f"topic {partition.topic!r}")
+        return found, reasons
+
     # Coordinators
 
     def coordinator(self, kind: int, key: str) -> Procedure[int]:
@@ -215,6 +248,28 @@ class ClusterCore:
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         self.metadata.coordinators.pop((kind, key), None)
+
+    def coordinator_link(self, kind: int, key: str) -> Procedure[Link]:
+        """A connection to the coordinator of `key`. One that cannot be reached is forgotten."""
+        try:
+            return (yield from self.link((yield from self.coordinator(kind, key))))
+        except TransportError:
+            self.forget_coordinator(kind, key)
+            raise
+        except KafkaError as error:
+            if error.code is not ErrorCode.BROKER_NOT_AVAILABLE:
+                raise
+            self.forget_coordinator(kind, key)
+            raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator of {_KINDS[kind]} {key!r} is not alive") from None
+
+    def ask_once(self, kind: int, key: str, body: Request, *, version: int | None = None, timeout_s: float | None = None) -> Procedure[Any]:
+        """A request for the coordinator of `key`, without another try. One that gives no answer is forgotten."""
+        link = yield from self.coordinator_link(kind, key)
+        try:
+            return (yield Ask(link, body, version, timeout_s))
+        except TransportError:
+            self.forget_coordinator(kind, key)
+            raise
 
     def _find_coordinator(self, kind: int, key: str) -> Procedure[int]:
         from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -257,7 +312,7 @@ class ClusterCore:
         with another code than those of a move is returned, the caller deals with it."""
 
         def ask() -> Procedure[Any]:
-            answer = yield from self.ask_broker((yield from self.coordinator(kind, key)), body, timeout_s=timeout_s)
+            answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)
             code = error_code(error_of(answer))
             if code in COORDINATOR_MOVED:
                 self.forget_coordinator(kind, key)
@@ -273,11 +328,13 @@ class ClusterCore:
 
         Beside that, each connection that is there at the beginning may turn out to have broken while it was idle.
         """
-        backoff = Backoff(self.now() + (self.timeout_s if timeout_s is None else timeout_s))
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        backoff = Backoff(self.now() + limit_s)
+        end = self.now() + max(limit_s, self.timeout_s)
         lost, lost_max = 0, 1 + len(self._links)
         while True:
             try:
-                return (yield from attempt())
+                return (yield from within(attempt(), end, self.now))
             except ApiError as error:
                 if error.code not in codes or backoff.is_exhausted(self.now()):
                     raise
@@ -285,7 +342,7 @@ class ClusterCore:
                 raise
             except ConnectError:
                 lost += 1
-                if lost > lost_max:
+                if lost > lost_max or backoff.is_exhausted(self.now()):
                     raise
                 self.metadata.coordinators.clear()
             yield Pause(backoff.next_s())

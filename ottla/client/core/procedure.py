@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.base.errors import OttlaError
 from ottla.client.addresses import Address
+from ottla.client.errors import RequestTimeoutError
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ T = TypeVar("T")
 class Open(NamedTuple):
     """Asks for an open, authenticated connection; the result is a `Link`, the error a `TransportError` or an `AuthenticationError`.
 
-    A new connection each time when `is_own`, else the shell may share one.
+    A new connection each time when `is_own`, else the shell may share one. `timeout_s` limits connecting, TLS and login together.
     """
 
     address: Address
     is_own: bool = False
+    timeout_s: float | None = None
 
 
 class Ask(NamedTuple):
@@ -73,6 +75,42 @@ Effect = Open | Ask | AskAll | AskRolling | Pause
 Procedure = Generator[Effect, Any, T]
 
 
+def within(procedure: Procedure[T], deadline: float, now: Callable[[], float]) -> Procedure[T]:
+    """Runs a procedure whose connections, answers and pauses may take until the deadline, in seconds of `now`, and no longer.
+
+    This is the one place where deadlines of procedures are checked. A rolling window of requests is not limited: it ends by progress.
+    """
+    step, argument = procedure.send, None
+    try:
+        while True:
+            effect = step(argument)
+            try:
+                argument, step = (yield _shortened(effect, deadline - now())), procedure.send
+            except OttlaError as error:
+                argument, step = error, procedure.throw
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        procedure.close()
+
+
+def _shortened(effect: Effect, left_s: float) -> Effect:
+    if isinstance(effect, AskRolling):
+        return effect
+    if left_s <= 0:
+        raise RequestTimeoutError("no answer in time: the time for this call is over")
+    if isinstance(effect, Pause):
+        return Pause(min(effect.seconds, left_s))
+    if isinstance(effect, AskAll):
+        return AskAll(tuple(ask._replace(timeout_s=_shorter(ask.timeout_s, left_s)) for ask in effect.asks))
+    return effect._replace(timeout_s=_shorter(effect.timeout_s, left_s))
+
+
+def _shorter(timeout_s: float | None, left_s: float) -> float:
+    return left_s if timeout_s is None else min(left_s, timeout_s)
+
+
 def perform_all(procedure: Procedure[T], perform: Callable[[Effect], Any]) -> T:
     """Runs a procedure to its end in a shell that waits; `perform` returns the result of an effect, or raises its error."""
     step, argument = procedure.send, None
@@ -86,3 +124,5 @@ def perform_all(procedure: Procedure[T], perform: Callable[[Effect], Any]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+    finally:
+        procedure.close()

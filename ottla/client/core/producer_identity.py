@@ -4,6 +4,12 @@ Two transaction protocols. The first, which every broker with transactions serve
 they are written to, and keeps the epoch. The second (KIP-890) is used where `may_use_v2` and the coordinator has `transaction.version` 2:
 writing adds a partition by itself, and each end of a transaction raises the epoch, so that late requests of an earlier one are refused.
 
+An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. If no
+answer comes at all, `OutcomeUnknownError`; then only another `initialize` shows how it ended, and `begin` and `abort` do that first.
+
+A batch that was refused leaves a gap in the sequence numbers of its transaction (`has_gap`): the transaction can only be aborted. Under the
+first protocol the abort also asks for another epoch, in which the numbers begin at 0.
+
 `FencedError` means that another producer took over the transactional id: it is final.
 """
 
@@ -15,11 +21,12 @@ from typing import Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore
 from ottla.client.core.group_admin import Committed, first_partition_code
-from ottla.client.core.procedure import Procedure
+from ottla.client.core.procedure import Pause, Procedure, within
 from ottla.client.core.versions import TRANSACTION_VERSION
-from ottla.client.errors import COORDINATOR_MOVED, refused
+from ottla.client.errors import COORDINATOR_MOVED, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import SEQUENCE_MASK
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -52,6 +59,9 @@ class ProducerIdentityCore:
         self.producer_id = -1
         self.epoch = -1
         self.is_open = False
+        self.is_lost = True
+        """Whether the id has to be initialized (again) before it is of use: at first, and after an end without an answer."""
+        self.has_gap = False
         self.uses_v2 = False
         self._may_use_v2 = may_use_v2
         self._sequences: dict[TopicPartition, int] = {}
@@ -79,12 +89,24 @@ class ProducerIdentityCore:
         else:
             answer = yield from self.cluster.retrying(lambda: self._ask_any(request))
         self._take_over(answer.producer_id, answer.producer_epoch)
-        self.is_open = False
+        self.is_open = self.is_lost = False
+
+    def identify(self) -> Procedure[None]:
+        """Initializes the id if it has to be."""
+        if self.is_lost:
+            yield from self.renew()
+
+    def renew(self) -> Procedure[None]:
+        """Gets another epoch, which ends a transaction that is open. `FencedError` if another producer took over the id meanwhile."""
+        if self.transactional_id is None:
+            yield from self.initialize()
+        else:
+            yield from self.initialize(self.producer_id, self.epoch)
 
     def _has_v2(self, transactional_id: str) -> Procedure[bool]:
         if not self._may_use_v2:
             return False
-        link = yield from self.cluster.link((yield from self.cluster.coordinator(TRANSACTION, transactional_id)))
+        link = yield from self.cluster.coordinator_link(TRANSACTION, transactional_id)
         return link.feature_level(TRANSACTION_VERSION) >= 2 and link.offers(END_TXN, END_TXN_V2)
 
     def _take_over(self, producer_id: int, epoch: int) -> None:
@@ -93,7 +115,7 @@ class ProducerIdentityCore:
         self._sequences.clear()
         self._epochs.clear()
         self._added.clear()
-        self._has_offsets = False
+        self._has_offsets = self.has_gap = False
 
     def keep_prepared(self) -> Procedure[tuple[int, int]]:
         """Takes over a transactional id of two-phase commit (KIP-939) and leaves its transaction open.
@@ -123,6 +145,10 @@ class ProducerIdentityCore:
         check(answer.error_code, None, "a producer id")
         return answer
 
+    def next_sequence(self, partition: TopicPartition) -> int:
+        """The sequence number of the next record in a partition."""
+        return self._sequences.get(partition, 0)
+
     def take_sequences(self, partition: TopicPartition, count: int) -> int:
         """The first of `count` sequence numbers in a partition."""
         first = self._sequences.get(partition, 0)
@@ -148,6 +174,8 @@ class ProducerIdentityCore:
     def begin(self) -> None:
         if self.is_open:
             raise refused(ErrorCode.INVALID_TXN_STATE, "a transaction is open already")
+        if self.is_lost and self.producer_id >= 0:
+            raise refused(ErrorCode.INVALID_TXN_STATE, "the end of the last transaction is unknown: initialize the id again")
         self.is_open = True
 
     def add(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
@@ -229,9 +257,8 @@ class ProducerIdentityCore:
         )
 
     def _commit_offsets(self, group_id: str, request: Any) -> Procedure[None]:
-        coordinator = yield from self.cluster.coordinator(GROUP, group_id)
         version = TXN_OFFSET_COMMIT_V2 if self.uses_v2 else None
-        answer = yield from self.cluster.ask_broker(coordinator, request, version=version)
+        answer = yield from self.cluster.ask_once(GROUP, group_id, request, version=version)
         code = first_partition_code(answer)
         if error_code(code) in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(GROUP, group_id)
@@ -239,21 +266,41 @@ class ProducerIdentityCore:
 
     def end(self, *, is_commit: bool) -> Procedure[None]:
         """Commits or aborts; a transaction that touched nothing ends without a request."""
-        from ottla.wire.messages.end_txn import EndTxnRequest
-
+        if self.is_lost and not is_commit:
+            yield from self.renew()
+            return
         if not self.is_open:
             raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
+        if is_commit and self.has_gap:
+            raise refused(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not appended: abort it")
         if self._added or self._has_offsets:
-            request = EndTxnRequest(
-                transactional_id=self._named(), producer_id=self.producer_id, producer_epoch=self.epoch, committed=is_commit
-            )
-            version = END_TXN_V2 if self.uses_v2 else None
-            answer = yield from self._ask(request, lambda found: found.error_code, version=version)
+            answer = yield from self._end_surely(is_commit)
             if self.uses_v2 and answer.producer_id >= 0:
                 self._take_over(answer.producer_id, answer.producer_epoch)
         self._added.clear()
-        self._has_offsets = False
-        self.is_open = False
+        self._has_offsets = self.is_open = False
+        if self.has_gap:
+            yield from self.renew()
+
+    def _end_surely(self, is_commit: bool) -> Procedure[Any]:
+        """Sends the end until it is answered. `OutcomeUnknownError` if no answer comes before the deadline."""
+        from ottla.wire.messages.end_txn import EndTxnRequest
+
+        request = EndTxnRequest(
+            transactional_id=self._named(), producer_id=self.producer_id, producer_epoch=self.epoch, committed=is_commit
+        )
+        version = END_TXN_V2 if self.uses_v2 else None
+        backoff = Backoff(self.cluster.now() + self.cluster.timeout_s)
+        while True:
+            try:
+                asked = self._ask(request, lambda found: found.error_code, version=version)
+                return (yield from within(asked, backoff.deadline, self.cluster.now))
+            except TransportError as error:
+                if backoff.is_exhausted(self.cluster.now()):
+                    self.is_lost, self.is_open = True, False
+                    end = "commit" if is_commit else "abort"
+                    raise OutcomeUnknownError(f"no answer to the {end} of {self.transactional_id!r}: {error}") from None
+            yield Pause(backoff.next_s())
 
     def _named(self) -> str:
         assert self.transactional_id is not None, "only a transactional producer has a transaction and a coordinator"
@@ -264,8 +311,7 @@ class ProducerIdentityCore:
         transactional_id = self._named()
 
         def ask() -> Procedure[Any]:
-            coordinator = yield from self.cluster.coordinator(TRANSACTION, transactional_id)
-            answer = yield from self.cluster.ask_broker(coordinator, request, version=version)
+            answer = yield from self.cluster.ask_once(TRANSACTION, transactional_id, request, version=version)
             code = error_code(code_of(answer))
             if code in COORDINATOR_MOVED:
                 self.cluster.forget_coordinator(TRANSACTION, transactional_id)

@@ -4,8 +4,7 @@
 `begin`, any of `add_partitions`, `produce`, `attach` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`,
 KIP-890) the steps that add partitions and groups send nothing, since writing does it, and the epoch rises with each end.
 
-An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. If no
-answer comes at all, `OutcomeUnknownError`; `initialize`, and then the group's committed offsets, show how it ended.
+A commit or abort without any answer raises `OutcomeUnknownError`: `initialize`, and then the group's committed offsets, show how it ended.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.group_admin import Committed
-from ottla.client.core.procedure import Pause, Procedure
+from ottla.client.core.procedure import Procedure
 from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentityCore
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.staging import AttachPiece, Producing, StagedChunk, attach, pieces
-from ottla.client.errors import OutcomeUnknownError, TransportError
 from ottla.wire.batch_header import read_batch_header, stamp_producer
 
 
@@ -58,9 +55,15 @@ class TransactionCore:
             for batch in some:
                 self._stamp(partition, batch)
         version = PRODUCE_V2 if self.identity.uses_v2 else None
-        return (
-            yield from produce_batches(self.cluster, batches, transactional_id=self.transactional_id, version=version, timeout_s=timeout_s)
-        )
+        appending = produce_batches(self.cluster, batches, transactional_id=self.transactional_id, version=version, timeout_s=timeout_s)
+        return (yield from self._appending(appending))
+
+    def _appending(self, appending: Procedure[dict[TopicPartition, int]]) -> Procedure[dict[TopicPartition, int]]:
+        """What appends in the transaction. If it fails in any way, sequence numbers are missing in a log."""
+        had_gap, self.identity.has_gap = self.identity.has_gap, True
+        offsets = yield from appending
+        self.identity.has_gap = had_gap
+        return offsets
 
     def _stamp(self, partition: TopicPartition, batch: bytearray) -> None:
         count = read_batch_header(batch).last_offset_delta + 1
@@ -83,7 +86,7 @@ class TransactionCore:
         yield from self.identity.add(manifest)
         producing = Producing(self.transactional_id, self.identity.producer_id, self.identity.epoch, token, self.identity.uses_v2)
         wanted = {partition: [self._attached(partition, some) for some in pieces(chunks)] for partition, chunks in manifest.items()}
-        return (yield from attach(self.cluster, producing, wanted, timeout_s=timeout_s))
+        return (yield from self._appending(attach(self.cluster, producing, wanted, timeout_s=timeout_s)))
 
     def _attached(self, partition: TopicPartition, chunks: Sequence[StagedChunk]) -> AttachPiece:
         return AttachPiece(self.identity.take_sequences(partition, sum(chunk.records for chunk in chunks)), chunks)
@@ -102,20 +105,8 @@ class TransactionCore:
 
     def commit(self) -> Procedure[None]:
         """Commits the transaction (EndTxn). A transaction that touched nothing ends without a request."""
-        yield from self._end(is_commit=True)
+        yield from self.identity.end(is_commit=True)
 
     def abort(self) -> Procedure[None]:
         """Aborts the transaction (EndTxn)."""
-        yield from self._end(is_commit=False)
-
-    def _end(self, *, is_commit: bool) -> Procedure[None]:
-        backoff = Backoff(self.cluster.now() + self.cluster.timeout_s)
-        while True:
-            try:
-                yield from self.identity.end(is_commit=is_commit)
-                return
-            except TransportError as error:
-                if backoff.is_exhausted(self.cluster.now()):
-                    end = "commit" if is_commit else "abort"
-                    raise OutcomeUnknownError(f"no answer to the {end} of {self.transactional_id!r}: {error}") from None
-            yield Pause(backoff.next_s())
+        yield from self.identity.end(is_commit=False)

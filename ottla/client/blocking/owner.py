@@ -1,0 +1,91 @@
+"""Who may use an object of the blocking client: the process that made it, and one thread at a time.
+
+Processes and threads are compared here alone. A forked child shares its parent's sockets, so each of the two would read answers to the
+other's requests: every call in the child is refused. Threads may use an object one after another. A call during the call of another thread
+is refused, or waits for it where the object says so. A thread may call again within its own call, such as from `on_delivery`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
+
+from ottla.client.errors import UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Owner:
+    """See the module. `with` encloses a call. `may_wait`: a second thread waits for the first instead of being refused.
+
+    `acquire(False)` and `release` are the same without the cost of `with`.
+    """
+
+    def __init__(self, name: str, *, may_wait: bool = False) -> None:
+        self.name = name
+        self.is_in_child = False
+        """Whether this process is a forked child of the one that made the object."""
+        self._process_id = os.getpid()
+        self._may_wait = may_wait
+        lock = RLock()
+        self.acquire: Callable[[bool], bool] = lock.acquire
+        self.release = lock.release
+        _OWNERS.add(self)
+
+    def __enter__(self) -> None:
+        if not self.acquire(self._may_wait):
+            raise self.used_twice()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def used_twice(self) -> UsageError:
+        """The refusal for a second thread."""
+        return UsageError(f"this {self.name} is in a call of another thread: use it from one thread at a time, or make one for each thread")
+
+    def forked(self) -> None:
+        """Refuses every call from now on, in a forked child."""
+        self.is_in_child = True
+        self.acquire = self._refuse
+
+    def _refuse(self, _may_wait: bool) -> NoReturn:
+        raise UsageError(
+            f"this {self.name} belongs to process {self._process_id}, not to its forked child {os.getpid()}: connect again there"
+        )
+
+
+_OWNERS: WeakSet[Owner] = WeakSet()
+
+
+def _forked() -> None:
+    for owner in list(_OWNERS):
+        owner.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+class Owned(Protocol):
+    """An object with an owner."""
+
+    owner: Owner
+
+
+O = TypeVar("O", bound=Owned)  # noqa: E741
+
+
+def owned(method: Callable[Concatenate[O, P], T]) -> Callable[Concatenate[O, P], T]:
+    """A method as a call that only the owner may make."""
+
+    @wraps(method)
+    def call(self: O, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        with self.owner:
+            return method(self, *args, **kwargs)
+
+    return call
