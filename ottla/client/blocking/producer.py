@@ -1,8 +1,11 @@
 """A producer: records in, batches out, in order, each exactly once unless it is not to be idempotent.
 
-`produce` gathers records by partition; a full batch is encoded and sent without waiting, up to `in_flight_max` requests a broker. `poll`
-sends what has lingered and takes in answers; `flush` waits for all. What is sent when, and again after a failure, is decided by
-`core/send_queue.py`. A batch that fails for good is reported to `on_delivery`, or else raised by the next call.
+`produce` gathers records by partition. A full batch is encoded and sent without waiting, up to `in_flight_max` requests a broker. `poll`
+sends batches that have lingered and takes in answers; `flush` waits for all. `core/send_queue.py` decides what is sent when, and again
+after a failure. Each partition waits for itself: one without a leader delays no other.
+
+The end of each record is reported once (`blocking/deliveries.py`), also of records that cannot be encoded and of those that `close`,
+`abort` or an exception in `with` leaves behind. A call that raises before it has taken its record reports nothing about that record.
 """
 
 from __future__ import annotations
@@ -10,46 +13,46 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from contextlib import ExitStack
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import Connection, first_readable
+from ottla.client.blocking.deliveries import Deliveries, Delivery
+from ottla.client.blocking.owner import Owner, owned
 from ottla.client.blocking.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
+from ottla.client.core.encoding import Encoding, check_record
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
-from ottla.client.core.send_queue import Batch, Outcome, SendQueue
-from ottla.client.errors import KafkaError, TransportError, refused
+from ottla.client.core.send_queue import Batch, SendQueue
+from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError, TransportError, refused
 from ottla.wire.batch_header import stamp_producer
-from ottla.wire.records import CODEC_NAMES, Headers, Record, encode_batch
+from ottla.wire.records import CODEC_NAMES, Headers, Record
+
+__all__ = ["ACKS_ALL", "BATCH_BYTES", "IN_FLIGHT_MAX", "Delivery", "Producer"]
 
 BATCH_BYTES = 128 * 1024
+BUFFER_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes of batches that are not acknowledged. Beyond this `produce` waits until some have ended, as Kafka's `buffer.memory` has it."""
 IN_FLIGHT_MAX = 5
 DELIVERY_TIMEOUT_S = 120.0
 LINGER_S = 0.005
+METADATA_AGE_S = 10.0
+"""A producer asks after this time whether a topic has grown. Kafka's clients wait 5 minutes: so long keys went to the old partitions."""
+GROWTH_S = 1.0
+"""So long after a topic has grown, some broker may still answer with the partitions that it had."""
 ACKS_ALL = -1
 
 _RECORD_OVERHEAD_BYTES = 12
-_BACKOFF_S = 0.05
-
-
-class Delivery(NamedTuple):
-    """The result of a batch: the offset of its first record, or the error."""
-
-    partition: TopicPartition
-    base_offset: int
-    records: Sequence[Record]
-    error: KafkaError | TransportError | None
-
-
-GROWTH_S = 1.0
-"""So long after a topic has grown, some broker may still answer with the partitions that it had."""
+_STEP_S = 1.0
+"""How long one step of a call that waits may take, so that requests that time out are noticed."""
 
 
 class Producer:
-    """Sends records in batches, in order, each exactly once by default. Not for use by two threads at once.
+    """Sends records in batches, in order, each exactly once by default. One thread at a time may use it; a forked child may not.
 
-    There is no thread: a program that produces slowly calls `poll` in between. `with` flushes at the end.
+    There is no thread: a program that produces slowly calls `poll` in between. `with` flushes at the end. After an exception in `with`
+    nothing more is sent, an open transaction is aborted, and the records that have not ended are reported as failed.
     """
 
     def __init__(
@@ -66,33 +69,38 @@ class Producer:
         linger_s: float = LINGER_S,
         in_flight_max: int = IN_FLIGHT_MAX,
         delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+        metadata_age_s: float = METADATA_AGE_S,
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> None:
         self.cluster = cluster
+        self.owner = Owner("producer")
         self.acks = acks
-        self.codec = CODEC_NAMES.index(codec)
-        self.level = level
         self.batch_bytes = batch_bytes
         self.linger_s = linger_s
         self.in_flight_max = in_flight_max
         self.delivery_timeout_s = delivery_timeout_s
-        self.on_delivery = on_delivery
-        self.delivered = 0
+        self.metadata_age_s = metadata_age_s
         self.bytes_sent = 0
         self.identity: ProducerIdentity | None = None
         if transactional_id is not None or (is_idempotent and acks == ACKS_ALL):
             self.identity = ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=transaction_timeout_ms)
         self._is_transactional = transactional_id is not None
-        self._has_identity = False
+        self._encoding = Encoding(CODEC_NAMES.index(codec), level, self._is_transactional)
         self._sticky = StickyPartitioner(random.Random().choice)
         self._partitions: dict[str, list[int]] = {}
+        self._learned_at: dict[str, float] = {}
         self._open: dict[TopicPartition, Batch] = {}
         has_identity = self.identity is not None
         self._queue = SendQueue(
             cluster.metadata, acks=acks, is_idempotent=has_identity, may_renumber=has_identity and not self._is_transactional
         )
+        self._deliveries = Deliveries(self._queue.ended, on_delivery)
         self._connections: dict[int, Connection] = {}
-        self._failure: KafkaError | TransportError | None = None
+
+    @property
+    def delivered(self) -> int:
+        """The number of records that were acknowledged, or sent with acks=0."""
+        return self._deliveries.delivered
 
     def __enter__(self) -> Producer:
         return self
@@ -101,7 +109,7 @@ class Producer:
         if kind is None:
             self.close()
         else:
-            self._drop_connections()
+            self._leave_behind()
 
     # Producing
 
@@ -115,73 +123,106 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Adds a record to its partition's batch; a batch that becomes full is sent. Raises `KafkaError` if there is no such partition."""
-        if timestamp is None:
-            timestamp = time.time_ns() // 1_000_000
-        if partition < 0:
-            partitions = self._partitions.get(topic) or self._learn(topic)
-            partition = self._sticky.current(topic, partitions) if key is None else partitions[partition_for_key(key, len(partitions))]
-        target = TopicPartition(topic, partition)
-        batch = self._open.get(target)
-        if batch is None:
-            self._check_partition(target)
-            batch = self._open[target] = Batch(target, time.monotonic())
-        batch.records.append(Record(0, timestamp, key, value, headers))
-        batch.size += _RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
-        if headers:
-            batch.size += sum(len(name) + len(data or b"") + 4 for name, data in headers)
-        if batch.size >= self.batch_bytes:
-            self._seal(batch)
-            self._pump()
+        """Adds a record to its partition's batch; a batch that becomes full is sent.
 
+        Raises `UsageError` for a record of the wrong types and `KafkaError` if there is no such partition. It may also raise the error of
+        an earlier batch. A record whose call raises is not sent.
+        """
+        if value.__class__ is bytes and (key is None or key.__class__ is bytes) and timestamp is None and not headers:
+            timestamp = time.time_ns() // 1_000_000
+            size = _RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
+        else:
+            timestamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+            value, key, size = check_record(value, key, timestamp, headers)
+            size += _RECORD_OVERHEAD_BYTES
+        if not self.owner.acquire(False):
+            raise self.owner.used_twice()
+        try:
+            if partition < 0:
+                partitions = self._partitions.get(topic) or self._learn(topic)
+                partition = self._sticky.current(topic, partitions) if key is None else partitions[partition_for_key(key, len(partitions))]
+            target = TopicPartition(topic, partition)
+            batch = self._open.get(target)
+            if batch is None or batch.size + size > self.batch_bytes:
+                batch = self._begin_batch(target)
+            batch.records.append(Record(0, timestamp, key, value, headers))
+            batch.size += size
+            if batch.size >= self.batch_bytes:
+                self._seal(batch)
+                self._step(0.0)
+        finally:
+            self.owner.release()
+
+    @owned
     def produce_values(self, topic: str, values: Iterable[bytes]) -> None:
         """Adds many records without keys, quicker than `produce`; they share one timestamp."""
         timestamp = time.time_ns() // 1_000_000
         limit = self.batch_bytes
         batch: Batch | None = None
-        for value in values:
-            if batch is None:
-                partitions = self._partitions.get(topic) or self._learn(topic)
-                target = TopicPartition(topic, self._sticky.current(topic, partitions))
-                batch = self._open.get(target)
+        size = 0
+        try:
+            for value in values:
                 if batch is None:
-                    batch = self._open[target] = Batch(target, time.monotonic())
-                append, size = batch.records.append, batch.size
-            append(Record(0, timestamp, None, value, ()))
-            size += len(value) + _RECORD_OVERHEAD_BYTES
-            if size >= limit:
+                    partitions = self._partitions.get(topic) or self._learn(topic)
+                    target = TopicPartition(topic, self._sticky.current(topic, partitions))
+                    batch = self._open.get(target) or self._begin_batch(target)
+                    append, size = batch.records.append, batch.size
+                length = len(value)
+                append(Record(0, timestamp, None, value, ()))
+                size += length + _RECORD_OVERHEAD_BYTES
+                if size >= limit:
+                    full, batch = batch, None
+                    self._seal(full)
+                    self._step(0.0)
+        finally:
+            if batch is not None:
                 batch.size = size
-                self._seal(batch)
-                self._pump()
-                batch = None
-        if batch is not None:
-            batch.size = size
 
+    @owned
     def poll(self, timeout_s: float = 0.0) -> None:
         """Sends batches that have lingered long enough and takes in answers, waiting for one at most `timeout_s`."""
         if self._open:
             before = time.monotonic() - self.linger_s
             for batch in [found for found in self._open.values() if found.opened <= before]:
                 self._seal(batch)
-        self._pump(timeout_s)
+        self._step(timeout_s)
+        self._deliveries.raise_failure()
 
+    @owned
     def flush(self) -> None:
         """Sends everything and waits until every record is acknowledged or has failed."""
         for batch in list(self._open.values()):
             self._seal(batch)
         while not self._queue.is_empty:
-            self._send_ready()
-            self._take_answers(self.cluster.timeout_s)
-        self._raise_failure()
+            self._step(_STEP_S)
+        self._deliveries.raise_failure()
 
     def close(self) -> None:
-        """Flushes; an open transaction is aborted."""
-        try:
-            self.flush()
-            if self.identity is not None and self.identity.is_open:
-                self.identity.end(is_commit=False)
-        finally:
+        """Flushes; an open transaction is aborted. In a forked child it only closes what the child inherited."""
+        if self.owner.is_in_child:
             self._drop_connections()
+            return
+        with ExitStack() as steps:
+            steps.callback(self._leave_behind)
+            self.flush()
+
+    @owned
+    def _leave_behind(self) -> None:
+        """Ends whatever is left without sending it: reports it as failed, and aborts an open transaction."""
+        with ExitStack() as steps:
+            steps.callback(self._drop_connections)
+            if self._is_transactional and self.identity is not None and self.identity.is_open:
+                steps.callback(self.identity.renew)
+            self._end_all(ClientError("the producer was closed before the record was sent"))
+            self._deliveries.report()
+
+    def _end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
+        """Ends all batches that have not ended."""
+        for partition, batch in list(self._open.items()):
+            batch.count = len(batch.records)
+            self._queue.end_unsealed(batch, error)
+            del self._open[partition]
+        self._queue.end_all(error, only_unsent=only_unsent)
 
     def _drop_connections(self) -> None:
         for connection in self._connections.values():
@@ -190,46 +231,52 @@ class Producer:
 
     # Transactions
 
+    @owned
     def begin(self) -> None:
         """Opens a transaction; what follows belongs to it until `commit` or `abort`."""
         identity = self._transactional()
-        self._identify()
+        identity.identify()
         identity.begin()
 
+    @owned
     def commit(self) -> None:
-        """Flushes and commits. Raises the error of a batch of the transaction that failed: then it can only be aborted."""
+        """Flushes and commits, repeating the commit if its answer is lost.
+
+        Raises the error of a batch of the transaction that failed: then it can only be aborted. `OutcomeUnknownError` if no answer comes at
+        all: the next `begin` or `abort` takes over the id again, which ends the transaction if it is still open.
+        """
         self.flush()
         for error in self._queue.gaps.values():
             raise error
         self._transactional().end(is_commit=True)
 
+    @owned
     def abort(self) -> None:
         """Drops what was not sent yet and aborts."""
         identity = self._transactional()
-        self._open.clear()
-        self._queue.drop_unsent()
-        try:
-            self.flush()
-        except (KafkaError, TransportError):
-            self._queue.drop_failed()
+        self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is aborted"), only_unsent=True)
+        while not self._queue.is_empty:
+            self._step(_STEP_S)
+        identity.core.has_gap = identity.core.has_gap or bool(self._queue.gaps)
         identity.end(is_commit=False)
-        if self._queue.gaps:  # only another epoch begins the sequence numbers anew
-            identity.initialize(identity.producer_id, identity.epoch)
-            self._queue.gaps.clear()
+        self._queue.gaps.clear()
+        self._deliveries.forget_failure()
 
+    @owned
     def abandon(self) -> None:
         """Aborts after an interruption at any place, such as in the middle of an answer.
 
-        It waits for nothing that is under way and uses no connection again. The id is initialized anew instead of sending an end: that
+        It waits for nothing that is under way and uses no connection again. The id is initialized again instead of sending an end: that
         aborts the transaction that the coordinator knows, and fences requests that are still on their way.
         """
-        self._open.clear()
-        self._queue.clear()
+        self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is abandoned"))
+        self._queue.gaps.clear()
         self._drop_connections()
         self.cluster.close()
-        identity = self._transactional()
-        identity.initialize()
+        self._transactional().renew()
+        self._deliveries.forget_failure()
 
+    @owned
     def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1) -> None:
         """Commits a consumer's offsets as part of the transaction."""
         self._transactional().add_offsets(group_id, offsets, member_id=member_id, generation=generation)
@@ -244,7 +291,38 @@ class Producer:
     def _learn(self, topic: str) -> list[int]:
         self.cluster.topic(topic, auto_create=True)
         found = self._partitions[topic] = self.cluster.partitions(topic)
+        self._learned_at[topic] = time.monotonic()
         return found
+
+    def _look_for_growth(self, topic: str, now: float) -> None:
+        """Asks from time to time how many partitions a topic has; the old ones go on while no broker answers."""
+        if now < self._learned_at.get(topic, now) + self.metadata_age_s:
+            return
+        self._learned_at[topic] = now
+        try:
+            self.cluster.refresh([topic])
+            if topic in self.cluster.topics:
+                self._learn(topic)
+        except (KafkaError, TransportError):
+            return
+
+    def _begin_batch(self, target: TopicPartition) -> Batch:
+        """An empty batch in place of a full one. All that may raise does so here, before the record is taken."""
+        self._deliveries.raise_failure()
+        if self.identity is not None:
+            if self._is_transactional and not self.identity.is_open:
+                raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open: call begin() before produce()")
+            self.identity.identify()
+        now = time.monotonic()
+        self._look_for_growth(target.topic, now)
+        self._check_partition(target)
+        full = self._open.get(target)
+        if full is not None:
+            self._seal(full)
+            self._step(0.0)
+        self._wait_for_room()
+        batch = self._open[target] = Batch(target, now)
+        return batch
 
     def _check_partition(self, target: TopicPartition) -> None:
         """Raises `KafkaError` for a partition that the topic does not have: its batch would wait for a leader until it times out."""
@@ -259,72 +337,66 @@ class Producer:
                 raise self.cluster.metadata.no_leader(target)
             time.sleep(GROWTH_S / 10)
 
-    def _identify(self) -> None:
-        if self.identity is not None and not self._has_identity:
-            self.identity.initialize()
-            self._has_identity = True
+    def _wait_for_room(self) -> None:
+        """Waits while the batches that have not ended take all of the buffer. Each of them has a deadline, so the wait ends."""
+        while self._queue.size_bytes > BUFFER_BYTES_MAX:
+            self._step(_STEP_S)
 
     def _seal(self, batch: Batch) -> None:
-        """The batch takes no more records: it gets its sequence numbers and its bytes."""
-        self._identify()
-        del self._open[batch.partition]
-        identity = self.identity
+        """The batch takes no more records: it gets its bytes and its sequence numbers. Records without an encoding are reported."""
         records = batch.records
-        batch.count = len(records)
-        batch.deadline = time.monotonic() + self.delivery_timeout_s
-        if identity is None:
-            batch.data = encode_batch(records, codec=self.codec, level=self.level)
-        else:
-            batch.data = encode_batch(
-                records,
-                codec=self.codec,
-                level=self.level,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch_of(batch.partition),
-                base_sequence=identity.take_sequences(batch.partition, batch.count),
-                is_transactional=self._is_transactional,
-            )
-        if self.on_delivery is None:
-            batch.records = []
+        batch.data, refusals = self._encoding.encode(batch.partition, records, None if self.identity is None else self.identity.core)
+        del self._open[batch.partition]
         topic = batch.partition.topic
         self._sticky.move_on(topic, self._partitions.get(topic, ()))
-        self._queue.add(batch)
+        if refusals:
+            batch.records = records = [record for record in records if id(record) not in refusals]
+        batch.count = len(records)
+        batch.deadline = time.monotonic() + self.delivery_timeout_s
+        if batch.count:
+            if self._deliveries.on_delivery is None:
+                batch.records = []
+            self._queue.add(batch)
+        for record, error in refusals.values():
+            refusal = Batch(batch.partition, batch.opened)
+            refusal.records, refusal.count = [record], 1
+            self._queue.end_unsealed(refusal, error)
 
     # Sending and taking answers
 
-    def _pump(self, timeout_s: float = 0.0) -> None:
+    def _step(self, timeout_s: float) -> None:
+        """Sends what may be sent and takes in the answers that are there, waiting for one at most `timeout_s`."""
         self._send_ready()
-        self._take_answers(timeout_s)
-        while self._queue.oldest is not None:
-            self._take_answers(self.cluster.timeout_s)
+        now = time.monotonic()
+        if self._take_answers(max(0.0, min(timeout_s, self._queue.wake_at(now) - now))):
             self._send_ready()
-        self._raise_failure()
-
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._deliveries.report()
 
     def _send_ready(self) -> None:
         queue = self._queue
-        if queue.has_failed:
-            if not queue.may_send():
-                return
-            self._renumber()
-            queue.retry_failed()
-            time.sleep(_BACKOFF_S)
-        while (oldest := queue.oldest) is not None and not queue.is_held:
-            try:
-                broker_id = self.cluster.leader(oldest.partition)
-                if len(queue.in_flight.get(broker_id, ())) >= self.in_flight_max:
-                    return
-                self._send(broker_id, queue.gather(broker_id))
-            except (KafkaError, TransportError) as error:
-                self._report(queue.oldest_failed(error, time.monotonic()))
+        self._renumber()
+        while partitions := queue.sendable(now := time.monotonic()):
+            has_sent = False
+            for broker_id, some in self._by_leader(partitions, now).items():
+                if len(queue.in_flight.get(broker_id, ())) < self.in_flight_max and (batches := queue.gather(broker_id, some)):
+                    self._send(broker_id, batches)
+                    has_sent = True
+            if not has_sent:
                 return
 
+    def _by_leader(self, partitions: Sequence[TopicPartition], now: float) -> dict[int, list[TopicPartition]]:
+        """Partitions by their leaders. Those without a leader pause."""
+        try:
+            found, missing = self.cluster.leaders(partitions)
+        except (KafkaError, TransportError) as error:
+            self._queue.not_sent(partitions, error, now)
+            return {}
+        for partition, reason in missing.items():
+            self._queue.not_sent([partition], reason, now)
+        return found
+
     def _renumber(self) -> None:
-        """Gives what stands behind a batch that has failed for good the sequence numbers of another epoch."""
+        """Gives the batches behind one that has failed for good the sequence numbers of another epoch."""
         for partition, batches in self._queue.to_renumber():
             assert self.identity is not None, "only an idempotent producer has sequence numbers"
             if not self.identity.begin_epoch(partition):
@@ -342,11 +414,16 @@ class Producer:
                 )
 
     def _send(self, broker_id: int, batches: list[Batch]) -> None:
-        if self._is_transactional and self.identity is not None:
-            self.identity.add([batch.partition for batch in batches])
-        connection = self._connection(broker_id)
+        partitions = [batch.partition for batch in batches]
+        try:
+            if self._is_transactional and self.identity is not None:
+                self.identity.add(partitions)
+            connection = self._connection(broker_id)
+        except (KafkaError, TransportError) as error:
+            self._queue.not_sent(partitions, error, time.monotonic())
+            return
         request = self._queue.request(batches, self.identity.transactional_id if self.identity is not None else None)
-        self._queue.sending(broker_id, batches)
+        self._queue.sending(broker_id, batches, time.monotonic())
         self.bytes_sent += sum(len(batch.data) for batch in batches)
         try:
             connection.send(request, is_answered=self.acks != 0)
@@ -354,7 +431,7 @@ class Producer:
             self._lost(broker_id, error)
             return
         if self.acks == 0:
-            self._report(self._queue.sent_unanswered(batches))
+            self._queue.sent_unanswered(broker_id)
 
     def _connection(self, broker_id: int) -> Connection:
         """A connection of the producer's own: a produce that waits for its acknowledgement must not hold up other requests."""
@@ -363,32 +440,25 @@ class Producer:
             known = self._connections[broker_id] = self.cluster.new_connection(broker_id)
         return known
 
-    def _take_answers(self, timeout_s: float) -> None:
-        """Takes in every answer that is there; waits for the first one if `timeout_s` is given."""
-        for broker_id, under_way in list(self._queue.in_flight.items()):
-            while under_way:
-                connection = self._connections[broker_id]
-                if connection.is_open and not connection.is_readable(timeout_s):
-                    if timeout_s < self.cluster.timeout_s:
-                        break
-                    connection.close()
-                timeout_s = 0.0
-                try:
-                    answer = connection.receive()
-                except TransportError as error:
-                    self._lost(broker_id, error)
-                    break
-                self._report(self._queue.answered(broker_id, answer, time.monotonic()))
+    def _take_answers(self, timeout_s: float) -> bool:
+        """Takes in every answer that is there; waits for the first one at most `timeout_s`. Whether there was one."""
+        waiting = {broker_id: self._connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}
+        ready = first_readable(waiting, timeout_s)
+        for broker_id in ready:
+            self._take_from(broker_id, waiting[broker_id])
+        now = time.monotonic()
+        for broker_id in waiting.keys() - set(ready):
+            if now >= self._queue.in_flight[broker_id][0].at + self.cluster.timeout_s:
+                self._lost(broker_id, RequestTimeoutError(f"broker {broker_id} did not answer within {self.cluster.timeout_s:g} s"))
+        return bool(ready)
+
+    def _take_from(self, broker_id: int, connection: Connection) -> None:
+        try:
+            while self._queue.in_flight.get(broker_id) and connection.is_readable():
+                self._queue.answered(broker_id, connection.receive(), time.monotonic())
+        except TransportError as error:
+            self._lost(broker_id, error)
 
     def _lost(self, broker_id: int, error: TransportError) -> None:
         self._connections.pop(broker_id).close()
-        self._report(self._queue.connection_lost(broker_id, error, time.monotonic()))
-
-    def _report(self, outcomes: Iterable[Outcome]) -> None:
-        for batch, base_offset, error in outcomes:
-            if error is None:
-                self.delivered += batch.count
-            if self.on_delivery is not None:
-                self.on_delivery(Delivery(batch.partition, base_offset, batch.records, error))
-            elif error is not None and self._failure is None:
-                self._failure = error
+        self._queue.connection_lost(broker_id, error, time.monotonic())

@@ -1,30 +1,40 @@
 """The batches of a producer between sealing and acknowledgement: what to send next, and what an answer or a lost connection means.
 
-Order after a failure: nothing new is sent until every request under way has been answered or lost (`may_send`); then the failed batches are
-sent again in the order in which they were sealed, with the same sequence numbers, so that the broker drops what it had already appended.
-Brokers know only the last five batches of a producer, so nothing new follows until those that were sent again have been answered.
-A batch fails for good at its deadline, upon a refusal that will not pass, and, without sequence numbers, with its connection.
+Each partition has a lane of its own, so a partition without a leader delays no other. A lane sends its batches in the order of sealing:
+- After a failure it sends nothing until all of its batches under way are answered or lost. Then it sends the failed batches again, after a
+  pause and with the same sequence numbers, so that the broker drops what it has already appended.
+- Brokers remember only the last five batches of a producer. So new batches follow only when those that were sent again are answered.
+- While batches are under way to one broker, none goes to another broker that leads the partition now.
 
-A batch that ends unappended leaves a gap in the sequence numbers of its partition, and brokers refuse all behind a gap. So these batches
-get new numbers, of another epoch of the producer (`to_renumber`). Only those that cannot have been appended do: what a lost connection left
-open is sent as it was until a broker has answered it. In a transaction there is nothing to renumber, it has to be aborted.
+A batch fails for good at its deadline, upon a refusal that is not retriable, and, without sequence numbers, with its connection. A batch
+that a broker refuses because of its size, or because of one record in it, is split: each half is sent again with its sequence numbers.
+
+A batch that ends unappended leaves a gap in the sequence numbers of its partition, and brokers refuse all batches behind a gap. So these
+batches get new numbers, of another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. One
+whose fate is unknown is sent again unchanged until a broker has answered it. In a transaction nothing is renumbered; it has to be aborted.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.metadata import ClientMetadata
-from ottla.client.errors import RETRIABLE, ConnectError, KafkaError, TransportError, refused
+from ottla.client.errors import RETRIABLE, ClientError, KafkaError, MalformedResponseError, OutcomeUnknownError, TransportError, refused
+from ottla.wire.batch_header import SEQUENCE_MASK, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.records import Record
+from ottla.wire.records import Record, encode_batch, read_records
 
 REQUEST_BYTES_MAX = 1024 * 1024 - 1024
 PRODUCE_TIMEOUT_MS = 30_000
+
+_SPLIT = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+"""Refusals of a whole batch that may concern one of its records."""
 
 
 class Batch:
@@ -39,7 +49,7 @@ class Batch:
         self.records: list[Record] = []
         self.size = 0
         self.count = 0
-        self.number = 0
+        self.number: tuple[int, ...] = ()  # its place in the order of sealing; the halves of a batch add a digit
         self.is_open = False  # it may have been appended: sent, and not refused since for a gap before it
         self.data: bytearray = bytearray()
 
@@ -49,7 +59,51 @@ class Outcome(NamedTuple):
 
     batch: Batch
     base_offset: int
-    error: KafkaError | TransportError | None
+    error: ClientError | None
+
+
+class Sent(NamedTuple):
+    """A request under way, and when it was sent, in seconds."""
+
+    batches: list[Batch]
+    at: float
+
+
+class _Lane:
+    """The batches of one partition, each list in the order of sealing."""
+
+    __slots__ = ("backoff", "broker_id", "failed", "resume_at", "retried", "under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Batch] = deque()
+        self.under_way: list[Batch] = []
+        self.failed: list[Batch] = []
+        self.broker_id = -1  # the broker that has the batches under way
+        self.retried: tuple[int, ...] = ()  # the number of the newest batch that was sent again
+        self.resume_at = 0.0
+        self.backoff = Backoff(inf)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.waiting or self.under_way or self.failed)
+
+    def queued(self) -> list[Batch]:
+        """The batches that are not under way, in order."""
+        return sorted([*self.failed, *self.waiting], key=lambda batch: batch.number)
+
+    def pause(self, now: float) -> None:
+        self.resume_at = now + self.backoff.next_s()
+
+    def requeue_failed(self) -> None:
+        """Puts the failed batches back to their places in the order of sealing."""
+        if self.failed:
+            self.retried = max(batch.number for batch in self.failed)
+            self.waiting, self.failed = deque(self.queued()), []
+
+    def must_wait(self) -> bool:
+        """Whether the next batch waits for batches that were sent again and are not answered."""
+        is_new = self.waiting[0].number > self.retried
+        return is_new and any(batch.number <= self.retried for batch in self.under_way)
 
 
 class SendQueue:
@@ -60,101 +114,77 @@ class SendQueue:
         self.acks = acks
         self.is_idempotent = is_idempotent
         self.may_renumber = may_renumber
-        self.gaps: dict[TopicPartition, KafkaError | TransportError] = {}
+        self.gaps: dict[TopicPartition, ClientError] = {}
         """Partitions with a gap in their sequence numbers, and why."""
-        self.in_flight: dict[int, deque[list[Batch]]] = {}
+        self.in_flight: dict[int, deque[Sent]] = {}
         """The requests under way to each broker, oldest first."""
-        self._ready: deque[Batch] = deque()
-        self._failed: list[Batch] = []
+        self.size_bytes = 0
+        """The bytes of all batches that have not ended."""
+        self.ended: deque[Outcome] = deque()
+        """The ends of batches that are to be reported. A batch is added in the moment in which it ends, so no report is lost."""
+        self._lanes: dict[TopicPartition, _Lane] = {}
         self._sealed = 0
-        self._retried = 0  # the number of the newest batch that was sent again
 
     def add(self, batch: Batch) -> None:
         """Takes a batch that has just been sealed."""
         self._sealed += 1
-        batch.number = self._sealed
-        self._ready.append(batch)
+        batch.number = (self._sealed,)
+        self.size_bytes += len(batch.data)
+        self._lane(batch.partition).waiting.append(batch)
 
-    def clear(self) -> None:
-        """Drops everything, what is under way too."""
-        self._ready.clear()
-        self._failed.clear()
-        self.in_flight.clear()
-        self.gaps.clear()
-
-    def drop_unsent(self) -> None:
-        for batch in self._ready:
-            self.gaps.setdefault(batch.partition, refused(ErrorCode.TRANSACTION_ABORTABLE, f"a batch for {batch.partition} was not sent"))
-        self._ready.clear()
-
-    def drop_failed(self) -> None:
-        self._failed.clear()
+    def _lane(self, partition: TopicPartition) -> _Lane:
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = _Lane()
+        return lane
 
     @property
     def is_empty(self) -> bool:
-        return not (self._ready or self._failed or self.is_in_flight)
+        return not self._lanes
 
-    @property
-    def is_in_flight(self) -> bool:
-        return any(self.in_flight.values())
+    # What to send
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether batches wait to be sent again, or to be renumbered."""
-        return bool(self._failed) or (self.may_renumber and bool(self.gaps))
+    def sendable(self, now: float) -> list[TopicPartition]:
+        """The partitions whose next batch may be sent now, the oldest batch first."""
+        found = [(lane.waiting[0].number, partition) for partition, lane in self._lanes.items() if self._may_send(partition, lane, now)]
+        return [partition for _, partition in sorted(found)]
 
-    @property
-    def oldest(self) -> Batch | None:
-        """The batch that is to be sent next."""
-        return self._ready[0] if self._ready else None
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the next batch has to wait for those that were sealed before it: until they are sent again, and then answered."""
-        if self._failed:
-            return True
-        if not self._retried or self._ready[0].number <= self._retried:
+    def _may_send(self, partition: TopicPartition, lane: _Lane, now: float) -> bool:
+        if not (lane.waiting or lane.failed) or now < lane.resume_at:
             return False
-        return any(batch.number <= self._retried for under_way in self.in_flight.values() for batches in under_way for batch in batches)
+        if lane.under_way and (lane.failed or (self.may_renumber and partition in self.gaps)):
+            return False
+        lane.requeue_failed()
+        return not lane.must_wait()
 
-    def may_send(self) -> bool:
-        """Whether a request may be sent now: not while others are under way after a failure."""
-        return not (self.has_failed and self.is_in_flight)
+    def wake_at(self, now: float) -> float:
+        """When the first pause of a partition ends; infinite if no partition pauses."""
+        return min((lane.resume_at for lane in self._lanes.values() if lane.resume_at > now), default=inf)
 
     def to_renumber(self) -> list[tuple[TopicPartition, list[Batch]]]:
-        """The partitions whose sequence numbers are to begin anew, with their batches in order. To be called when nothing is under way."""
-        if not (self.may_renumber and self.gaps):
-            return []
-        queued: dict[TopicPartition, list[Batch]] = {partition: [] for partition in self.gaps}
-        for batch in sorted([*self._failed, *self._ready], key=lambda batch: batch.number):
-            if batch.partition in queued:
-                queued[batch.partition].append(batch)
-        # Brokers append in the order of the numbers: if the oldest is missing, so are those behind it.
-        found = [(partition, batches) for partition, batches in queued.items() if not batches or not batches[0].is_open]
-        for partition, _ in found:
-            del self.gaps[partition]
+        """The partitions whose sequence numbers are to begin at 0 in another epoch, with their batches in order."""
+        found = []
+        for partition in list(self.gaps) if self.may_renumber else ():
+            lane = self._lanes.get(partition)
+            queued = [] if lane is None else lane.queued()
+            # Brokers append in the order of the numbers: if the oldest is missing, so are those behind it.
+            if (lane is None or not lane.under_way) and (not queued or not queued[0].is_open):
+                del self.gaps[partition]
+                found.append((partition, queued))
         return found
 
-    def retry_failed(self) -> None:
-        """Puts the failed batches back to their places in the order of sealing."""
-        self._retried = max((batch.number for batch in self._failed), default=self._retried)
-        self._ready = deque(sorted([*self._failed, *self._ready], key=lambda batch: batch.number))
-        self._failed = []
-
-    def gather(self, broker_id: int) -> list[Batch]:
-        """The batches of the next request to a leader: one a partition, the oldest first, as many as have room."""
-        chosen: dict[TopicPartition, Batch] = {}
+    def gather(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[Batch]:
+        """The batches of the next request to a broker: the oldest of each partition, as many as have room."""
+        chosen: list[Batch] = []
         room = REQUEST_BYTES_MAX
-        is_retry = self._ready[0].number <= self._retried
-        for batch in self._ready:
-            if is_retry and batch.number > self._retried:
-                break
-            if batch.partition in chosen or (chosen and len(batch.data) > room):
+        for partition in partitions:
+            lane = self._lanes[partition]
+            batch = lane.waiting[0]
+            if (lane.under_way and lane.broker_id != broker_id) or (chosen and len(batch.data) > room):
                 continue
-            if self.metadata.leader_of(batch.partition) == broker_id:
-                chosen[batch.partition] = batch
-                room -= len(batch.data)
-        return list(chosen.values())
+            chosen.append(batch)
+            room -= len(batch.data)
+        return chosen
 
     def request(self, batches: Iterable[Batch], transactional_id: str | None) -> ProduceRequest:
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -167,66 +197,146 @@ class SendQueue:
             topic_data=[TopicProduceData(name=topic, partition_data=partitions) for topic, partitions in topics.items()],
         )
 
-    def sending(self, broker_id: int, batches: list[Batch]) -> None:
+    def sending(self, broker_id: int, batches: list[Batch], now: float) -> None:
         """Batches leave the queue before their request is written, so that a failed write finds them among those under way."""
-        leaving = set(map(id, batches))
         for batch in batches:
+            lane = self._lanes[batch.partition]
+            lane.waiting.popleft()
+            lane.under_way.append(batch)
+            lane.broker_id = broker_id
             batch.is_open = True
-        self._ready = deque(batch for batch in self._ready if id(batch) not in leaving)
-        if self.acks != 0:
-            self.in_flight.setdefault(broker_id, deque()).append(batches)
+        self.in_flight.setdefault(broker_id, deque()).append(Sent(batches, now))
 
     # What became of batches
 
-    def sent_unanswered(self, batches: Sequence[Batch]) -> list[Outcome]:
-        """Completes batches that were sent with acks=0; their offsets stay unknown."""
-        return [Outcome(batch, -1, None) for batch in batches]
+    def sent_unanswered(self, broker_id: int) -> None:
+        """Ends the batches of the newest request, which was sent with acks=0; their offsets stay unknown."""
+        for batch in self._no_longer_under_way(self.in_flight[broker_id].pop()):
+            self._end(batch, -1, None)
 
-    def answered(self, broker_id: int, answer: ProduceResponse, now: float) -> list[Outcome]:
-        """The batches that the answer to a broker's oldest request ends; others are sent again."""
+    def answered(self, broker_id: int, answer: ProduceResponse, now: float) -> None:
+        """Takes the answer to a broker's oldest request: ends its batches, or queues them to be sent again."""
         results = {(topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses}
-        outcomes: list[Outcome] = []
-        for batch in self.in_flight[broker_id].popleft():
+        for batch in self._no_longer_under_way(self.in_flight[broker_id].popleft()):
             result = results.get(batch.partition)
             if result is None:
-                outcomes += self.failed([batch], refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"), now)
+                self._failed([batch], refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"), now)
             elif not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                outcomes.append(Outcome(batch, result.base_offset, None))
+                self._lane(batch.partition).backoff = Backoff(inf)
+                self._end(batch, result.base_offset, None)
             else:
                 message = f"{batch.partition}: {result.error_message}" if result.error_message else str(batch.partition)
-                outcomes += self.failed([batch], refused(error_code(result.error_code), message), now)
-        return outcomes
+                self._failed([batch], refused(error_code(result.error_code), message), now)
 
-    def connection_lost(self, broker_id: int, error: TransportError, now: float) -> list[Outcome]:
-        """Sends all batches under way to the broker again: it is unknown which of them were appended."""
-        under_way = self.in_flight.pop(broker_id, deque())
-        return self.failed([batch for batches in under_way for batch in batches], error, now)
+    def connection_lost(self, broker_id: int, error: TransportError, now: float) -> None:
+        """Queues all batches under way to the broker again: it is unknown which of them were appended."""
+        for sent in self.in_flight.pop(broker_id, ()):
+            self._failed(self._no_longer_under_way(sent), error, now)
 
-    def oldest_failed(self, error: KafkaError | TransportError, now: float) -> list[Outcome]:
-        """The next batch could not be sent, because it has no leader or its broker is away."""
-        return self.failed([self._ready.popleft()] if self._ready else [], error, now, is_unsent=True)
+    def not_sent(self, partitions: Sequence[TopicPartition], error: KafkaError | TransportError, now: float) -> None:
+        """The next batch of each partition could not be sent: the partition has no leader, or its leader is away. Its lane pauses."""
+        may_help = error.is_retriable if isinstance(error, KafkaError) else not isinstance(error, MalformedResponseError)
+        for partition in partitions:
+            lane = self._lanes[partition]
+            while lane.waiting and (now >= lane.waiting[0].deadline or not may_help):
+                self._give_up(lane.waiting.popleft(), error)
+            lane.pause(now)
+        self.metadata.forget(partitions)
 
-    def failed(self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float, *, is_unsent: bool = False) -> list[Outcome]:
+    def end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
+        """Ends all batches: those that may have been appended with `OutcomeUnknownError`, the others with `error`.
+
+        With `only_unsent` batches that may have been appended stay in the queue.
+        """
+        for partition, lane in list(self._lanes.items()):
+            batches = lane.queued() if only_unsent else sorted([*lane.under_way, *lane.queued()], key=lambda batch: batch.number)
+            for batch in batches:
+                if batch.is_open and only_unsent:
+                    continue
+                lost = OutcomeUnknownError(f"{partition}: {error}; it may have been appended") if batch.is_open else error
+                self._give_up(batch, lost)
+            if only_unsent:
+                lane.waiting = deque(batch for batch in lane.waiting if batch.is_open)
+                lane.failed = [batch for batch in lane.failed if batch.is_open]
+                self._drop_empty(partition)
+        if not only_unsent:
+            self._lanes.clear()
+            self.in_flight.clear()
+
+    def end_unsealed(self, batch: Batch, error: ClientError) -> None:
+        """Reports a batch as failed that was never added."""
+        self.ended.append(Outcome(batch, -1, error))
+
+    def _no_longer_under_way(self, sent: Sent) -> list[Batch]:
+        for batch in sent.batches:
+            self._lanes[batch.partition].under_way.remove(batch)
+        return sent.batches
+
+    def _failed(self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float) -> None:
         """Queues failed batches again where that may help and there is time; the others end here."""
-        outcomes = []
         for batch in batches:
-            may_help = self._may_help(batch, error) or (is_unsent and isinstance(error, ConnectError))
-            if may_help and now < batch.deadline:
+            lane = self._lane(batch.partition)
+            if isinstance(error, KafkaError) and error.code in _SPLIT and batch.count > 1:
+                lane.failed += self._halves(batch)
+            elif self._may_help(batch, error) and now < batch.deadline:
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     batch.is_open = False
-                self._failed.append(batch)
+                lane.failed.append(batch)
+                lane.pause(now)
                 self.metadata.forget([batch.partition])
             else:
-                outcomes.append(Outcome(batch, -1, error))
-                if self.is_idempotent:
-                    self.gaps.setdefault(batch.partition, error)
-        return outcomes
+                self._give_up(batch, error)
 
     def _may_help(self, batch: Batch, error: KafkaError | TransportError) -> bool:
         if isinstance(error, TransportError):
             return self.is_idempotent  # without sequence numbers a second try could append the batch twice
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # The gap comes from an earlier batch that is sent again, or from one that has ended.
-            is_behind_gap = self.may_renumber and batch.partition in self.gaps
-            return is_behind_gap or any(earlier.partition == batch.partition for earlier in self._failed)
+            return (self.may_renumber and batch.partition in self.gaps) or bool(self._lane(batch.partition).failed)
         return error.code in RETRIABLE
+
+    def _halves(self, batch: Batch) -> list[Batch]:
+        """The records of a refused batch as two batches, which keep their sequence numbers."""
+        halves = []
+        for digit, data in enumerate(split(batch.data)):
+            half = Batch(batch.partition, batch.opened)
+            half.data, half.number, half.deadline = data, (*batch.number, digit), batch.deadline
+            half.count = read_batch_header(data).record_count
+            half.records = batch.records[: half.count] if digit == 0 else batch.records[-half.count :]
+            self.size_bytes += len(data)
+            halves.append(half)
+        self.size_bytes -= len(batch.data)
+        return halves
+
+    def _give_up(self, batch: Batch, error: ClientError) -> None:
+        if self.is_idempotent:
+            self.gaps.setdefault(batch.partition, error)
+        self._end(batch, -1, error)
+
+    def _end(self, batch: Batch, base_offset: int, error: ClientError | None) -> None:
+        self.ended.append(Outcome(batch, base_offset, error))
+        self.size_bytes -= len(batch.data)
+        self._drop_empty(batch.partition)
+
+    def _drop_empty(self, partition: TopicPartition) -> None:
+        lane = self._lanes.get(partition)
+        if lane is not None and lane.is_empty:
+            del self._lanes[partition]
+
+
+def split(data: bytearray) -> tuple[bytearray, bytearray]:
+    """A batch of several records as two batches, with the same codec, producer and sequence numbers."""
+    header, records = read_batch_header(data), list(read_records(data))
+    middle = len(records) // 2
+
+    def encoded(some: Sequence[Record], skipped: int) -> bytearray:
+        return encode_batch(
+            some,
+            codec=header.codec,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=(header.base_sequence + skipped) & SEQUENCE_MASK if header.base_sequence >= 0 else -1,
+            is_transactional=header.is_transactional,
+        )
+
+    return encoded(records[:middle], 0), encoded(records[middle:], middle)

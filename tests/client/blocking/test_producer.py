@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.client.blocking import producer as producer_module
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Delivery, Producer
+from ottla.client.core import backoff
 from ottla.client.errors import ClientError
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -247,7 +247,7 @@ class TroubledLog:
 
 @pytest.mark.parametrize("seed", (2, 12, 30, 110, 148, 181, 199, *range(200, 205)))
 def test_whatever_fails_each_record_is_appended_once_in_order_or_refused(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_module, "_BACKOFF_S", 0.0)
+    monkeypatch.setattr(backoff, "FIRST_S", 0.0)
     log, chance, ends = TroubledLog(seed), random.Random(seed), list[tuple[bytes | None, bool]]()
     values = [(chance.randrange(2), b"%s %02d" % (chance.choice((b"good", b"good", b"good", b"bad")), number)) for number in range(40)]
     broker = FakeBroker({PRODUCE: log, INIT_PRODUCER_ID: lambda _body, _version: InitProducerIdResponse(producer_id=9, producer_epoch=0)})

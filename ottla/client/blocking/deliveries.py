@@ -1,0 +1,72 @@
+"""Reports the end of each batch of a producer, once, to the program's function or by an error.
+
+Here alone `on_delivery` is called. An exception of that function delays no other report: it is kept, and raised when all are reported.
+Without a function the first error of a batch is kept and raised instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.send_queue import Outcome
+from ottla.client.errors import ClientError
+from ottla.wire.records import Record
+
+
+class Delivery(NamedTuple):
+    """The result of a batch: the offset of its first record, or the error."""
+
+    partition: TopicPartition
+    base_offset: int
+    records: Sequence[Record]
+    error: ClientError | None
+
+
+class Deliveries:
+    """See the module. `ended` gets the ends of batches in their order."""
+
+    def __init__(self, ended: deque[Outcome], on_delivery: Callable[[Delivery], object] | None) -> None:
+        self.on_delivery = on_delivery
+        self.delivered = 0
+        self._ended = ended
+        self._is_reporting = False
+        self._failure: Exception | None = None
+
+    def report(self) -> None:
+        """Reports the batches that have ended. Within `on_delivery` their reports wait until it returns."""
+        if self._is_reporting:
+            return
+        self._is_reporting = True
+        try:
+            while self._ended:
+                self._report(self._ended.popleft())
+        finally:
+            self._is_reporting = False
+
+    def _report(self, outcome: Outcome) -> None:
+        batch, base_offset, error = outcome
+        if error is None:
+            self.delivered += batch.count
+        if self.on_delivery is None:
+            self._failure = self._failure or error
+            return
+        try:
+            self.on_delivery(Delivery(batch.partition, base_offset, batch.records, error))
+        except Exception as failure:  # the program's own
+            self._failure = self._failure or failure
+
+    def raise_failure(self) -> None:
+        """Raises the failure that was kept, once."""
+        self.report()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def forget_failure(self) -> None:
+        """Reports the batches that have ended and drops their errors, because the caller knows why they have failed."""
+        self.report()
+        if isinstance(self._failure, ClientError):
+            self._failure = None

@@ -1,0 +1,96 @@
+"""Encodes the records of a producer's batch, and refuses those that have no encoding, without harm to the others.
+
+`check_record` refuses a record of the wrong types before a producer takes it. `Encoding.encode` is the second net: if a batch cannot be
+encoded, it looks for the records that cause this and encodes the others. Sequence numbers are taken for encoded records only, so a bad
+record leaves no gap.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from ottla.base.errors import ErrorCode, OttlaError
+from ottla.base.types import TopicPartition
+from ottla.client.core.producer_identity import ProducerIdentityCore
+from ottla.client.errors import KafkaError, UsageError, refused
+from ottla.wire.records import Headers, Record, encode_batch
+
+_NOT_ENCODABLE = (TypeError, ValueError, AttributeError, ArithmeticError, LookupError, ImportError, struct.error, OttlaError)
+_TIMESTAMP_MAX = (1 << 63) - 1
+
+
+def check_record(value: object, key: object, timestamp: int, headers: Headers) -> tuple[bytes | None, bytes | None, int]:
+    """A record's value and key as bytes, and roughly its size. `UsageError` for other types, also of headers and timestamps."""
+    if not isinstance(timestamp, int) or not -1 <= timestamp <= _TIMESTAMP_MAX:
+        raise UsageError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
+    size = 0
+    for header in headers:
+        if not (isinstance(header, tuple) and len(header) == 2 and isinstance(header[0], str)):
+            raise UsageError(f"a header is a pair of a str and bytes or None, not {header!r:.100}")
+        size += len(header[0]) + len(_bytes_of("the value of a header", header[1]) or b"") + 4
+    value, key = _bytes_of("a value", value), _bytes_of("a key", key)
+    return value, key, size + len(value or b"") + len(key or b"")
+
+
+def _bytes_of(what: str, data: object) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise UsageError(f"{what} is bytes or None, not {type(data).__name__}: encode it first")
+
+
+class Encoding:
+    """How a producer encodes its batches."""
+
+    def __init__(self, codec: int, level: int | None, is_transactional: bool) -> None:
+        self.codec = codec
+        self.level = level
+        self.is_transactional = is_transactional
+
+    def encode(
+        self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentityCore | None
+    ) -> tuple[bytearray, dict[int, tuple[Record, KafkaError]]]:
+        """The encoded batch, and the records that are not in it with the reason, by their `id`. No bytes if none is left."""
+        refusals: dict[int, tuple[Record, KafkaError]] = {}
+        try:
+            data = self._encoded(partition, records, identity)
+        except _NOT_ENCODABLE as error:
+            refusals = self._refusals(partition, records, error)
+            left = [record for record in records if id(record) not in refusals]
+            data = self._encoded(partition, left, identity) if left else bytearray()
+        if identity is not None:
+            identity.take_sequences(partition, len(records) - len(refusals))
+        return data, refusals
+
+    def _encoded(self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentityCore | None) -> bytearray:
+        if identity is None:
+            return encode_batch(records, codec=self.codec, level=self.level)
+        return encode_batch(
+            records,
+            codec=self.codec,
+            level=self.level,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch_of(partition),
+            base_sequence=identity.next_sequence(partition),
+            is_transactional=self.is_transactional,
+        )
+
+    def _refusals(self, partition: TopicPartition, records: Sequence[Record], failure: Exception) -> dict[int, tuple[Record, KafkaError]]:
+        """The records that cannot be encoded by themselves; all, if each of them can but not together."""
+        found = {id(record): (record, error) for record in records if (error := self._refusal(partition, record)) is not None}
+        return found or {id(record): (record, _refused(partition, failure)) for record in records}
+
+    def _refusal(self, partition: TopicPartition, record: Record) -> KafkaError | None:
+        try:
+            encode_batch([record], codec=self.codec, level=self.level)
+        except _NOT_ENCODABLE as error:
+            return _refused(partition, error)
+        return None
+
+
+def _refused(partition: TopicPartition, error: Exception) -> KafkaError:
+    return refused(
+        ErrorCode.INVALID_RECORD, f"a record for {partition} cannot be encoded ({error}); its value and key must be bytes or None"
+    )
