@@ -3,12 +3,16 @@
 `keep_alive` is called between polls. It joins before the first assignment and when the group rebalances, sends a heartbeat when one is due,
 and returns the new assignment when there is one. Under an eager assignor all partitions are given up before joining; under
 cooperative-sticky owned partitions are kept, and a second round follows when some had to be given up.
+
+The group's leader asks every `metadata_age_s` which partitions the topics have, and starts a rebalance if a topic has grown or appeared.
+`is_new` says that the group has removed this member since: other members may have read and committed its partitions.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
@@ -16,7 +20,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
 from ottla.client.blocking.group_admin import read_assignment
 from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
-from ottla.client.errors import KafkaError, TransportError, refused
+from ottla.client.errors import COORDINATOR_MOVED, ConnectError, KafkaError, TransportError, refused
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages import consumer_protocol as protocol
 from ottla.wire.messages import join_group, sync_group
@@ -27,13 +31,16 @@ SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_INTERVAL_MS = 3_000
 DEFAULT_ASSIGNORS = (RANGE, ROUND_ROBIN, COOPERATIVE_STICKY)
+METADATA_AGE_S = 10.0
+"""Kafka's clients look every 5 minutes; records in a new topic waited so long."""
 JOIN_TRIES_MAX = 20
+LEAVE_TIMEOUT_S = 5.0
+"""A consumer that closes waits no longer for its coordinator: its session ends by itself."""
 
 _SUBSCRIPTION_VERSION = 2
 _ASSIGNMENT_VERSION = 0
 _PROTOCOL_TYPE = "consumer"
 _START_AGAIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
-_COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class GroupMembership:
@@ -49,10 +56,12 @@ class GroupMembership:
         rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
         assignors: Sequence[str] = DEFAULT_ASSIGNORS,
         instance_id: str | None = None,
+        metadata_age_s: float = METADATA_AGE_S,
     ) -> None:
         self.cluster = cluster
         self.group_id = group_id
         self.topics = tuple(topics)
+        self.metadata_age_s = metadata_age_s
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.heartbeat_interval_s = min(HEARTBEAT_INTERVAL_MS, session_timeout_ms // 3) / 1000
@@ -62,23 +71,47 @@ class GroupMembership:
         self.generation = -1
         self.assignor = ""
         self.owned: tuple[TopicPartition, ...] = ()
+        self.is_new = True
         self._must_join = True
         self._heartbeat_at = 0.0
+        self._assigned: dict[str, int] = {}
+        """What this member has assigned as the leader: the number of partitions by topic."""
+        self._look_at = inf
 
     def must_join(self) -> bool:
         """Whether the next `keep_alive` will rebalance: the moment to commit what was read."""
         return self._must_join
 
-    def rejoin(self) -> None:
+    def join_again(self, code: ErrorCode) -> None:
+        """Joins again with the next `keep_alive`, after a refusal: as a new member if the group does not know this one any more."""
+        if code in _START_AGAIN:
+            self._membership_lost(code)
         self._must_join = True
 
     def keep_alive(self) -> tuple[TopicPartition, ...] | None:
         """Does what is due; the new assignment after a rebalance, else None."""
         if self._must_join:
             return self._join()
-        if time.monotonic() >= self._heartbeat_at:
+        now = time.monotonic()
+        if now >= self._heartbeat_at:
             self._heartbeat()
+        if now >= self._look_at:
+            self._look_for_partitions(now)
         return None
+
+    def _look_for_partitions(self, now: float) -> None:
+        """Joins again if there are other partitions than those that this member has assigned as the leader."""
+        self._look_at = now + self.metadata_age_s
+        try:
+            self.cluster.refresh(self._assigned)
+        except (KafkaError, TransportError):
+            return
+        if self._partition_counts(self._assigned) != {topic: count for topic, count in self._assigned.items() if count}:
+            self._must_join = True
+
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        known = self.cluster.topics
+        return {topic: len(known[topic].partitions) for topic in topics if topic in known}
 
     def _heartbeat(self) -> None:
         self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
@@ -88,14 +121,13 @@ class GroupMembership:
         try:
             answer = self._ask(request)
         except TransportError:
-            self.cluster.forget_coordinator(GROUP, self.group_id)
             return
         code = error_code(answer.error_code)
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._must_join = True
         elif code in _START_AGAIN:
             self._membership_lost(code)
-        elif code in _COORDINATOR_MOVED:
+        elif code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(GROUP, self.group_id)
         elif code:
             raise refused(code, f"member of group {self.group_id!r}")
@@ -106,6 +138,7 @@ class GroupMembership:
             self.member_id = ""
         self.generation = -1
         self.owned = ()
+        self.is_new = True
         self._must_join = True
 
     def leave(self) -> None:
@@ -117,38 +150,40 @@ class GroupMembership:
             member_id=self.member_id,
             members=[MemberIdentity(member_id=self.member_id, reason="the consumer is closed")],
         )
-        coordinator = self.cluster.connection(self.cluster.coordinator(GROUP, self.group_id))
-        if coordinator.version_of(LeaveGroupRequest.API_KEY) >= 3:
-            request.member_id = ""
-        else:
-            request.members = []
         try:
-            coordinator.request(request)
-        except TransportError:
-            self.cluster.forget_coordinator(GROUP, self.group_id)
+            if self.cluster.coordinator_connection(GROUP, self.group_id).version_of(LeaveGroupRequest.API_KEY) >= 3:
+                request.member_id = ""
+            else:
+                request.members = []
+            self._ask(request, timeout_s=min(LEAVE_TIMEOUT_S, self.cluster.timeout_s))
+        except (KafkaError, TransportError):
+            pass  # the session ends by itself
         self.member_id = ""
 
     # Joining
 
     def _join(self) -> tuple[TopicPartition, ...]:
-        for _ in range(JOIN_TRIES_MAX):
+        deadline = time.monotonic() + self.cluster.timeout_s
+        for number in range(JOIN_TRIES_MAX):
             try:
                 assignment = self._join_once()
-            except KafkaError as error:
-                self._adapt_to(error)
+            except (KafkaError, ConnectError) as error:
+                self._adapt_to(error, number == JOIN_TRIES_MAX - 1 or time.monotonic() > deadline)
                 continue
             if assignment is not None:
                 self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
                 return assignment
         raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
 
-    def _adapt_to(self, error: KafkaError) -> None:
-        """Adapts the next try to a refusal to join; a final refusal is raised again."""
-        if error.code in _START_AGAIN:
-            self._membership_lost(error.code)
-        elif error.code in _COORDINATOR_MOVED:
+    def _adapt_to(self, error: KafkaError | ConnectError, is_last: bool) -> None:
+        """Adapts the next try to a refusal to join; a final refusal is raised again, and the loss of a coordinator in the last try."""
+        if isinstance(error, ConnectError) or error.code in COORDINATOR_MOVED:
+            if is_last:
+                raise error
             self.cluster.forget_coordinator(GROUP, self.group_id)
             time.sleep(0.1)
+        elif error.code in _START_AGAIN:
+            self._membership_lost(error.code)
         elif error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
             raise error
 
@@ -167,6 +202,7 @@ class GroupMembership:
         self.assignor = joined.protocol_name or ""
         is_leader = joined.leader == joined.member_id and not joined.skip_assignment
         assignments = self._assign_all(joined) if is_leader else []
+        self._look_at = time.monotonic() + self.metadata_age_s if is_leader else inf
         synced = self._ask(
             sync_group.SyncGroupRequest(
                 group_id=self.group_id,
@@ -216,7 +252,8 @@ class GroupMembership:
         members = {member.member_id: _read_subscription(member) for member in joined.members}
         topics = sorted({topic for subscription in members.values() for topic in subscription.topics})
         self.cluster.refresh(topics)
-        counts = {topic: len(self.cluster.topics[topic].partitions) for topic in topics if topic in self.cluster.topics}
+        counts = self._partition_counts(topics)
+        self._assigned = {topic: counts.get(topic, 0) for topic in topics}
         encode = encoder(protocol.ConsumerProtocolAssignment, _ASSIGNMENT_VERSION)
         return [
             sync_group.SyncGroupRequestAssignment(
@@ -236,7 +273,7 @@ class GroupMembership:
         ]
 
     def _ask(self, request: Any, *, timeout_s: float | None = None) -> Any:
-        return self.cluster.ask_broker(self.cluster.coordinator(GROUP, self.group_id), request, timeout_s=timeout_s)
+        return self.cluster.ask_once(GROUP, self.group_id, request, timeout_s=timeout_s)
 
 
 def _grouped(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
