@@ -35,7 +35,7 @@ from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.spool import is_alive, spool_root
 
 __all__ = [
-    "BatchRange", "find_batch_range", "find_last_batch", "find_query_id", "group_of_query", "leave_range", "mark_used",
+    "BatchRange", "find_batch_range", "find_last_batch", "find_query_id", "group_of_query", "is_used", "leave_range", "mark_used",
     "same_topics", "source_cluster",
 ]  # fmt: skip
 
@@ -265,6 +265,12 @@ def mark_used(group: str, batch_id: int) -> None:
     left = _read_entry(group)
     if left is not None:
         _write_entry(group, left._replace(used_by=batch_id))
+
+
+def is_used(group: str) -> bool:
+    """Whether a sink has committed the range that this process left last; True too if another process left it, or it cannot be read."""
+    left = _read_entry(group)
+    return left is None or left.used_by is not None or left.left_by != os.getpid()
 
 
 def source_cluster(group: str) -> str:

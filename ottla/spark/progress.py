@@ -16,6 +16,7 @@ from typing import Any
 import ottla.client
 from ottla.client import LATEST, Client, ClientError, TopicPartition, UnknownTopicError
 from ottla.spark.commit_history import CommitHistory, GroupCommit
+from ottla.spark.offset_json import read_offsets
 from ottla.spark.state_file import KILLED, RUNNING, PipelineState, SourcePosition, is_killed, load_state, save_state
 
 REQUEST_SECONDS_MAX = 2.0
@@ -101,6 +102,28 @@ class ProgressRecorder:
     def _save(self) -> None:
         self.state.updated_ms = _now_ms()
         save_state(self._path, self.state)
+
+
+def readable_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns Spark's report of a batch (`query.lastProgress`) with the description and the metrics of sources of format ottla.
+
+    Spark 4.3 has no place for either in a source in Python: it shows the address of a Java object, and no metrics. The metrics are those of
+    Spark's Kafka source: how many offsets the partitions are behind their ends.
+    """
+    return {**progress, "sources": [_readable_source(source) for source in progress.get("sources", ())]}
+
+
+def _readable_source(source: Mapping[str, Any]) -> dict[str, Any]:
+    end, latest = (read_offsets(source.get(name) or "null") for name in ("endOffset", "latestOffset"))
+    if end is None:
+        return dict(source)
+    topics = ", ".join(sorted({partition.topic for partition in end.offsets})) or "no topic yet"
+    description = f"ottla[{topics}]" + (f", group {end.group}" if end.group else "")
+    if latest is None:
+        return {**source, "description": description}
+    behind = [max(0, offset - end.offsets.get(partition, 0)) for partition, offset in latest.offsets.items()] or [0]
+    numbers = {"min": min(behind), "max": max(behind), "avg": sum(behind) / len(behind)}
+    return {**source, "description": description, "metrics": {f"{name}OffsetsBehindLatest": str(found) for name, found in numbers.items()}}
 
 
 def read_state(client: Client, group: str, path: Path | None = None) -> PipelineState | None:

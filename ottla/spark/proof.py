@@ -7,6 +7,7 @@ markers reach partitions one after another; the caller reads on and judges again
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.client import TopicPartition
@@ -21,11 +22,12 @@ UNKNOWN_START = -1
 
 
 class Fault(NamedTuple):
-    """Something that exactly-once rules out. `kind` is a word for programs, `message` a sentence for people."""
+    """Something that exactly-once rules out. `kind` is a word for programs, `message` a sentence for people; `rows` are those missing."""
 
     kind: str
     message: str
     transaction: Transaction | None = None
+    rows: int = 0
 
 
 class InputRange(NamedTuple):
@@ -52,28 +54,33 @@ def judge(
     outputs: Mapping[Transaction, OutputDigest],
     *,
     producer_ids: Container[int] = (),
-    is_sink_trimmed: bool = False,
+    older_producers: Container[int] = (),
+    partitions: Mapping[TopicPartition, SinkPartition] = MappingProxyType({}),
     is_sink_compacted: bool = False,
     has_digests: bool = True,
 ) -> Findings:
     """Compares commits and outputs. `producer_ids` are further ids of the pipeline's own.
 
-    `is_sink_trimmed`: the oldest output may have been removed by retention; `is_sink_compacted`: any of it may have been replaced.
-    `has_digests` off: only rows are compared.
+    `older_producers` are ids whose commits compaction has removed (`find_older_producers`); `partitions` are those of the sink, some of
+    whose oldest records may be removed; `is_sink_compacted`: any of its records may have been replaced. `has_digests` off: only rows are
+    compared.
     """
     findings = Findings(0, 0, {}, [], [])
+    left = left_behind(commits)
     _judge_ranges(commits, findings)
-    _judge_batches(commits, findings)
-    ours = [commit for commit in commits if commit.metadata is not None and commit.transaction is not None]
+    _judge_batches(commits[len(left) :], findings)
+    if left:
+        findings.notes.append(f"not judged: {len(left)} commits of partitions that later batches do not read; those between are removed")
+    ours = [commit for commit in commits[len(left) :] if commit.metadata is not None and commit.transaction is not None]
     known = {commit.transaction.producer_id for commit in ours if commit.transaction is not None}
-    covered = {commit.transaction for commit in ours}
+    covered = {commit.transaction for commit in (*left, *ours)}
     faults = [_output_fault(commit, outputs, has_digests=has_digests and not is_sink_compacted) for commit in ours]
     if is_sink_compacted:
         faults = [fault for fault in faults if fault is not None and fault.kind != "missing"]
-    elif is_sink_trimmed:
-        faults = _without_trimmed(ours, faults, findings)
+    else:
+        faults = _without_trimmed(ours, faults, partitions, findings)
     findings.faults.extend(fault for fault in faults if fault is not None)
-    rest = {one: digest for one, digest in outputs.items() if one not in covered}
+    rest = {one: digest for one, digest in outputs.items() if one not in covered and one.producer_id not in older_producers}
     mine = {one: digest for one, digest in rest.items() if one.producer_id in known or one.producer_id in producer_ids}
     _judge_uncommitted(ours, mine, findings)
     rows = sum(commit.metadata.rows for commit in ours if commit.metadata is not None)
@@ -134,6 +141,7 @@ def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, 
 def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
     """The batches of a query count up by one; all partitions of a commit name the same batch."""
     last: dict[str, int] = {}
+    newest: CommitMetadata | None = None
     for commit in commits:
         metadata = commit.metadata
         if metadata is None:
@@ -146,6 +154,12 @@ def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
         if before is not None and metadata.batch_id != before + 1:
             findings.faults.append(_order_fault(metadata, before))
         last[metadata.query_id] = metadata.batch_id
+        if newest is not None and newest.query_id != metadata.query_id:
+            findings.notes.append(
+                f"query {metadata.query_id} took over after batch {newest.batch_id} of query {newest.query_id}: it began with a new "
+                "checkpoint. If it keeps state (windows, joins, totals), what the state held then was never written"
+            )
+        newest = metadata
 
 
 def _order_fault(metadata: CommitMetadata, before: int) -> Fault:
@@ -160,16 +174,27 @@ def _order_fault(metadata: CommitMetadata, before: int) -> Fault:
 # The sink
 
 
-def _without_trimmed(commits: Sequence[GroupCommit], faults: Sequence[Fault | None], findings: Findings) -> list[Fault | None]:
-    """Leaves out the missing output of the oldest batches, up to the first one that is whole: retention has removed it."""
-    count = 0
-    for commit, fault in zip(commits, faults, strict=True):
-        if commit.metadata is not None and commit.metadata.rows and (fault is None or fault.kind != "missing"):
-            break
-        count += 1
-    if any(faults[:count]):
-        findings.notes.append(f"the oldest output ({count} batches) is no longer whole in the sink: retention has removed records")
-    return list(faults[count:])
+def _without_trimmed(
+    commits: Sequence[GroupCommit], faults: Sequence[Fault | None], partitions: Mapping[TopicPartition, SinkPartition], findings: Findings
+) -> list[Fault | None]:
+    """Leaves out missing rows that retention or DeleteRecords may have removed; adds a fault if no output is left to be proved.
+
+    In each partition the output is in the order of the commits. So a partition whose oldest records are removed may have lost rows of the
+    commits up to the first one that it still has rows of, and no more rows than offsets were removed.
+    """
+    trimmed = [one for one in partitions.values() if one.start > 0]
+    order = {commit.transaction: number for number, commit in enumerate(commits)}
+    firsts = [min((order[one] for one in partition.spans if one in order), default=len(commits)) for partition in trimmed]
+    last = max(firsts, default=-1)
+    excused = {number: fault.rows for number, fault in enumerate(faults) if fault and fault.kind == "missing" and number <= last}
+    if not excused or sum(excused.values()) > sum(one.start for one in trimmed):
+        return list(faults)
+    findings.notes.append(f"the oldest output ({len(excused)} batches) is no longer whole in the sink: retention has removed records")
+    written = {number for number, commit in enumerate(commits) if commit.metadata is not None and commit.metadata.rows}
+    if written <= excused.keys():
+        message = f"the sink has the whole output of none of the {len(written)} batches that wrote any: its records are removed"
+        findings.faults.append(Fault("removed", f"{message}, so nothing can be proved"))
+    return [None if number in excused else fault for number, fault in enumerate(faults)]
 
 
 def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDigest], *, has_digests: bool) -> Fault | None:
@@ -181,7 +206,7 @@ def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDiges
     where = f"producer {transaction.producer_id}, epoch {transaction.epoch}"
     if found.rows < metadata.rows:
         message = f"{name} ({where}) wrote {metadata.rows} rows, and the sink has {found.rows} of them; are all of its topics named?"
-        return Fault("missing", message, transaction)
+        return Fault("missing", message, transaction, metadata.rows - found.rows)
     if found.rows > metadata.rows:
         return Fault("surplus", f"{name} ({where}) wrote {metadata.rows} rows, and the sink has {found.rows}", transaction)
     if has_digests and found.text() != metadata.digest:
@@ -200,6 +225,44 @@ def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Transact
     for one in sorted(set(outputs) - set(older)):
         message = f"{outputs[one].rows} rows of producer {one.producer_id}, epoch {one.epoch} stand in the sink without a commit of offsets"
         findings.faults.append(Fault("uncommitted", message, one))
+
+
+def left_behind(commits: Sequence[GroupCommit]) -> Sequence[GroupCommit]:
+    """Returns the oldest commits, if compaction has removed those that followed them.
+
+    Each commit has all partitions of the query, and compaction keeps the last one of each partition. So the last commit of a partition that
+    the query no longer reads stays, without its other partitions and without the commits behind it.
+    """
+    later: set[TopicPartition] = set()
+    for number in range(len(commits) - 1, 0, -1):
+        later.update(commits[number].ranges)
+        before, after = commits[number - 1].metadata, commits[number].metadata
+        if before is None or after is None:
+            continue
+        following = before.batch_id + 1 if before.query_id == after.query_id else 0
+        if after.batch_id > following and all(later.isdisjoint(one.ranges) for one in commits[:number]):
+            return commits[:number]
+    return []
+
+
+def find_older_producers(commits: Sequence[GroupCommit], partitions: Mapping[TopicPartition, SinkPartition]) -> set[int]:
+    """Returns the ids of producers that wrote all of their transactions before the first commit that is left, if there were earlier ones.
+
+    A producer id lasts for 16,384 batches at least. Then the pipeline gets another one, and once compaction has removed the commits of the
+    former, nothing in the logs shows any more that its output is the pipeline's.
+    """
+    ours = [commit for commit in commits[len(left_behind(commits)) :] if commit.metadata is not None]
+    first = ours[0].metadata if ours else None
+    if first is None or (first.batch_id == 0 and all(one.metadata is None or one.metadata.start <= 0 for one in ours[0].ranges.values())):
+        return set()
+    known = {commit.transaction for commit in ours}
+    older, newer = set[int](), set[int]()
+    for contents in partitions.values():
+        boundaries = [first for one, (first, _) in contents.spans.items() if one in known]
+        for one, (_, last) in contents.spans.items():
+            if boundaries:
+                (older if last < min(boundaries) else newer).add(one.producer_id)
+    return older - newer
 
 
 def judge_other_writers(partitions: Mapping[TopicPartition, SinkPartition], ours: Container[int]) -> list[str]:

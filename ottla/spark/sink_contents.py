@@ -1,7 +1,8 @@
 """What the transactions of a pipeline left in its sink topics: rows and a digest for each, read under read_committed.
 
-Headers and checksums are enough, so no record is decoded. Aborted transactions are not visible and open ones lie behind the last stable
-offset, up to which `extend` reads.
+Headers and checksums are enough, so no record is decoded, save those of a batch that begins before the log does: DeleteRecords may cut a
+batch in two, and readers see only the records behind the cut. Aborted transactions are not visible and open ones lie behind the last
+stable offset, up to which `extend` reads.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Fetched, TopicPartition
 from ottla.spark.commit_history import Transaction
-from ottla.spark.output_digest import OutputDigest
+from ottla.spark.output_digest import DigestPart, OutputDigest
+from ottla.wire.records import iter_records
 
 
 class SinkPartition(NamedTuple):
-    """One partition of the sink: its first and next offset, and the rows between them by transaction (None: outside of transactions)."""
+    """One partition of the sink: its first and next offset, and the rows between them by transaction (None: outside of transactions).
+
+    `spans` has the first and the last offset of each transaction's batches.
+    """
 
     start: int
     end: int
     has_open: bool
     rows: dict[Transaction | None, int]
+    spans: dict[Transaction, tuple[int, int]]
 
 
 class SinkContents:
@@ -33,7 +39,7 @@ class SinkContents:
         starts = client.list_offsets(dict.fromkeys(found, EARLIEST))
         self.is_compacted = any("compact" in (config.get("cleanup.policy") or "") for config in configs.values())
         self.is_recompressed = any((config.get("compression.type") or "producer") != "producer" for config in configs.values())
-        self.partitions = {partition: SinkPartition(starts[partition].offset, starts[partition].offset, False, {}) for partition in found}
+        self.partitions = {one: SinkPartition(starts[one].offset, starts[one].offset, False, {}, {}) for one in found}
         self.outputs: dict[Transaction, OutputDigest] = {}
 
     def extend(self) -> bool:
@@ -53,10 +59,19 @@ class SinkContents:
 
     def _take(self, partition: TopicPartition, known: SinkPartition, fetched: Fetched) -> None:
         for header, batch in fetched.batches:
+            is_cut = header.base_offset < known.start
+            rows = sum(1 for record in iter_records(batch) if record.offset >= known.start) if is_cut else header.record_count
             transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
-            known.rows[transaction] = known.rows.get(transaction, 0) + header.record_count
-            if transaction is not None:
-                self.outputs.setdefault(transaction, OutputDigest()).add(partition, batch)
+            known.rows[transaction] = known.rows.get(transaction, 0) + rows
+            if transaction is None:
+                continue
+            first, _ = known.spans.get(transaction, (header.base_offset, 0))
+            known.spans[transaction] = first, header.next_offset - 1
+            output = self.outputs.setdefault(transaction, OutputDigest())
+            if is_cut:
+                output.add_part(partition, DigestPart(rows))
+            else:
+                output.add(partition, batch)
 
 
 def _configs_of(client: Client, topic: str) -> dict[str, str | None]:

@@ -33,8 +33,8 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.client import Client, OffsetOutOfRangeError, RequestTimeoutError, TopicPartition
 from ottla.spark import topics
-from ottla.spark.batch_range import leave_range, same_topics
-from ottla.spark.commit_metadata import parse_metadata
+from ottla.spark.batch_range import is_used, leave_range, same_topics
+from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
 from ottla.spark.connections import ask, explained, reported
 from ottla.spark.decision import is_replaced
 from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError
@@ -133,6 +133,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_first = True
         self._offset_bytes: float | None = None
         self._final: Offsets | None = None
+        self._planned: Offsets | None = None
+        self._is_warned = False
         self._absence = topics.Absence(options.subscription)
         self._unready: frozenset[str] = frozenset()
         self._last_batch_at = time.monotonic()
@@ -232,10 +234,23 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at = time.monotonic()
         self._is_first = False  # it was planned before a restart, and is run again
         if self.options.group is not None:
+            self._check_group_moves(self.options.group, starts, ends)
             cluster = self._ask(lambda client: client.cluster_id)
             leave_range(self.options.group, starts, ends, topic_ids, cluster=cluster or "")
         readable = self._readable(starts, ends, topic_ids)
         return _planned(self.options, starts, readable, topic_ids, lambda: self._find_offset_bytes(starts, readable))
+
+    def _check_group_moves(self, group: str, starts: Offsets, ends: Offsets) -> None:
+        """Warns once if the batch before this one is done, and no sink has committed its offsets."""
+        before, self._planned = self._planned, ends
+        if before is None or before != starts or before == ends or self._is_warned or is_used(group):
+            return
+        self._is_warned = True
+        _log.warning(
+            "group: no sink commits the offsets of group %r, so that its position stays and its lag grows; write with format ottla and the "
+            "same option group, or leave the option out of the source",
+            group,
+        )
 
     def _find_offset_bytes(self, starts: Offsets, ends: Offsets) -> float:
         """Stored bytes an offset as they were when they last mattered; looked at once otherwise."""
@@ -453,6 +468,7 @@ def _committed(
     """
     topic_ids = topics.known_ids(client, partitions)
     offsets: Offsets = {}
+    last = CommitMetadata("", 0, 0)
     for partition, committed in topics.committed_offsets(client, options.group or "", partitions).items():
         metadata = parse_metadata(committed.metadata)
         if metadata is not None and metadata.apart and not may_be_apart:
@@ -461,11 +477,18 @@ def _committed(
                 f"of which {committed.offset} is the lowest; only that query's checkpoint knows the others. Go on with it, or reset the "
                 "group's offsets to say where to begin"
             )
+        last = max(last, metadata or last, key=lambda one: one.batch_id)
         before, now = "" if metadata is None else metadata.topic_id, topic_ids.get(partition.topic, "")
         if is_replaced(before, now):
             report_replaced(options, partition.topic, before, now)
         else:
             offsets[partition] = committed.offset
+    if last.batch_id > 0 and not may_be_apart:
+        _log.warning(
+            "group: this query begins with a new checkpoint where batch %d of query %s has left group %r; if the query keeps state "
+            "(windows, joins, totals), what the state held then is never written: put that query's checkpoint back",
+            last.batch_id, last.query_id, options.group,
+        )  # fmt: skip
     return offsets
 
 

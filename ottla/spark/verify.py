@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition, UnknownTopicError
 from ottla.spark.commit_history import CommitHistory, GroupCommit, Transaction
 from ottla.spark.decision import is_replaced
-from ottla.spark.proof import Fault, Findings, judge, judge_other_writers
+from ottla.spark.proof import Fault, Findings, find_older_producers, judge, judge_other_writers
 from ottla.spark.relay import STREAM_ID_PREFIX
 from ottla.spark.sink_contents import SinkContents
 from ottla.spark.topics import read_ids
@@ -84,10 +84,12 @@ def verify(
     known = _producer_ids(client, group)
     findings = _settled(history, sink, known, settle_s)
     ours = known | {commit.transaction.producer_id for commit in history.commits if commit.transaction and commit.metadata}
-    others = judge_other_writers(sink.partitions, ours)
+    older = find_older_producers(history.commits, sink.partitions) - ours
+    others = judge_other_writers(sink.partitions, ours | older)
     source, lost = _source_proofs(client, findings, sinks)
     faults = [*findings.faults, *lost, *(Fault("foreign", message) for message in others if not may_share_sink)]
-    notes = [*_history_notes(history), *findings.notes, *(message for message in others if may_share_sink), *_sink_notes(sink)]
+    notes = [*_history_notes(history), *_older_notes(sink, older), *findings.notes]
+    notes += [*(message for message in others if may_share_sink), *_sink_notes(sink)]
     commits = [commit for commit in history.commits if commit.metadata is not None]
     if not commits:
         return _nothing(group)._replace(sink=_sink_proofs(sink, ours), faults=(*_nothing(group).faults, *faults), notes=tuple(notes))
@@ -142,7 +144,8 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
         history.commits,
         sink.outputs,
         producer_ids=known,
-        is_sink_trimmed=any(one.start > 0 for one in sink.partitions.values()),
+        older_producers=find_older_producers(history.commits, sink.partitions),
+        partitions=sink.partitions,
         is_sink_compacted=sink.is_compacted,
         has_digests=not sink.is_recompressed,
     )
@@ -202,6 +205,12 @@ def _history_notes(history: CommitHistory) -> list[str]:
         return []
     name = f"batch {first.batch_id} of query {first.query_id}"
     return [f"the proof begins with {name}: the commits before it are no longer in the group's log"]
+
+
+def _older_notes(sink: SinkContents, older: set[int]) -> list[str]:
+    rows = sum(found for one in sink.partitions.values() for by, found in one.rows.items() if by is not None and by.producer_id in older)
+    names = ", ".join(map(str, sorted(older)))
+    return [f"not judged: {rows} rows of producers ({names}) that wrote before the first commit that is left"] if rows else []
 
 
 def _sink_notes(sink: SinkContents) -> list[str]:

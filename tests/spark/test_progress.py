@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.client import Client
-from ottla.spark.progress import ProgressRecorder, read_state
+from ottla.client import Client, TopicPartition
+from ottla.spark.offset_json import write_offsets
+from ottla.spark.progress import ProgressRecorder, read_state, readable_progress
 from ottla.spark.state_file import STOPPED, load_state
 from ottla.testing.broker import Broker
 
@@ -89,3 +91,23 @@ def test_a_state_is_read_with_the_commits_after_it(
     assert with_file.rows_out == without.rows_out == 20
     assert (with_file.starts, without.starts) == (1, 0)
     assert read_state(client, "a-group-without-a-pipeline") is None
+
+
+def test_a_readable_report_describes_our_sources_and_says_how_far_they_are_behind() -> None:
+    a, b = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    ours = {
+        "description": "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@7d1",
+        "endOffset": json.dumps(write_offsets("g", {a: 10, b: 4})),
+        "latestOffset": json.dumps(write_offsets("g", {a: 17, b: 5})),
+        "metrics": {},
+        "numInputRows": 3,
+    }
+    other = {"description": "RateStreamV2", "endOffset": "5", "latestOffset": "7", "metrics": {}}
+    found = readable_progress({"batchId": 4, "sources": [ours, other, {**ours, "latestOffset": None}]})
+    assert found["batchId"] == 4 and found["sources"][1] == other
+    assert found["sources"][0] == {
+        **ours,
+        "description": "ottla[orders], group g",
+        "metrics": {"minOffsetsBehindLatest": "1", "maxOffsetsBehindLatest": "7", "avgOffsetsBehindLatest": "4.0"},
+    }
+    assert found["sources"][2]["description"] == "ottla[orders], group g" and not found["sources"][2]["metrics"]

@@ -6,7 +6,8 @@ from ottla.client import TopicPartition
 from ottla.spark.commit_history import CommittedRange, GroupCommit, Transaction
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.output_digest import OutputDigest
-from ottla.spark.proof import UNKNOWN_START, InputRange, judge
+from ottla.spark.proof import UNKNOWN_START, InputRange, find_older_producers, judge
+from ottla.spark.sink_contents import SinkPartition
 
 from .relay_by_hand import batch_of
 
@@ -38,6 +39,36 @@ def test_a_history_without_its_oldest_commits_is_judged_from_the_first_that_is_l
     assert not found.faults
     assert found.ranges[A] == InputRange(50, 70, 2)
     assert found.notes == ["not judged: transactions in the sink that are older than the first commit that is left (2)"]
+
+
+def test_the_last_commit_of_a_partition_that_is_read_no_more_outlasts_those_behind_it() -> None:
+    """Compaction keeps it alone: the other partitions of its batch, and the batches behind it, have newer commits."""
+    left = [commit(5, {B: (0, 9)}), commit(6000, {A: (50, 60)}, epoch=3), commit(6001, {A: (60, 70)}, epoch=4)]
+    found = judge(left, outputs(3, 4, 5, 7, 9), producer_ids={7})
+    assert [(fault.kind, fault.transaction) for fault in found.faults] == [
+        ("uncommitted", Transaction(7, 7)), ("uncommitted", Transaction(7, 9))
+    ]  # fmt: skip
+    older = [commit(5, {B: (0, 9)})._replace(transaction=Transaction(6, 30_000)), *left[1:]]
+    found = judge(older, {**outputs(3, 4), Transaction(6, 30_000): output(2), Transaction(6, 30_001): output(2)}, older_producers={6})
+    assert not found.faults and found.batches == 2
+    assert found.notes == ["not judged: 1 commits of partitions that later batches do not read; those between are removed"]
+    joined = [commit(5, {A: (40, 50), B: (0, 9)}), *left[1:]]
+    assert [fault.kind for fault in judge(joined, outputs(3, 4, 5)).faults] == ["skipped"]
+    replaced = [commit(0, {B: (0, 9)}), commit(1, {B: (9, 10)}), commit(2, {A: (0, 5)})]
+    assert judge(replaced, outputs(0, 2)).faults[0].kind == "missing", "another topic without a gap in the batches"
+
+
+def test_producers_that_are_older_than_the_first_commit_that_is_left() -> None:
+    def contents(*found: tuple[int, int]) -> SinkPartition:
+        spans = {Transaction(producer, epoch): (10 * epoch, 10 * epoch + 5) for producer, epoch in found}
+        return SinkPartition(0, 100, False, {}, spans)
+
+    partitions = {SINK: contents((1, 0), (2, 1), (7, 5), (3, 6)), TopicPartition("out", 1): contents((2, 6), (7, 5))}
+    partitions[TopicPartition("out", 2)] = contents((4, 0))
+    commits = [commit(5, {A: (50, 60)})]
+    assert find_older_producers(commits, partitions) == {1}
+    assert find_older_producers([commit(0, {A: (0, 60)}, epoch=5)], partitions) == set(), "there were no commits before"
+    assert find_older_producers([], partitions) == set()
 
 
 def test_each_partition_is_a_chain_of_its_own() -> None:

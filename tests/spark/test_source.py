@@ -14,10 +14,11 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from ottla.client import Client, TopicPartition
+from ottla.client import Client, Committed, TopicPartition
 from ottla.spark import planning
 from ottla.spark import source as source_module
-from ottla.spark.batch_range import source_cluster
+from ottla.spark.batch_range import mark_used, source_cluster
+from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.connections import client_of, forget
 from ottla.spark.data_source import COLUMNS, OttlaDataSource
 from ottla.spark.errors import DataLossError, OptionError, PipelineError
@@ -348,6 +349,56 @@ def test_the_groups_offsets_come_first(broker: Broker, client: Client, topic: st
     client.commit(group, {TopicPartition(topic, 0): 9})
     with pytest.raises(DataLossError, match=r"-0 ends at offset 5, but the query is to go on from 9: the offsets of group .*reset"):
         stream(broker, subscribe=topic, group=group).initialOffset()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "ottla.spark"]
+
+
+def test_a_new_checkpoint_behind_another_query_warns_that_state_is_lost(
+    broker: Broker, client: Client, topic: str, fill: Fill, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(0, 5)
+    group = f"{topic}-g"
+    partition = TopicPartition(topic, 0)
+    stream(broker, subscribe=topic, group=group).initialOffset()
+    client.commit(group, {partition: Committed(3, metadata=CommitMetadata("q", 0, 0).to_text())})
+    stream(broker, subscribe=topic, group=group).initialOffset()
+    assert warnings(caplog) == [], "its first batch may be this query's own, which is run again"
+    client.commit(group, {partition: Committed(3, metadata=CommitMetadata("q", 41, 0).to_text())})
+    reader = stream(broker, subscribe=topic, group=group)
+    assert offsets(reader.initialOffset())[topic, 0] == 3
+    reader.initialOffset()
+    (warning,) = warnings(caplog)
+    assert warning.startswith(f"group: this query begins with a new checkpoint where batch 41 of query q has left group '{group}'; if the")
+    batch_values(broker, subscribe=topic, group=group)
+    assert len(warnings(caplog)) == 1, "a batch read keeps no state"
+
+
+@pytest.mark.usefixtures("own_temporary_directory")
+def test_a_group_that_no_sink_commits_is_warned_of_once(
+    broker: Broker, topic: str, fill: Fill, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under the sink of another format the group stays where it is, and its lag grows."""
+
+    def run(group: str, batches: int, *, is_ours: bool) -> None:
+        reader = stream(broker, subscribe=topic, group=group, startingOffsets="earliest", maxOffsetsPerTrigger="2")
+        start = reader.initialOffset()
+        for number in range(batches):
+            end = reader.latestOffset(start, reader.getDefaultReadLimit())
+            reader.partitions(start, end)
+            reader.partitions(start, end)  # an action of foreachBatch plans it again
+            if is_ours:
+                mark_used(group, number)
+            start = end
+
+    fill(0, 10)
+    run(f"{topic}-ours", 5, is_ours=True)
+    run(f"{topic}-short", 1, is_ours=False)
+    assert warnings(caplog) == []
+    run(f"{topic}-other", 5, is_ours=False)
+    (warning,) = warnings(caplog)
+    assert warning.startswith(f"group: no sink commits the offsets of group '{topic}-other', so that its position stays and its lag grows")
 
 
 def test_new_partitions_start_at_their_first_record(broker: Broker, client: Client, topic: str, fill: Fill) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.client import Client, Committed, TopicPartition, UnknownTopicError
+from ottla.client import LATEST, Client, Committed, TopicPartition, UnknownTopicError
 from ottla.spark.verify import Verification, verify
 from ottla.testing.broker import Broker
 
@@ -54,9 +54,12 @@ def test_an_aborted_batch_and_one_without_output_are_no_faults(pipeline: HandMad
 
 def test_a_lost_checkpoint_gives_a_new_query_that_goes_on(pipeline: HandMadePipeline) -> None:
     pipeline.run()
-    pipeline.query_id, pipeline.batch_id = "another", 0
+    first, pipeline.query_id, pipeline.batch_id = pipeline.query_id, "another", 0
     pipeline.run()
-    assert check(pipeline).is_proved
+    found = check(pipeline)
+    assert found.is_proved
+    assert [note.partition(":")[0] for note in found.notes] == [f"query another took over after batch 0 of query {first}"]
+    assert "If it keeps state (windows, joins, totals), what the state held then was never written" in found.notes[0]
 
 
 def test_a_history_without_its_beginning_says_where_the_proof_begins(pipeline: HandMadePipeline) -> None:
@@ -157,6 +160,63 @@ def test_a_sink_whose_oldest_records_are_gone_is_judged_from_where_it_is_whole(p
     found = check(pipeline)
     assert found.is_proved
     assert found.notes == ("the oldest output (1 batches) is no longer whole in the sink: retention has removed records",)
+
+
+def test_a_sink_whose_records_are_all_gone_proves_nothing(pipeline: HandMadePipeline) -> None:
+    for _ in range(3):
+        pipeline.run()
+    sinks = [TopicPartition(pipeline.sink, number) for number in range(2)]
+    ends = pipeline.client.list_offsets(dict.fromkeys(sinks, LATEST))
+    pipeline.client.delete_records({one: ends[one].offset for one in sinks})
+    found = check(pipeline)
+    assert not found.is_proved and kinds(found) == ["removed"]
+    message = "the sink has the whole output of none of the 3 batches that wrote any: its records are removed, so nothing can be proved"
+    assert found.faults[0].message == message
+    pipeline.run()
+    assert check(pipeline).is_proved
+
+
+def test_a_record_that_is_deleted_within_a_batch_is_missed(pipeline: HandMadePipeline) -> None:
+    """The log keeps the whole batch, and readers do not see the record."""
+    for _ in range(2):
+        pipeline.run()
+    pipeline.client.delete_records({TopicPartition(pipeline.sink, 0): 1})
+    found = check(pipeline)
+    assert [(one.partition, one.start, one.rows) for one in found.sink] == [(0, 1, 9), (1, 0, 10)]
+    assert found.is_proved
+    assert found.notes == ("the oldest output (1 batches) is no longer whole in the sink: retention has removed records",)
+
+
+def test_a_sink_of_which_one_partition_is_trimmed(pipeline: HandMadePipeline) -> None:
+    """Batches that wrote nothing to it are whole, among others that are not."""
+    pipeline.run()
+    pipeline.run(end=pipeline.position + 1)
+    pipeline.run()
+    pipeline.run()
+    pipeline.client.delete_records({TopicPartition(pipeline.sink, 1): 12})
+    found = check(pipeline)
+    assert found.is_proved
+    assert found.notes == ("the oldest output (2 batches) is no longer whole in the sink: retention has removed records",)
+    pipeline.run(partitions=1)
+    assert kinds(check(pipeline)) == ["missing"]
+
+
+def test_output_whose_commits_are_compacted_away_with_its_producer_id(pipeline: HandMadePipeline) -> None:
+    """An id lasts for 16,384 batches with the newer protocol: the next ones have another."""
+    sinks = [TopicPartition(pipeline.sink, number) for number in range(2)]
+    with pipeline.client.transaction("what the id of the pipeline was") as transaction:
+        transaction.produce({one: [batch_of(b"old", b"rows")] for one in sinks})
+    pipeline.batch_id, pipeline.position = 16_384, 40
+    pipeline.run()
+    found = check(pipeline)
+    assert found.is_proved
+    assert [note.partition(" (")[0] for note in found.notes] == [
+        f"the proof begins with batch 16384 of query {pipeline.query_id}: the commits before it are no longer in the group's log",
+        "not judged: 4 rows of producers",
+    ]
+    with pipeline.client.transaction("somebody-else") as transaction:
+        transaction.produce({sinks[1]: [batch_of(b"from elsewhere")]})
+    assert kinds(check(pipeline)) == ["foreign"]
 
 
 def test_rows_that_the_broker_packed_anew_are_counted(pipeline: HandMadePipeline) -> None:

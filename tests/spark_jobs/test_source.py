@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.client import TopicPartition, connect
+from ottla.spark.progress import readable_progress
 from ottla.testing.broker import Broker
 from tests.spark_jobs.queries import WAIT_S, failure, reader, run, stock_values, stream, stream_writer, write_numbers
 
@@ -137,6 +138,8 @@ def test_a_stream_reads_each_record_once_over_restarts(
     progress = query.lastProgress["sources"][0]
     latest = json.loads(progress["latestOffset"]) if isinstance(progress["latestOffset"], str) else progress["latestOffset"]
     assert sum(latest[topic].values()) == 100
+    readable = readable_progress(query.lastProgress)["sources"][0]
+    assert (readable["description"], readable["metrics"]["maxOffsetsBehindLatest"]) == (f"ottla[{topic}]", "0")
     fill(100, 150)
     batches.run(rows, checkpoint)
     assert batches.values() == list(range(150))
