@@ -27,6 +27,8 @@ BASE_OFFSET_AT = 0
 BATCH_LENGTH_AT = 8
 LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
+_LEGACY_MESSAGE_BYTES_MIN = 14
+"""CRC, magic byte, attributes, and the lengths of key and value of a message from before Kafka 0.11."""
 CRC_AT = 17
 ATTRIBUTES_AT = 21
 LAST_OFFSET_DELTA_AT = 23
@@ -162,12 +164,15 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 
 def legacy_magic(buffer: Buffer, position: int = 0) -> int | None:
-    """Returns 0 or 1 if the bytes are a message set from before Kafka 0.11, else None. Its magic byte has the same position as a
-    batch's."""
+    """Returns 0 or 1 if the bytes are a message set from before Kafka 0.11, else None.
+
+    The magic byte and the size have the same positions as those of a batch. Zeros, which have no size, are no message set.
+    """
     if len(buffer) - position <= MAGIC_AT:
         return None
+    size = int.from_bytes(buffer[position + BATCH_LENGTH_AT : position + BATCH_LENGTH_AT + 4], "big", signed=True)
     magic = buffer[position + MAGIC_AT]
-    return magic if magic < MAGIC else None
+    return magic if magic < MAGIC and size >= _LEGACY_MESSAGE_BYTES_MIN else None
 
 
 def check_crc(buffer: Buffer, position: int, size: int) -> bool:

@@ -135,6 +135,7 @@ def test_old_message_sets_are_recognised() -> None:
         message = bytes(8) + (22).to_bytes(4, "big") + bytes(4) + bytes([magic]) + bytes(17)
         assert legacy_magic(message) == magic
         assert legacy_magic(b"##" + message, 2) == magic
+    assert legacy_magic(bytes(100)) is None, "zeros are no message set: the shortest message has 14 bytes"
     raw[16] = 3
     assert legacy_magic(raw) is None
     assert legacy_magic(b"") is None

@@ -6,7 +6,7 @@ into range. Nothing here talks to a broker: `reset_offsets.py` gathers the facts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
@@ -99,36 +99,49 @@ def parse_reset_file(text: str, name: str, groups: Sequence[str]) -> dict[str, d
     """`topic,partition,offset` (one group) or `group,topic,partition,offset`; a bad line is named by its number."""
     found: dict[str, dict[TopicPartition, int]] = {}
     widths = set()
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        fields = _fields(line)
+    for number, fields in _rows(text, name):
         widths.add(len(fields))
         if len(fields) not in (3, 4) or len(widths) > 1:
-            raise UsageError(f"{name}, line {number}: write topic,partition,offset or group,topic,partition,offset, not {line.strip()!r}")
+            line = ",".join(fields)
+            raise UsageError(f"{name}, line {number}: write topic,partition,offset or group,topic,partition,offset, not {line!r}")
         if len(fields) == 3 and len(groups) != 1:
             raise UsageError(f"{name}, line {number}: with several groups each line must begin with the group")
         group = groups[0] if len(fields) == 3 else fields[0]
-        topic, partition, offset = fields[-3:]
+        topic, partition, offset = (field.strip() for field in fields[-3:])
         if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
-            raise UsageError(f"{name}, line {number}: partition and offset must be numbers, not {line.strip()!r}")
+            raise UsageError(f"{name}, line {number}: partition and offset must be numbers, not {','.join(fields)!r}")
         found.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
     if not found:
         raise UsageError(f"{name} names no partition")
     return found
 
 
-def _fields(line: str) -> list[str]:
+def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not empty, each with the number of its last line. The name of a group may have any characters."""
     import csv
+    import io
 
-    return [field.strip() for field in next(csv.reader([line]))]
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in rows:
+            if any(field.strip() for field in row):
+                yield rows.line_num, row
+    except csv.Error as error:
+        raise UsageError(f"{name}, line {rows.line_num} is not CSV: {error}") from None
 
 
-def format_reset_file(plans: Mapping[str, Plan]) -> str:
-    """The plans in the form that `parse_reset_file` reads; the group stands before each line when there are several."""
-    lines = []
+def format_reset_file(plans: Mapping[str, Plan], *, is_quoted: bool = True) -> str:
+    """The plans in the form that `parse_reset_file` reads; each row begins with the group where there are several.
+
+    Without `is_quoted` only names that need quotes have them, as in the file of Kafka's tool.
+    """
+    import csv
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if is_quoted else csv.QUOTE_MINIMAL)
     for group, found in plans.items():
         for step in found.steps:
-            prefix = f'"{group}",' if len(plans) > 1 else ""
-            lines.append(f'{prefix}"{step.partition.topic}",{step.partition.partition},{step.new}\n')
-    return "".join(lines)
+            row = (step.partition.topic, step.partition.partition, step.new)
+            rows.writerow((group, *row) if len(plans) > 1 else row)
+    return text.getvalue()

@@ -12,7 +12,7 @@ from ottla.cli.inspect.log_decoders import decode_control, decode_record
 from ottla.cli.inspect.log_dump import Dump, Options
 from ottla.cli.inspect.span_batches import CONTROL_KINDS, codec_name, walk_batch
 from ottla.cli.inspect.spans import SpanReader
-from ottla.wire.batch_header import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Buffer, check_crc, read_batch_header
+from ottla.wire.batch_header import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, BatchHeader, Buffer, check_crc, legacy_magic, read_batch_header
 from ottla.wire.records import Record, iter_records
 
 
@@ -25,13 +25,15 @@ def batches_of(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int
     """Complete batches with their positions. Raises `Refused` where no batch can begin."""
     end = len(data)
     while end - position >= BATCH_OVERHEAD:
-        if data[position + MAGIC_AT] < MAGIC:
+        if legacy_magic(data, position) is not None:
             raise Refused(
                 f"{path} has a message set of before Kafka 0.11 at {position}, which this program does not read", "CORRUPT_MESSAGE"
             )
         try:
             header = read_batch_header(data, position)
         except WireError as error:
+            if not any(memoryview(data)[position:]):
+                return  # zeros, which a file system may leave behind after a power failure
             raise _no_segment(path, position, str(error)) from None
         if header.magic != MAGIC:
             raise _no_segment(path, position, f"a batch of magic {header.magic}, only {MAGIC} is known")

@@ -14,7 +14,7 @@ from ottla.cli.groups import group, reset_offsets
 from ottla.cli.groups.deletion import delete_groups
 from ottla.cli.groups.group_options import chosen_groups
 from ottla.cli.groups.group_scope import parse_scope, scope_partitions
-from ottla.cli.groups.reset_plan import Plan
+from ottla.cli.groups.reset_plan import format_reset_file
 from ottla.cli.kafka_tools.arguments import action_of
 from ottla.cli.kafka_tools.group_tables import (
     WIDTH,
@@ -233,15 +233,10 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
     if not args.execute and not args.dry_run:
         write_error("nothing was changed; add --execute to do it\n")
     if args.export:
-        write("".join(f"{','.join(map(str, line))}\n" for line in _export(plans)) + "\n")
+        write(format_reset_file(plans, is_quoted=False) + "\n")
     else:
         write_plans(plans)
     return write_failures(failures)
-
-
-def _export(plans: dict[str, Plan]) -> list[tuple[Any, ...]]:
-    lines = [(name, step.partition.topic, step.partition.partition, step.new) for name, plan in plans.items() for step in plan.steps]
-    return [line[1:] for line in lines] if len(plans) == 1 else list(lines)
 
 
 # delete, delete-offsets

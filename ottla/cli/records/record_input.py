@@ -106,6 +106,10 @@ class LineReader:
             name, separator, value = part.partition(self._header_key_separator)
             if not separator and not self._ignores_errors:
                 raise self._misfit("separator between a header's key and value", part)
+            if self._null_marker is not None and name == self._null_marker:
+                marker = name.decode("utf-8", "replace")
+                message = f"line {self._number} has a header whose key is the null marker {marker!r}; a key cannot be null"
+                raise Refused(message, "INVALID_RECORD")
             found.append((name.decode("utf-8", "surrogateescape"), self._nullable(value) if separator else None))
         return tuple(found)
 

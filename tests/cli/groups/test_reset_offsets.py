@@ -188,6 +188,29 @@ def test_export_feeds_from_file(cluster: Cluster, run: Ottla, tmp_path: Path, co
     assert result.code == 0 and [committed(cluster, group) for group in groups] == before
 
 
+ODD_NAMES = ['a,b"c', "line one\nline two\u2028three", " blanks ", '"quoted"', "plain"]
+
+
+@pytest.mark.parametrize("names", [ODD_NAMES, ODD_NAMES[:1]], ids=["many", "one"])
+@pytest.mark.parametrize("command", [("group", "reset-offsets"), ("kafka-consumer-groups", "--reset-offsets")], ids=lambda words: words[0])
+def test_groups_of_any_name_are_exported_and_imported(
+    cluster: Cluster, own_broker: Broker, offline: Ottla, tmp_path: Path, command: tuple[str, ...], names: list[str]
+) -> None:
+    connected = "--bootstrap-server", own_broker.bootstrap_server
+    for offset, name in enumerate(names, 4):
+        group_admin.commit_offsets(cluster, name, {WHERE[0]: offset})
+    named = [word for name in names for word in ("--group", name)]
+    exported = offline(*command, *named, "--all-topics", "--to-current", "--export", *connected)
+    assert exported.code == 0, exported
+    file = tmp_path / "export.csv"
+    file.write_text(exported.out, encoding="utf-8", newline="")
+    assert offline(*command, *named, "--topic", "orders:0", "--to-earliest", "--execute", *connected).code == 0
+    assert [committed(cluster, name)[WHERE[0]] for name in names] == [3] * len(names)
+    imported = offline(*command, *named, "--from-file", file, "--execute", *connected)
+    assert imported.code == 0, imported
+    assert [committed(cluster, name)[WHERE[0]] for name in names] == [*range(4, len(names) + 4)]
+
+
 @pytest.mark.parametrize(
     ("text", "groups", "message"),
     [

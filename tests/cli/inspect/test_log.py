@@ -163,6 +163,18 @@ def test_a_cut_off_tail_is_counted(offline: Ottla, partition: Path) -> None:
     assert "invalid bytes" not in offline("log", "dump", path, "--max-bytes", "90").out
 
 
+@pytest.mark.parametrize("zeros", [300, 40])
+def test_zeros_at_the_end_are_no_message_set_of_an_old_format(offline: Ottla, partition: Path, zeros: int) -> None:
+    """A file system may leave them after a power failure, and Kafka does with log.preallocate."""
+    path = partition / f"{STEM}.log"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + bytes(zeros))
+    result = offline("log", "dump", path)
+    assert result.code == 0 and f"Found {zeros} invalid bytes at the end of {STEM}.log" in result.out
+    path.write_bytes(path.read_bytes() + b"x" * 100)
+    assert f"is damaged at {size}: " in offline("log", "dump", path).err
+
+
 def test_max_bytes_ends_the_reading(offline: Ottla, partition: Path) -> None:
     result = offline("log", "dump", partition / f"{STEM}.log", "--max-bytes", "90", "-o", "jsonl")
     assert [json.loads(line)["base_offset"] for line in result.out.splitlines()] == [100]
@@ -183,7 +195,7 @@ def test_a_wrong_crc_is_shown_and_nothing_inside_explained(offline: Ottla, parti
     [
         (f"{0:020d}.log", b"\xff" * 300, "is not a log segment"),
         (f"{0:020d}.log", b"text that is no batch", "hold no whole batch"),
-        (f"{0:020d}.log", b"\0" * 16 + b"\1" + b"\0" * 60, "before Kafka 0.11"),
+        (f"{0:020d}.log", b"\0" * 11 + b"\x3c" + b"\0" * 4 + b"\1" + b"\0" * 60, "before Kafka 0.11"),
         (f"{0:020d}.txnindex", b"123", "not a multiple"),
         (f"{0:020d}.snapshot", b"\0\1\0\0", "snapshot"),
         ("leader-epoch-checkpoint", b"0\n2\n1 1\n", "has 1 of 2 entries"),

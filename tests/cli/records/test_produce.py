@@ -73,6 +73,15 @@ def test_headers_from_options_and_from_lines(ottla: Ottla, broker: Broker, topic
     assert tuple(record.headers) == (("fixed", b"0"), ("a", b"1"), ("b", b"2"))
 
 
+def test_a_header_whose_key_is_the_null_marker_is_refused(ottla: Ottla, broker: Broker, topic: str, lines: Path) -> None:
+    """Kafka's tool refuses it too: only a value can be null."""
+    lines.write_text("a:NULL\tv\nNULL:1\tw\n")
+    options = ["--reader-property", "parse.headers=true", "--reader-property", "null.marker=NULL"]
+    result = ottla("produce", topic, "-l", lines, *options)
+    assert (result.code, result.err) == (1, "error: line 2 has a header whose key is the null marker 'NULL'; a key cannot be null\n")
+    assert only(broker, topic).headers == (("a", None),)
+
+
 def test_a_partition_is_chosen(ottla: Ottla, broker: Broker, topic: str) -> None:
     ottla("topic", "add-partitions", topic, "-n", 2)
     assert ottla("produce", topic, "--generate", 4, "-p", 2).code == 0
