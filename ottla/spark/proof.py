@@ -77,6 +77,8 @@ def judge(
     faults = [_output_fault(commit, outputs, has_digests=has_digests and not is_sink_compacted) for commit in ours]
     if is_sink_compacted:
         faults = [fault for fault in faults if fault is not None and fault.kind != "missing"]
+        if ours and not any(commit.metadata and commit.metadata.rows and commit.transaction in outputs for commit in ours):
+            _judge_removed(ours, findings)
     else:
         faults = _without_trimmed(ours, faults, partitions, findings)
     findings.faults.extend(fault for fault in faults if fault is not None)
@@ -190,11 +192,17 @@ def _without_trimmed(
     if not excused or sum(excused.values()) > sum(one.start for one in trimmed):
         return list(faults)
     findings.notes.append(f"the oldest output ({len(excused)} batches) is no longer whole in the sink: retention has removed records")
-    written = {number for number, commit in enumerate(commits) if commit.metadata is not None and commit.metadata.rows}
-    if written <= excused.keys():
-        message = f"the sink has the whole output of none of the {len(written)} batches that wrote any: its records are removed"
-        findings.faults.append(Fault("removed", f"{message}, so nothing can be proved"))
+    if all(number in excused for number, commit in enumerate(commits) if commit.metadata is not None and commit.metadata.rows):
+        _judge_removed(commits, findings)
     return [None if number in excused else fault for number, fault in enumerate(faults)]
+
+
+def _judge_removed(commits: Sequence[GroupCommit], findings: Findings) -> None:
+    """Adds a fault if any of these batches wrote rows: the sink shows that it does not have the output of a single one."""
+    written = sum(1 for commit in commits if commit.metadata is not None and commit.metadata.rows)
+    if written:
+        message = f"the sink has the whole output of none of the {written} batches that wrote any: its records are removed"
+        findings.faults.append(Fault("removed", f"{message}, so nothing can be proved"))
 
 
 def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDigest], *, has_digests: bool) -> Fault | None:

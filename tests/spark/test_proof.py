@@ -124,6 +124,8 @@ def test_a_compacted_sink_cannot_show_that_rows_are_missing_but_that_there_are_t
     assert not found.faults
     found = judge(commits, {**outputs(0, 2), **outputs(1, rows=3)}, is_sink_compacted=True)
     assert [fault.kind for fault in found.faults] == ["surplus"]
+    assert [fault.kind for fault in judge(commits, {}, is_sink_compacted=True).faults] == ["removed"], "a later row replaces each"
+    assert not judge([commit(0, {A: (0, 5)}, rows=0)], {}, is_sink_compacted=True).faults
 
 
 def test_output_of_an_epoch_without_a_commit_behind_the_first() -> None:
