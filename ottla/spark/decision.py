@@ -113,7 +113,7 @@ def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Com
 def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Decides a batch that moves no offset by the newest batch that the metadata names.
 
-    Each commit covers all partitions of its batch. One that was gone for some batches, and is back, still has an older batch's metadata.
+    Each commit covers all partitions of its batch. A partition that did not exist for some batches still has the metadata of an older one.
     """
     found = _last_batches(batch, committed)
     numbers = [one.batch_id for one in found if one is not None and one.query_id == batch.query_id]

@@ -5,7 +5,8 @@
 The topics stand as in the offsets of Spark's Kafka connector, so that what reads its progress reads ours. What we need besides is under a
 key that no topic can have as its name. The group is in it so that the sink recognizes the lines of its own pipeline among those of other
 sources. The topic ids are there because offsets mean nothing in another topic of the same name; brokers older than Kafka 2.8 have none.
-Partitions that are gone while their loss does not matter are under `gone`, so that they are read on from there if they come back.
+The last offsets of partitions that are gone (`failOnDataLoss=false`) are under `gone`: if such a partition exists again, it is read from
+that offset on.
 Checkpoints of older versions have `{"group": ..., "offsets": {"orders": ...}, "ids": ...}`, without `ids` in the oldest.
 """
 
@@ -25,8 +26,8 @@ _OLD_FIELDS = frozenset({"group", "offsets", "ids"})
 
 
 class StoredOffsets(NamedTuple):
-    """The offset of a source. `topic_ids` has those that are known, in Kafka's text form; `gone` the last offsets of partitions that are
-    no longer read."""
+    """The offset of a source. `topic_ids` has the known ids, in Kafka's text form. `gone` has the last offsets of partitions that do not
+    exist any more."""
 
     group: str
     offsets: dict[TopicPartition, int]

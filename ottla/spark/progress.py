@@ -107,8 +107,8 @@ class ProgressRecorder:
 def readable_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
     """Returns Spark's report of a batch (`query.lastProgress`) with the description and the metrics of sources of format ottla.
 
-    Spark 4.3 has no place for either in a source in Python: it shows the address of a Java object, and no metrics. The metrics are those of
-    Spark's Kafka source: how many offsets the partitions are behind their ends.
+    Spark 4.3 has no place for either in a source in Python: it shows the address of a Java object, and no metrics. The metrics have the
+    names of Spark's Kafka source: how many offsets the partitions are behind their ends.
     """
     return {**progress, "sources": [_readable_source(source) for source in progress.get("sources", ())]}
 

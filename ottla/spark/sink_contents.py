@@ -1,7 +1,7 @@
 """What the transactions of a pipeline left in its sink topics: rows and a digest for each, read under read_committed.
 
-Headers and checksums are enough, so no record is decoded, save those of a batch that begins before the log does: DeleteRecords may cut a
-batch in two, and readers see only the records behind the cut. Aborted transactions are not visible and open ones lie behind the last
+Headers and checksums are enough. Only a batch that begins before its log does is decoded: DeleteRecords may cut a batch in two, and readers
+see only the records behind the cut. Aborted transactions are not visible and open ones lie behind the last
 stable offset, up to which `extend` reads.
 """
 

@@ -275,7 +275,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.options, partition, self.columns)
 
     def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, Offsets, Offsets]:
-        """Returns the starts that still hold, the ends of the same partitions and of new ones, and the last offsets of those that are gone.
+        """Returns the valid starts, the ends of all partitions, new ones included, and the last offsets of partitions that are gone.
 
         A partition that metadata does not have now keeps its position and ends there. A query that stops by itself (`is_waiting`) waits
         for it. `DataLossError` if a partition is gone, its topic was created anew, or it ends before
@@ -295,7 +295,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return starts, ends, left
 
     def _settled_ends(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, set[TopicPartition], set[TopicPartition]]:
-        """Returns the ends of the partitions that metadata has, those of `before` that are gone, and those that may come back."""
+        """Returns the ends that metadata has, the partitions of `before` that are gone, and the missing ones that may come back."""
         tries, deadline = SETTLE_TRIES, time.monotonic() + topics.GONE_S
         while True:
             ends = self._ask(self._present_ends)
