@@ -24,13 +24,15 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ottla.base.errors import ErrorCode, WireError
 from ottla.testing import refusals
-from ottla.wire.apis import API_NAMES
+from ottla.wire.apis import API_NAMES, KEYS
 from ottla.wire.codec import decoder
 from ottla.wire.framing import load, read_request_header, read_response_header, write_response
 
 LOOPBACK = "127.0.0.1"
-PRODUCE, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 3, 10, 60
-WITH_ADDRESSES = (METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER)
+PRODUCE = 0
+ALWAYS_WITH_ADDRESSES = frozenset(KEYS[name] for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
+NAMING_LEADERS = {PRODUCE: 10, KEYS["Fetch"]: 16, KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0}
+"""Since these versions answers have the addresses of new leaders (KIP-951), where the client has asked the wrong broker."""
 CONNECT_SECONDS_MAX = 5.0
 
 Address = tuple[str, int]
@@ -91,7 +93,7 @@ class FaultProxy:
         connection is closed."""
         self._check_process()
         key = key_of(api)
-        if not refusals.can_refuse(key):
+        if error is not None and not refusals.can_refuse(key):
             raise ValueError(f"an answer to {api} has no place for an error; use fail_next({api!r}, None) to close the connection instead")
         code = None if error is None else int(code_of(error))
         with self._lock:
@@ -250,7 +252,7 @@ class _Link:
                     pending = self._pending.popleft()
                     if pending.is_lost:
                         return
-                    if pending.key in WITH_ADDRESSES or pending.code is not None:
+                    if pending.key in ALWAYS_WITH_ADDRESSES or pending.code is not None or _may_name_leaders(pending):
                         frame = self._rewrite(frame, pending)
                     self._client.sendall(frame)
                     self._send_made_up()
@@ -268,9 +270,11 @@ class _Link:
         answer = decoder(response_class, pending.version)(memoryview(frame), start)[0]
         if pending.code is not None:
             answer = refusals.alter(answer, pending.code)
-        for node in _nodes_of(answer):
-            if node.port > 0:
-                node.host, node.port = self._proxy.address_of((node.host, node.port))
+        nodes = [node for node in _nodes_of(answer) if node.port > 0]
+        if not nodes and pending.code is None:
+            return frame
+        for node in nodes:
+            node.host, node.port = self._proxy.address_of((node.host, node.port))
         return bytes(write_response(response_class, pending.version)(answer, correlation_id))
 
 
@@ -293,8 +297,13 @@ def code_of(error: ErrorCode | str | int) -> ErrorCode:
 
 def _nodes_of(answer: Any) -> list[Any]:
     """All parts of the answer that have a host and a port."""
-    nodes = [*getattr(answer, "brokers", ()), *getattr(answer, "coordinators", ())]
+    nodes = [*getattr(answer, "brokers", ()), *getattr(answer, "coordinators", ()), *getattr(answer, "node_endpoints", ())]
     return [*nodes, answer] if hasattr(answer, "host") else nodes
+
+
+def _may_name_leaders(pending: PendingAnswer) -> bool:
+    since = NAMING_LEADERS.get(pending.key)
+    return since is not None and since <= pending.version <= load(pending.key)[1].VERSIONS[1]
 
 
 def _wants_answer(frame: bytes, version: int, start: int) -> bool:

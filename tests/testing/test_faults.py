@@ -10,11 +10,15 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.client.addresses import parse_addresses
+from ottla.client.addresses import Address, parse_addresses
 from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ClientError
 from ottla.testing.broker import Broker
+from ottla.testing.cluster import Cluster
 from ottla.testing.faults import FaultProxy
+from ottla.testing.refusals import can_refuse
+from ottla.wire.apis import API_NAMES
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
@@ -167,3 +171,30 @@ def test_apis_that_cannot_fail_are_refused(broker: Broker) -> None:
         broker.fail_next("DescribeGroups", "NOT_COORDINATOR")
     with pytest.raises(ValueError, match="no API is called"):
         broker.fail_next("Nonsense", 1)
+
+
+def test_the_connection_can_be_closed_at_a_request_of_any_api(broker: Broker, connection: Connection) -> None:
+    """Closing needs no place for an error in the answer."""
+    for name in API_NAMES.values():
+        broker.fail_next(name, None)
+    with pytest.raises(ClientError):
+        connection.request(DescribeGroupsRequest(groups=["g"]))
+    broker.end_faults()
+    unable = [name for key, name in API_NAMES.items() if not can_refuse(key)]
+    assert "DescribeGroups" in unable
+    with pytest.raises(ValueError, match=r"use fail_next.'DescribeGroups', None. to close the connection instead"):
+        broker.fail_next("DescribeGroups", 15)
+
+
+def test_a_client_that_is_sent_to_the_leader_stays_behind_the_proxy(need_zookeeper: None) -> None:
+    """KIP-951: the answer of a broker that does not lead has the leader's address."""
+    with Cluster(2, settings={"default.replication.factor": 2}, topics=["t"]) as cluster:
+        leader = cluster.leader_of("t")
+        (other,) = [found for found in cluster.brokers if found is not leader]
+        proxied = cluster._faults().address_of(("127.0.0.1", other.process.port))
+        found = Connection(Address(*proxied), request_timeout_s=30).open()
+        answer = found.request(produce_request("t"))
+        (endpoint,) = answer.node_endpoints
+        assert endpoint.node_id == leader.broker_id and endpoint.port != leader.process.port
+        assert (endpoint.host, endpoint.port) == cluster._faults().address_of(("127.0.0.1", leader.process.port))
+        found.close()
