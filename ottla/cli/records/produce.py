@@ -92,7 +92,7 @@ def _run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     descriptor = _open(args.file) if args.file else -1
     args.transactional_id = args.transactional_id or properties_of(args).get("transactional.id")
-    summary = Summary(topic)
+    summary = Summary(topic, goes_on=args.transactional_id is None)
     with connect(args) as cluster, _producer(args, cluster, summary) as producer:
         cluster.any_connection()  # fails now if no broker answers, and not after the first typed line
         is_new = not getattr(args, "is_shim", False) and (output.is_structured or not args.quiet) and not _exists(cluster, topic)
@@ -125,7 +125,7 @@ def _run(args: argparse.Namespace) -> int:
                 write_error("\n")  # the last prompt is still there
             summary.show(output, cluster, producer.delivered, is_new=is_new)
     output.detail(f"client: ottla's own; {counted(producer.delivered, 'record')}, {producer.bytes_sent} bytes in {seconds:.3f} s")
-    return 0
+    return 1 if summary.refused else 0
 
 
 def _separator(args: argparse.Namespace) -> str:

@@ -1,31 +1,50 @@
-"""What `produce` says at its end: how many records went to which offsets, and whether the topic was created by that."""
+"""What `produce` says at its end: how many records went to which offsets, and whether the topic was created by that.
+
+A record that a broker refuses for its own sake, such as one that is too large, is named at once, and the others go on.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ottla.base.counted import counted
-from ottla.cli.output import Output
+from ottla.base.errors import ErrorCode
+from ottla.cli.output import Output, write_error
+from ottla.client.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.producer import Delivery
 
 SHOWN_PARTITIONS_MAX = 4
+SHOWN_BYTES_MAX = 40
+OF_ONE_RECORD = frozenset(
+    (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+)
+"""Refusals that say nothing about other records: the producer has split the batch down to one record."""
 
 
 class Summary:
-    """The offsets of what was delivered."""
+    """The offsets of what was delivered. With `goes_on` a record that is refused alone is named and counted in `refused`."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, *, goes_on: bool = False) -> None:
+        self.refused = 0
         self._topic = topic
+        self._goes_on = goes_on
         self._offsets: dict[int, tuple[int, int]] = {}
         self._is_without_offsets = False
 
     def add(self, delivery: Delivery) -> None:
-        """One batch. Raises its error."""
-        if delivery.error is not None:
-            raise delivery.error
+        """One batch. Raises its error, unless the other records can go on."""
+        error = delivery.error
+        if self._goes_on and isinstance(error, KafkaError) and error.code in OF_ONE_RECORD and len(delivery.records) == 1:
+            self.refused += 1
+            value = bytes(delivery.records[0].value or b"")
+            beginning = value[:SHOWN_BYTES_MAX].decode("utf-8", "replace")
+            write_error(f"error: the record of {counted(len(value), 'byte')} that begins with {beginning!r} was refused: {error}\n")
+            return
+        if error is not None:
+            raise error
         if delivery.base_offset < 0:  # acks=0 has no answer
             self._is_without_offsets = True
             return

@@ -5,6 +5,8 @@ Each partition has a lane of its own, so a partition without a leader delays no 
   pause and with the same sequence numbers, so that the broker drops what it has already appended.
 - Brokers remember only the last five batches of a producer. So new batches follow only when those that were sent again are answered.
 - While batches are under way to one broker, none goes to another broker that leads the partition now.
+- A broker that does not know a producer yet accepts any sequence number. So the first batch of a partition goes alone: if it were refused,
+  the broker would append the second one before it.
 
 A batch fails for good at its deadline, upon a refusal that is not retriable, and, without sequence numbers, with its connection. A batch
 that a broker refuses because of its size, or because of one record in it, is split: each half is sent again with its sequence numbers.
@@ -122,6 +124,8 @@ class SendQueue:
         """The bytes of all batches that have not ended."""
         self.ended: deque[Outcome] = deque()
         """The ends of batches that are to be reported. A batch is added in the moment in which it ends, so no report is lost."""
+        self.known: set[TopicPartition] = set()
+        """The partitions whose brokers know this producer, by a batch that they have acknowledged in this epoch."""
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._sealed = 0
 
@@ -154,6 +158,8 @@ class SendQueue:
             return False
         if lane.under_way and (lane.failed or (self.may_renumber and partition in self.gaps)):
             return False
+        if lane.under_way and self.is_idempotent and partition not in self.known:
+            return False
         lane.requeue_failed()
         return not lane.must_wait()
 
@@ -170,6 +176,7 @@ class SendQueue:
             # Brokers append in the order of the numbers: if the oldest is missing, so are those behind it.
             if (lane is None or not lane.under_way) and (not queued or not queued[0].is_open):
                 del self.gaps[partition]
+                self.known.discard(partition)
                 found.append((partition, queued))
         return found
 
@@ -222,6 +229,7 @@ class SendQueue:
             if result is None:
                 self._failed([batch], refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"), now)
             elif not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self.known.add(batch.partition)
                 self._lane(batch.partition).backoff = Backoff(inf)
                 self._end(batch, result.base_offset, None)
             else:

@@ -88,6 +88,26 @@ def test_a_partition_is_chosen(ottla: Ottla, broker: Broker, topic: str) -> None
     assert {record.partition for record in broker.records(topic)} == {2}
 
 
+@pytest.mark.parametrize("options", [[], ["-k", "k"], ["--sync"]], ids=["plain", "parsed", "sync"])
+def test_a_line_that_is_too_large_is_named_and_all_others_are_sent(
+    ottla: Ottla, broker: Broker, topic: str, lines: Path, options: list[str]
+) -> None:
+    wanted = [*(b"before %d" % number for number in range(20)), *(b"%d" % number + b"after" * 1000 for number in range(500))]
+    lines.write_bytes(b"\n".join([*wanted[:20], b"x" * 1_200_000, *wanted[20:]]))
+    result = ottla("produce", topic, "-q", "-l", lines, *options)
+    assert result.code == 1
+    (line,) = result.err.splitlines()
+    assert line.startswith(f"error: the record of 1200000 bytes that begins with '{'x' * 40}' was refused: ")
+    assert "MESSAGE_TOO_LARGE" in line
+    assert [value for _, value in sent(broker, topic)] == wanted
+
+
+def test_a_line_that_is_too_large_aborts_a_transaction(ottla: Ottla, broker: Broker, topic: str, lines: Path) -> None:
+    lines.write_bytes(b"a\n" + b"x" * 1_200_000 + b"\nb\n")
+    assert ottla("produce", topic, "-q", "-l", lines, "--transactional-id", topic).code == 1
+    assert sent(broker, topic) == []
+
+
 def test_a_bad_line_is_named_and_keeps_those_before(ottla: Ottla, broker: Broker, topic: str, lines: Path) -> None:
     lines.write_text("k:v\nbad\nk:w\n")
     result = ottla("produce", topic, "-l", lines, "-K", ":")

@@ -18,6 +18,7 @@ LEADERS = {A: 1, B: 1, C: 2}
 
 def _queue(*, acks: int = -1, is_idempotent: bool = True) -> SendQueue:
     queue = SendQueue(ClientMetadata(), acks=acks, is_idempotent=is_idempotent)
+    queue.known.update(LEADERS)
     _learn(queue)
     return queue
 
@@ -62,6 +63,16 @@ def test_a_request_has_one_batch_a_partition_of_one_leader() -> None:
     assert _send(queue, 1) == [first, second]
     assert _send(queue, 1) == [third]
     assert _send(queue, 2) == [other]
+
+
+def test_the_first_batch_of_a_partition_goes_alone() -> None:
+    """A broker that does not know the producer would append the second one though it has refused the first one."""
+    queue = _queue()
+    queue.known.clear()
+    first, second, third = _add(queue, A), _add(queue, A), _add(queue, A)
+    assert _send(queue, 1) == [first] and _send(queue, 1) == []
+    queue.answered(1, _answer(p0=0), 0.0)
+    assert _send(queue, 1) == [second] and _send(queue, 1) == [third]
 
 
 def test_a_large_batch_waits_for_the_next_request() -> None:
