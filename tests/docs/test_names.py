@@ -20,7 +20,9 @@ OF_CLIENTS = {
     "security.protocol", "share.acknowledgement.mode", "socket.timeout.ms", "ssl.ca.location", "ssl.certificate.location",
     "ssl.key.location",
 }  # fmt: skip
-OF_SPARK_S_CONNECTOR = {"kafka.batch.size", "kafka.enable.idempotence", "kafka.group.id", "kafka.isolation.level", "kafka.transaction.timeout.ms", "spark.read"}
+OF_SPARK_S_CONNECTOR = {
+    "kafka.batch.size", "kafka.enable.idempotence", "kafka.group.id", "kafka.isolation.level", "kafka.transaction.timeout.ms", "spark.read",
+}  # fmt: skip
 OF_SPARK = {"java.io.tmpdir", "spark.python.unix.domain.socket.enabled"}
 FEATURES = {"group.version", "metadata.version", "share.version", "transaction.version"}
 OTHERS = {
