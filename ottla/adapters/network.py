@@ -105,8 +105,11 @@ class SocketChannel:
             self._loop.add_reader(self._descriptor, self._on_readable)
 
     def _on_readable(self) -> None:
+        buffer = self._buffer()
+        if not buffer:
+            return
         try:
-            count = self._receive_into(self._buffer())
+            count = self._receive_into(buffer)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:

@@ -5,7 +5,7 @@ A directory that Kafka wrote has the records of a group in that partition, so th
 
 from __future__ import annotations
 
-from functools import lru_cache
+from ottla.base.bounded_cache import remembered
 
 _INT_MASK = 0xFFFFFFFF
 _INT_SIGN = 0x80000000
@@ -32,7 +32,7 @@ def java_abs(value: int) -> int:
     return 0 if number == -_INT_SIGN else abs(number)
 
 
-@lru_cache(maxsize=2048)
+@remembered(1 << 20)
 def java_partition(text: str, partition_count: int) -> int:
     """The partition of an internal topic that keeps `text`."""
     return java_abs(java_hash(text)) % partition_count

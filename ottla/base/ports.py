@@ -168,7 +168,7 @@ class Receiver(Protocol):
     """The user of a channel. The channel receives directly into the user's buffer; there is no copy between the two."""
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be received; never empty."""
+        """Where the next bytes are to be received; empty if the user has paused reading in this call."""
 
     def received(self, count: int) -> None:
         """`count` bytes lie in what `buffer` returned. Does not raise."""

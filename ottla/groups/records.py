@@ -7,10 +7,10 @@ records are skipped, never an error, because a client could have written them.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct as Packer
 from typing import TypeVar
 
+from ottla.base.bounded_cache import remembered
 from ottla.base.errors import WireError
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.machine.contract import LogRecord
@@ -58,7 +58,8 @@ _INT16 = Packer(">h")
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
-OFFSET_KEYS_MAX = 4_096
+OFFSET_KEYS_BYTES_MAX = 4 << 20
+"""Memory for the encoded keys of offsets that were committed last. 4 MiB: about 6,000 partitions."""
 
 _KEYS: dict[int, type[RecordKey]] = {
     cls.API_KEY: cls
@@ -156,7 +157,7 @@ def offset_commit(group_id: str, topic: str, partition: int, committed: Committe
     return LogRecord(_offset_key(group_id, topic, partition), write_value(value, version))
 
 
-@lru_cache(maxsize=OFFSET_KEYS_MAX)
+@remembered(OFFSET_KEYS_BYTES_MAX)
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Consumers commit the same partitions again and again."""
     return write_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import uuid_from_text
@@ -27,6 +28,7 @@ KEYS_SINCE = 4
 SHARE_SINCE = 6
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_GROUP_STATE_TOPIC}
+TOO_LONG = {GROUP: ErrorCode.INVALID_GROUP_ID, TRANSACTION: ErrorCode.INVALID_REQUEST}
 RESOURCES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
 
@@ -56,13 +58,15 @@ def _refusal_of_client(broker: Broker, request: RequestContext, key: str) -> Coo
 
 
 def _refusals(broker: Broker, request: RequestContext, key_type: int, keys: list[str]) -> dict[str, Coordinator]:
-    """The answers to keys that the principal may not use, or that are none."""
+    """Returns the answers to keys that the principal may not use, or that are no keys."""
     if key_type != SHARE and broker.authorizer.allows_clients_everything(request.connection):
-        return {}
+        return {key: _refuse_long(key_type, key) for key in keys if is_too_long(key)}
     return {key: refusal for key in keys if (refusal := _refusal(broker, request, key_type, key)) is not None}
 
 
 def _refusal(broker: Broker, request: RequestContext, key_type: int, key: str) -> Coordinator | None:
+    if is_too_long(key) and key_type != SHARE:
+        return _refuse_long(key_type, key)
     try:
         if key_type == SHARE:
             check_share_partition(key)
@@ -71,6 +75,11 @@ def _refusal(broker: Broker, request: RequestContext, key_type: int, key: str) -
     except ApiError as error:
         return _refuse(key, error.code, error.message)
     return None
+
+
+def _refuse_long(key_type: int, key: str) -> Coordinator:
+    """Refuses an id that no coordinator accepts."""
+    return _refuse(key, TOO_LONG[key_type], f"an id has {ID_CHARACTERS_MAX} characters at most, this one has {len(key)}")
 
 
 def _find(broker: Broker, request: RequestContext, topic: str, key: str, code: ErrorCode) -> Coordinator:

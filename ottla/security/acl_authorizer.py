@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 
 from ottla.base.acls import WILDCARD, AclFilter, AclOperation, Binding, Pattern, ResourceType, Rule
+from ottla.base.bounded_cache import BoundedCache
 from ottla.base.turns import pieces_of
 from ottla.security.acl_index import DENIED_SHIFT, AclIndex, normal_host
 from ottla.security.audit import AuditLog
 from ottla.security.principal import Requester
 
-DECISIONS_MAX = 50_000
-"""So many decisions are remembered; then all are forgotten. Names of clients' choice are among them."""
+DECISIONS_BYTES_MAX = 24 << 20
+"""Memory for remembered decisions, whose names clients choose. 24 MiB: about 45,000 decisions about names of 40 letters."""
 
 UNNAMED = "hardcode"
 """The name by which Kafka finds out whether a resource that no rule names is open."""
@@ -36,7 +37,7 @@ class AclAuthorizer:
         self._allows_without_rules = allows_without_rules
         self._index = AclIndex()
         self._is_loaded = False
-        self._decisions: dict[Question, bool] = {}
+        self._decisions: BoundedCache[Question, bool] = BoundedCache(DECISIONS_BYTES_MAX)
 
     # `Authorizer`
 
@@ -107,7 +108,7 @@ class AclAuthorizer:
             decision = True
         else:
             decision = operation is not AclOperation.CLUSTER_ACTION and self.is_open(resource_type, name)
-        return self._remembered((requester.principal, requester.host, operation << 4 | resource_type, name), decision)
+        return self._decisions.remember((requester.principal, requester.host, operation << 4 | resource_type, name), decision)
 
     def _decide_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         principal, host = requester.principal, normal_host(requester.host)
@@ -115,10 +116,4 @@ class AclAuthorizer:
             self._index.allows_any(principal, host, operation, resource_type)
             or self._decide(requester, operation, resource_type, UNNAMED)
         )
-        return self._remembered((principal, requester.host, ~(operation << 4 | resource_type), ""), decision)
-
-    def _remembered(self, question: Question, decision: bool) -> bool:
-        if len(self._decisions) >= DECISIONS_MAX:
-            self._decisions.clear()
-        self._decisions[question] = decision
-        return decision
+        return self._decisions.remember((principal, requester.host, ~(operation << 4 | resource_type), ""), decision)

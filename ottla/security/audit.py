@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 
+from ottla.base.bounded_cache import BoundedCache
 from ottla.base.ports import Clock
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.principal import Requester
@@ -18,8 +19,8 @@ from ottla.security.principal import Requester
 log = logging.getLogger("ottla.audit")
 
 REPEAT_MS = 10_000
-SUBJECTS_MAX = 1_000
-"""Of so many different lines it is known when they were written last."""
+REPEATS_BYTES_MAX = 4 << 20
+"""Memory for the lines of the last `REPEAT_MS`, by what they are about. 4 MiB: about a thousand lines of the longest names."""
 
 TEXT_LETTERS_MAX = 256
 
@@ -31,7 +32,7 @@ class AuditLog:
         self.logs_granted = logs_granted
         self.refused_count = 0
         self._clock = clock
-        self._written: dict[tuple[object, ...], list[int]] = {}
+        self._written: BoundedCache[tuple[object, ...], list[int]] = BoundedCache(REPEATS_BYTES_MAX, value_bytes=150)
         """When a line was written last, and how many like it were left out since."""
 
     def refused(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
@@ -64,19 +65,23 @@ class AuditLog:
     def _left_out(self, *subject: object) -> int | None:
         """How many lines about this were left out since the last one; None if this is left out as well."""
         now_ms = self._clock.monotonic_ms()
+        subject = tuple(cut(part) if isinstance(part, str) else part for part in subject)
         written = self._written.get(subject)
         if written is not None and now_ms < written[0] + REPEAT_MS:
             written[1] += 1
             return None
-        if written is None and len(self._written) >= SUBJECTS_MAX:
-            self._written.clear()
-        self._written[subject] = [now_ms, 0]
+        self._written.remember(subject, [now_ms, 0])
         return 0 if written is None else written[1]
 
 
+def cut(text: str) -> str:
+    """Returns the start of a text that a client has chosen."""
+    return text if len(text) <= TEXT_LETTERS_MAX else text[:TEXT_LETTERS_MAX] + "..."
+
+
 def quoted(text: str) -> str:
-    """A text of a client's choice, cut, and with everything but ASCII letters, digits and marks as an escape."""
-    return json.dumps(text if len(text) <= TEXT_LETTERS_MAX else text[:TEXT_LETTERS_MAX] + "...")
+    """Cuts a text that a client has chosen, and escapes everything but ASCII letters, digits and marks."""
+    return json.dumps(cut(text))
 
 
 def _line(requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> str:

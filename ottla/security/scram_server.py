@@ -19,6 +19,9 @@ from ottla.security.authentication import Outcome
 from ottla.security.scram import HASHES, ITERATIONS_MIN, attributes
 
 SALT_BYTES = 16
+MESSAGE_BYTES_MAX = 4 << 10
+"""A longer message of a client is refused: a connection keeps the first one until its login ends, and any client may send it. 4 KiB: the
+longest id that is accepted takes this much."""
 
 
 class ScramCredential(NamedTuple):
@@ -77,6 +80,8 @@ class ScramServer:
 
     def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
         try:
+            if len(token) > MESSAGE_BYTES_MAX:
+                raise ValueError("a message of SCRAM is not as long as this")
             if self._credential is None:
                 self._first(token, done)
             else:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 
+from ottla.base.bounded_cache import remembered
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.ports import Threads
 from ottla.security.scram import ITERATIONS_MIN
 from ottla.security.scram_server import SALT_BYTES, ScramCredential, TokenLogin, make_credential
 
 CREDENTIALS_MAX = 1_000
-"""So many are kept; one takes about a millisecond to make again."""
+"""So many are kept, of tokens that exist; one takes about a millisecond to make again."""
+HMACS_BYTES_MAX = 8 << 20
+"""Memory for the HMACs of tokens. 8 MiB: those of all tokens that there may be (`cluster/delegation_tokens.py`)."""
 
 
-@lru_cache(maxsize=10_000)
+@remembered(HMACS_BYTES_MAX)
 def token_hmac(secret_key: bytes, token_id: str) -> bytes:
     """The secret of a token, as Kafka makes it."""
     return hmac.digest(secret_key, token_id.encode(), "sha512")

@@ -25,6 +25,7 @@ from ottla.adapters.disk import OsDisk
 from ottla.adapters.local_store import FILE_NAME, LocalStore
 from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.network import SocketNetwork
+from ottla.adapters.process_memory import give_back_free_memory
 from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.timers import LoopTimers
@@ -360,6 +361,9 @@ async def look_at_garbage(garbage: Garbage) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         garbage.look()
+        if garbage.should_give_back():
+            await asyncio.to_thread(give_back_free_memory)
+            garbage.note_given_back()
 
 
 async def wait_until_ready(server: BrokerServer, early: EarlyStop) -> None:

@@ -57,6 +57,9 @@ class Executor(Protocol):
     def resume_later(self, connection: Connection) -> None:
         """Has `connection.resume` called in a later turn of the loop."""
 
+    def note_work(self) -> None:
+        """The connection that executes what one read brought has other work than requests."""
+
     def before_batch(self) -> None:
         """Called before a connection executes what one read brought."""
 
@@ -84,8 +87,7 @@ class Connection:
         self._executor, self._buffers, self._limits, self._owner = executor, buffers, limits, owner  # shared by all connections
         # of this connection alone
         self.info, self.channel = info, channel
-        self.idle_ticks = 0  # counted up by the sweep of idle connections
-        self.bytes_taken = 0  # what the peer had taken at the last sweep
+        self.idle_ticks = self.bytes_taken = 0  # counted up by the sweep of idle connections; what the peer had taken then
         self.read_header, self.client_id_bytes, self.header_bytes = header_reader(2), b"", 0  # the client id as it stands there
         self.contexts: dict[int, RequestContext] = {}  # by version
         self.client_id: str | None = None
@@ -103,14 +105,16 @@ class Connection:
         self._on_idle: Callable[[Connection], None] | None = None
 
     def buffer(self) -> memoryview:
-        """The buffer for the next received bytes."""
+        """The buffer for the next received bytes; empty if reading is paused because there is no memory for them."""
         if self._large is not None:
             return self._large.room()
         held = self._held
         if held:
             self._buffers.shared[: len(held)] = held
-            return self._buffers.shared_view[len(held) :]
-        return self._buffers.shared_view
+        elif self._executor.is_crowded and not self.contexts and self._buffers.is_full():
+            self._yield(b"")  # one of a crowd that begins requests: each makes the broker drop another one
+            return memoryview(b"")
+        return self._buffers.shared_view[len(held) :]
 
     def received(self, count: int) -> None:
         """`count` bytes lie in what `buffer` returned."""
@@ -244,7 +248,6 @@ class Connection:
         return len(self._held)
 
     lent_bytes = held_bytes
-
     missing_bytes = SHARED_BYTES  # at most
 
     @property
@@ -324,9 +327,6 @@ class Connection:
                 self._yield(b"")
             else:
                 self._execute_large(large)
-        elif not large.make_room():
-            self.channel.pause_reading()
-            self._buffers.wait(large)
 
     def _execute_large(self, large: LargeFrame) -> None:
         try:
@@ -459,8 +459,10 @@ class Connection:
             self._large = LargeFrame(self._buffers, size, view[at + 4 : end], self.channel, is_served=self.is_served)
         else:
             self._hold(bytes(view[at:end]))
-        if self._buffers.bytes_lent > self._buffers.full_bytes and not self._buffers.make_room(self._large or self):
-            raise WireError("there is no memory for more unfinished requests")
+        if (buffers := self._buffers).is_full():
+            self._executor.note_work()
+            if not buffers.make_room(self._large or self):
+                raise WireError("there is no memory for more unfinished requests")
 
     def _choke(self, held: bytes) -> None:
         self.is_held_back = True

@@ -99,6 +99,9 @@ class Dispatcher:
         now_ns = self._last_ns = self._now_ns()
         self._turn_end_ns = now_ns + (self._shared_turn_ns() if self._unfinished or self._notable_ns else TURN_NS)
 
+    def note_work(self) -> None:
+        self._is_notable = True
+
     def _shared_turn_ns(self) -> int:
         """The time of a connection where others wait for theirs, or have had it in this turn of the loop."""
         self._shared_ns = max(TURN_NS - self._notable_ns, TURN_LEAST_NS) // (1 + len(self._unfinished))

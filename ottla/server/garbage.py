@@ -15,6 +15,9 @@ memory to be a quarter larger than after it, so that a walk that has found nothi
 That is the price: a cycle that was missed stays until the process has grown by all that. It is never more, and the line in the log says
 how much there was.
 
+Memory that is free again after a flood of requests is in pieces, which the C library keeps. It is given back to the system when the process
+has become much larger or smaller since the last time.
+
 Left out: a walk over a part of what is frozen (CPython can thaw all or nothing); looking for garbage in a forked child (the child's walk
 writes to each object, so that its memory is all of the broker's once more).
 """
@@ -37,6 +40,8 @@ over some 25,000 young objects, not over 85,000, which is 10 ms and not 40 where
 ALLOWANCE_BYTES = 100 << 20
 """What a broker may have more than `ottla.memory.max.bytes` while it is attacked."""
 GROWTH_PER_WALK = 1.25
+CHANGE_BYTES = 64 << 20
+"""Free memory is given back to the system when the process has grown or shrunk by so much. 64 MiB: a flood that takes less leaves less."""
 LOOK_SECONDS = 10
 QUIET_SECONDS = 1.0
 """A walk may hold up the loop where it has worked no longer than this since the last look."""
@@ -62,6 +67,8 @@ class Garbage:
         self._suspicious_bytes = 0
         """From here on memory is more than what is known of explains."""
         self._suspicious_looks = 0
+        self._given_back_bytes = 0
+        """What the process had when free memory was given back last."""
         self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:
@@ -70,7 +77,8 @@ class Garbage:
         self._thresholds = gc.get_threshold()
         gc.set_threshold(*self._thresholds[:2], YOUNGER_PER_FULL_COLLECTION)
         gc.freeze()
-        self._suspicious_bytes = self._memory_bytes() + self._allowed_bytes
+        self._given_back_bytes = self._memory_bytes()
+        self._suspicious_bytes = self._given_back_bytes + self._allowed_bytes
         self._worked_before = self._worked_seconds()
 
     def end(self) -> None:
@@ -88,6 +96,14 @@ class Garbage:
             self._walk()
             worked = self._worked_seconds()
         self._worked_before = worked
+
+    def should_give_back(self) -> bool:
+        """Whether free memory should be given back to the system now; called every `LOOK_SECONDS`."""
+        return abs(self._memory_bytes() - self._given_back_bytes) >= CHANGE_BYTES
+
+    def note_given_back(self) -> None:
+        """Free memory has been given back."""
+        self._given_back_bytes = self._memory_bytes()
 
     def _walk(self) -> None:
         before_bytes, began = self._memory_bytes(), self._worked_seconds()

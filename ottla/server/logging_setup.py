@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from ottla.base.bounded_cache import BoundedCache
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, Source
 
 FACTS = {"listener": "listener", "client_id": "client.id", "correlation_id": "correlation.id"}
@@ -26,7 +27,8 @@ LINE_LETTERS_MAX = 2_000
 BURST_MAX = 100
 """So many lines of one cause at once; then `LINES_PER_SECOND`."""
 LINES_PER_SECOND = 5
-CAUSES_MAX = 1_000
+CAUSES_BYTES_MAX = 1 << 20
+"""Memory for the causes of the last lines."""
 
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\t", 10: "\\n", 13: "\\r"}
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -77,16 +79,14 @@ class RateLimit(logging.Filter):
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._now = now
-        self._causes: dict[tuple[str, int, object], Cause] = {}
+        self._causes: BoundedCache[tuple[str, int, object], Cause] = BoundedCache(CAUSES_BYTES_MAX, value_bytes=150)
 
     def filter(self, record: logging.LogRecord) -> bool:
         now = self._now()
         key = (record.name, record.levelno, record.msg if isinstance(record.msg, str) else type(record.msg))
         cause = self._causes.get(key)
         if cause is None:
-            if len(self._causes) >= CAUSES_MAX:
-                self._causes.clear()
-            cause = self._causes[key] = Cause(now)
+            cause = self._causes.remember(key, Cause(now))
         if not cause.admits(now):
             return False
         if cause.left_out:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from ottla.base.bounded_cache import BoundedCache
 from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, DamagedLogError, DiskError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
@@ -32,6 +33,8 @@ log = logging.getLogger("ottla.storage")
 
 SEALED_FILES_MAX = 512
 """Sealed segments that keep their file and their indexes after a read, in the whole broker."""
+PREFERRED_BYTES_MAX = 4 << 20
+"""Memory for the directories of replicas that are not here yet."""
 
 
 class Notes(list[str]):
@@ -70,7 +73,7 @@ class PartitionTable:
         self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
         self._only = {directory.path: (directory,) for directory in self._directories}  # shared: there are as many as partitions
         self._found: dict[str, tuple[LogDirectoryState, ...]] = {}  # where a partition's log lies, by its directory's name
-        self.preferred: dict[TopicPartition, str] = {}
+        self.preferred: BoundedCache[TopicPartition, str] = BoundedCache(PREFERRED_BYTES_MAX)
         """The directories in which replicas are to be made that are not here yet."""
         self.copies: dict[str, str] = {}
         """The paths of the copies of logs that are being moved to another directory, by the names of the logs' own directories."""
@@ -469,7 +472,7 @@ class PartitionTable:
 
     def _place(self, key: TopicPartition) -> LogDirectoryState:
         """The directory in which a log is to be made."""
-        wanted = self.directory_at(self.preferred.pop(key, ""))
+        wanted = self.directory_at(self.preferred.forget(key) or "")
         return wanted if wanted is not None and wanted.is_online else self._choose()
 
     def _choose(self) -> LogDirectoryState:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
+from ottla.base.bounded_cache import remembered
 from ottla.base.errors import ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, TimerHandle, Timers
@@ -122,7 +122,7 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
             done(Result(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
-@lru_cache(maxsize=1024)
+@remembered(1 << 20)
 def place(key: SharePartitionKey, partition_count: int) -> int:
     """The partition of `__share_group_state` that keeps a share partition, as in Kafka."""
     return java_partition(key.coordinator_key, partition_count)

@@ -7,10 +7,10 @@ over, never an error, because a client could have written them.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct as Packer
 from typing import NamedTuple
 
+from ottla.base.bounded_cache import remembered
 from ottla.base.errors import WireError
 from ottla.base.immutable import immutable
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
@@ -113,7 +113,7 @@ def read_record(record: LogRecord) -> Read | None:
     return Read(key, what) if what is not None else None
 
 
-@lru_cache(maxsize=1024)
+@remembered(1 << 20)
 def _write_key(kind: int, key: SharePartitionKey) -> bytes:
     key_type = _KEYS[kind]
     return _INT16.pack(kind) + encoder(key_type, 0)(key_type(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.base.bounded_cache import BoundedCache
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.machine.contract import LogRecord
 from ottla.machine.memory import ExactShare
@@ -16,8 +17,8 @@ from ottla.sharing.batches import merge
 from ottla.sharing.state_records import Snapshot, Update, read_record
 from ottla.sharing.state_room import RESERVED_BATCHES
 
-ENDED_MAX = 10_000
-"""Number of deleted states that are remembered. The leader of a deleted state writes from memory for only a moment."""
+ENDED_BYTES_MAX = 1 << 20
+"""Memory for the keys of deleted states. The leader of a deleted state writes from memory for only a moment."""
 
 
 STATE_BYTES = 600
@@ -44,7 +45,7 @@ class ShareStateShard:
     def __init__(self, memory: ExactShare) -> None:
         self.memory = memory
         self.partitions: dict[SharePartitionKey, StoredShare] = {}
-        self.ended: dict[SharePartitionKey, None] = {}
+        self.ended: BoundedCache[SharePartitionKey, None] = BoundedCache(ENDED_BYTES_MAX)
         """The share partitions whose state was deleted and not initialized again, most recent last."""
         self.applied_end = 0
 
@@ -71,13 +72,11 @@ class ShareStateShard:
 
     def _end(self, key: SharePartitionKey) -> None:
         if self.partitions.pop(key, None) is not None:
-            self.ended[key] = None
-            if len(self.ended) > ENDED_MAX:
-                del self.ended[next(iter(self.ended))]
+            self.ended.remember(key, None)
 
     def _take_snapshot(self, key: SharePartitionKey, snapshot: Snapshot, offset: int) -> None:
         state = snapshot.state
-        self.ended.pop(key, None)
+        self.ended.forget(key)
         known = self.partitions.get(key)
         if known is not None:
             state = state._replace(

@@ -6,10 +6,10 @@ over, never an error, because a client could have written them.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct as Packer
 from typing import NamedTuple
 
+from ottla.base.bounded_cache import remembered
 from ottla.base.errors import WireError
 from ottla.base.immutable import immutable
 from ottla.base.types import TopicPartition
@@ -20,6 +20,8 @@ from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 _INT16 = Packer(">h")
+KEYS_BYTES_MAX = 2 << 20
+"""Memory for the encoded keys of transactions that ran last. 2 MiB: about 4,000 ids."""
 KEY_VERSION = 0
 VALUE_VERSION = 1
 _KEY_PREFIX = _INT16.pack(KEY_VERSION)
@@ -65,7 +67,7 @@ def read_record(record: LogRecord) -> TransactionRecord | None:
     return TransactionRecord(key.transactional_id, metadata) if metadata is not None else None
 
 
-@lru_cache(maxsize=4096)
+@remembered(KEYS_BYTES_MAX)
 def _write_key(transactional_id: str) -> bytes:
     return _KEY_PREFIX + encoder(TransactionLogKey, KEY_VERSION)(TransactionLogKey(transactional_id=transactional_id))
 

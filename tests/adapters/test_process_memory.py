@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.adapters.process_memory import resident_bytes, virtual_and_resident_bytes
+from ottla.adapters.process_memory import give_back_free_memory, resident_bytes, virtual_and_resident_bytes
 
 MIB = 1 << 20
 
@@ -29,3 +29,14 @@ def test_without_proc_it_is_the_most_that_ever_was(monkeypatch: pytest.MonkeyPat
     found = resident_bytes()
     monkeypatch.undo()
     assert before * 9 // 10 <= found < before + 4096 * MIB
+
+
+def test_free_pieces_are_given_back() -> None:
+    """A flood leaves pieces behind that the C library keeps, because something lies behind them."""
+    pieces = [bytearray(b"x") * (64 << 10) for _ in range(2_000)]
+    del pieces[::2], pieces[::2]
+    give_back_free_memory()
+    full = resident_bytes()
+    del pieces[:-1]
+    give_back_free_memory()
+    assert resident_bytes() <= full - 16 * MIB

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.base.identifiers import ID_CHARACTERS_MAX
 from ottla.base.uuids import uuid_to_text
 from ottla.handlers.find_coordinator import handle
 from ottla.requests.context import ConnectionInfo, RequestContext
@@ -66,3 +67,12 @@ def test_without_access_rules_what_is_no_share_partition_is_refused_as_such() ->
     assert [(found.key, found.error_code) for found in answer.coordinators] == [
         ("nonsense", ErrorCode.INVALID_REQUEST), (whole, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ]  # fmt: skip
+
+
+def test_ids_that_no_coordinator_accepts_are_refused_before_they_are_hashed() -> None:
+    world = BrokerWorld()
+    long = "g" * (ID_CHARACTERS_MAX + 1)
+    assert world.ask(long) == [(long, ErrorCode.INVALID_GROUP_ID)]
+    assert world.ask(long, key_type=1) == [(long, ErrorCode.INVALID_REQUEST)]
+    assert world.created == []
+    assert world.ask(long, "mine") == [(long, ErrorCode.INVALID_GROUP_ID), ("mine", ErrorCode.COORDINATOR_NOT_AVAILABLE)]

@@ -204,6 +204,19 @@ def many_half_sent_frames(target: Target) -> None:
     target.hold(400)
 
 
+@attack("6,000 connections that send 64 KiB of a frame each, then 40 kB more")
+def second_pieces_of_frames(target: Target) -> None:
+    """What has come of a frame fills its buffer while memory is short; the second piece made the buffer four times as large."""
+    clients = [target.connect() for _ in target.numbers(6000)]
+    target.begin()
+    for piece in (struct.pack(">i", FRAME_BYTES) + bytes((64 << 10) - 4), bytes(40_000)):
+        for client in clients:
+            client.socket.settimeout(0.02)
+            with contextlib.suppress(OSError):  # the broker has dropped it, or does not read on
+                client.socket.sendall(piece)
+    target.hold(400)
+
+
 @attack("300 connections that ask for 10,000 small answers each and never read")
 def never_read(target: Target) -> None:
     frame = target.request(18, 3, client_software_name="a" * 100, client_software_version="1")

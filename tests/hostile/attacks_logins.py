@@ -76,6 +76,77 @@ def many_tokens(target: Target) -> None:
 
 
 @attack(
+    "15,000 logins that are refused, under a name of 32 kB each", LISTENERS, MECHANISMS, USERS,
+    "connection.failed.authentication.delay.ms=0", not_on_kafka=NO_SUCH_KAFKA,
+)  # fmt: skip
+def refused_names(target: Target) -> None:
+    """The audit log remembers which lines it has written."""
+    handshake = target.request(17, 1, mechanism="PLAIN")
+    target.begin()
+    for number in target.numbers(15_000):
+        token = b"\0" + f"{number}".ljust(32_000, "n").encode() + b"\0wrong"
+        with contextlib.suppress(OSError), connect(target) as client:
+            client.send(handshake + target.request(36, 2, auth_bytes=token))
+            assert client.receive()
+
+
+@attack(
+    "15,000 logins by a token that there is not, under an id of 32 kB each, and 3,000 that keep their connection",
+    LISTENERS, MECHANISMS, USERS, "delegation.token.secret.key=of-the-cluster", "connection.failed.authentication.delay.ms=0",
+    not_on_kafka=NO_SUCH_KAFKA,
+)  # fmt: skip
+def unknown_tokens(target: Target) -> None:
+    """A token's secret is made from its id, and both are cached."""
+    handshake = target.request(17, 1, mechanism="SCRAM-SHA-256")
+
+    def begin_login(client: WireClient, number: int) -> None:
+        token = b"n,,n=" + f"{number}".ljust(32_000, "t").encode() + b",r=0123456789abcdef,tokenauth=true"
+        client.send(handshake + target.request(36, 2, auth_bytes=token))
+        client.receive()
+        client.receive()
+
+    target.begin()
+    with contextlib.ExitStack() as stack:
+        for number in target.numbers(15_000):
+            with contextlib.suppress(OSError), connect(target) as client:
+                begin_login(client, number)
+        for number in target.numbers(3_000):
+            begin_login(stack.enter_context(connect(target)), number)
+        target.hold(100)
+
+
+ACLS = (
+    "authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS",
+)  # fmt: skip
+"""The honest client is anonymous, as is the attacker's preparation."""
+
+
+@attack(
+    "20,000 questions about topics of 32 kB names by a user without any right, in requests of 500",
+    LISTENERS, MECHANISMS, USERS, *ACLS, not_on_kafka=NO_SUCH_KAFKA,
+)  # fmt: skip
+def questions_without_rights(target: Target) -> None:
+    """Decisions are remembered by name."""
+    group_ids = load(15)[0]
+    with logged_in(target) as client:
+        target.begin()
+        for first in range(0, target.part(20_000), 500):
+            names = [f"{number}".ljust(32_000, "q") for number in range(first, first + 500)]
+            client.ask(group_ids(groups=names), 5)
+
+
+@attack("FindCoordinator of 20,000 groups with names of 32 kB, in requests of 500")
+def coordinators_of_long_names(target: Target) -> None:
+    """Each name was hashed, and the hash remembered."""
+    find = load(10)[0]
+    target.begin()
+    for first in range(0, target.part(20_000), 500):
+        names = [f"{number}".ljust(32_000, "f") for number in range(first, first + 500)]
+        answer = target.client.ask(find(key_type=0, coordinator_keys=names), 4)
+        assert len(answer.coordinators) == 500
+
+
+@attack(
     "AlterUserScramCredentials of 500 users of the most iterations, 40 times, and 2,000 logins of users that there are not",
     LISTENERS, MECHANISMS, USERS, not_on_kafka=NO_SUCH_KAFKA,
 )  # fmt: skip

@@ -9,8 +9,9 @@ import pytest
 
 from ottla.base.acls import CLUSTER_NAME, AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.base.turns import run_steps
-from ottla.security.acl_authorizer import DECISIONS_MAX, AclAuthorizer
+from ottla.security.acl_authorizer import DECISIONS_BYTES_MAX, AclAuthorizer
 from ottla.security.audit import AuditLog
+from tests.base.test_bounded_cache import memory_of
 from tests.fakes.clock import ManualClock
 from tests.instructions import instructions
 
@@ -114,9 +115,9 @@ def test_hosts_operations_and_types_are_distinguished() -> None:
 
 def test_decisions_take_a_bounded_memory() -> None:
     made = authorizer()
-    for number in range(DECISIONS_MAX + 10):
-        made.permits(of("User:a"), READ, TOPIC, str(number))
-    assert len(made._decisions) == 10
+    for number in range(60_000):
+        made.permits(of("User:a"), READ, TOPIC, f"{number}".ljust(900 if number % 100 else 32_000, "\u20ac"))
+    assert memory_of(made._decisions) <= DECISIONS_BYTES_MAX
 
 
 def test_a_remembered_decision_costs_no_more_than_a_look() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.acl_authorizer import AclAuthorizer
-from ottla.security.audit import REPEAT_MS, SUBJECTS_MAX, AuditLog
+from ottla.security.audit import REPEAT_MS, REPEATS_BYTES_MAX, AuditLog
+from tests.base.test_bounded_cache import memory_of
 from tests.fakes.clock import ManualClock
 from tests.security.test_acl_authorizer import ORDERS, of, rule
 
@@ -55,11 +56,12 @@ def test_the_same_refusal_is_written_once_in_a_while_with_the_number_left_out(
     assert lines(caplog)[2].endswith("(999 more since the last such line)") and "more" not in lines(caplog)[3]
 
 
-def test_remembers_a_bounded_number_of_lines(clock: ManualClock) -> None:
+def test_memory_of_remembered_lines_is_bounded(clock: ManualClock) -> None:
+    """Names of refused logins are chosen by clients that are not logged in."""
     audit = AuditLog(clock)
-    for number in range(SUBJECTS_MAX * 2 + 5):
-        audit.refused(of("User:a"), READ, TOPIC, str(number))
-    assert len(audit._written) == 5
+    for number in range(3_000):
+        audit.refused_authentication("10.0.0.1", "CLIENTS", "PLAIN", f"{number}".ljust(32_000, "\U0001f600"), "wrong credentials")
+    assert memory_of(audit._written) <= REPEATS_BYTES_MAX
 
 
 def test_a_refused_authentication_names_user_host_and_mechanism(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ottla.security.authentication import Outcome
 from ottla.security.credentials import ScramUsers, credential_text
 from ottla.security.scram import ScramClient
-from ottla.security.scram_server import ScramCredential, ScramServer, make_credential
+from ottla.security.scram_server import MESSAGE_BYTES_MAX, ScramCredential, ScramServer, make_credential
 
 SHA256, SHA512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 SECRET = b"the broker's own"
@@ -97,3 +97,12 @@ def test_a_final_message_must_belong_to_the_exchange() -> None:
 def test_credentials_need_enough_rounds() -> None:
     with pytest.raises(ValueError, match="too few"):
         make_credential(SHA256, "pencil", b"salt", 4095)
+
+
+def test_a_message_that_is_too_long_is_refused_and_not_kept() -> None:
+    """The first message is kept until the login ends, and any client may send it."""
+    users = ScramUsers("SCRAM-SHA-256", dict, lambda: b"secret")
+    server = ScramServer("SCRAM-SHA-256", users.find, users.decoy, "server")
+    outcomes: list[Outcome] = []
+    server.step(b"n,,n=unknown,r=" + b"r" * MESSAGE_BYTES_MAX, outcomes.append)
+    assert outcomes[0].error and not server._signed

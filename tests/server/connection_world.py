@@ -47,6 +47,9 @@ class Recorder:
     def resume_later(self, connection: Connection) -> None:
         self.resumed.append(connection)
 
+    def note_work(self) -> None:
+        """Time does not matter here."""
+
     def before_batch(self) -> None:
         self.batches += 1
 
@@ -125,15 +128,18 @@ class World(RecordingOwner):
         self.connection = Connection(self.executor, buffers or ReceiveBuffers(), info, limits, self.channel, self)
         self.channel.open(self.connection)
 
-    def feed(self, data: bytes) -> None:
-        """Gives the bytes as the loop would: as much as fits each time, while reading is not paused."""
+    def feed(self, data: bytes) -> bytes:
+        """Gives the bytes as the loop would, as much as fits each time, while reading is not paused. Returns what is left."""
         while data and self.channel.is_reading and not self.channel.is_closed:
             room = self.connection.buffer()
             count = min(len(room), len(data))
-            assert count > 0, "a buffer without room"
+            assert count > 0 or not self.channel.is_reading or self.channel.is_closed, "a buffer without room"
+            if not count:
+                break
             room[:count] = data[:count]
             data = data[count:]
             self.connection.received(count)
+        return data
 
 
 def frame(body: bytes) -> bytes:
@@ -156,6 +162,8 @@ def feed_all(pairs: list[tuple[World, bytes]]) -> None:
             if left[number] and world.channel.is_reading:
                 room = world.connection.buffer()
                 count = min(len(room), len(left[number]), 30_000)
+                if not count:
+                    continue
                 room[:count] = left[number][:count]
                 left[number] = left[number][count:]
                 world.connection.received(count)

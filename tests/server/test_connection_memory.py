@@ -6,11 +6,13 @@ from collections.abc import Generator
 
 import pytest
 
+from ottla.requests.context import RequestContext
 from ottla.server.memory.held_memory import ConnectionLimits, HeldMemory
 from ottla.server.memory.receive_buffer import (
     PLACES_KEPT,
     POOLED_BUFFERS_MAX,
     POOLED_BYTES,
+    RESERVE_PART,
     SHARED_BYTES,
     STILL_TICKS_MAX,
     LargeFrame,
@@ -69,6 +71,8 @@ def test_i46_a_frame_larger_than_the_bound_comes_when_it_is_alone() -> None:
 
 def test_i46_a_standstill_ends() -> None:
     buffers, worlds = shares(1 << 20, 4)
+    for world in worlds:
+        world.connection.contexts[0] = RequestContext(0, "served", world.connection.info)
     feed_all([(world, frame(b"z" * (3 << 20))) for world in worlds])
     assert [world.executor.frames for world in worlds] == [[]] * 4 and not any(world.channel.is_reading for world in worlds)
     for _ in range(STILL_TICKS_MAX):
@@ -85,9 +89,10 @@ def test_i46_silent_peers_with_a_piece_of_a_frame_starve_no_other() -> None:
     for world in silent:
         world.feed(frame(b"z" * (3 << 20))[:70_000])
     assert buffers.bytes_lent <= 5 << 20, "a piece takes little more than its bytes, and a crowd is cut at the bound"
-    for _ in range(RIPE_TICKS):
+    data = frame(b"honest" * 100_000)
+    for _ in range(RIPE_TICKS + 3):
+        data = honest.feed(data)
         buffers.relieve()
-    feed_all([(honest, frame(b"honest" * 100_000))])
     assert len(honest.executor.frames) == 1 and not honest.channel.is_closed
     assert sum(world.channel.is_closed for world in silent) > 0
 
@@ -101,6 +106,22 @@ def test_i46_the_slowest_frames_are_dropped_not_those_that_wait() -> None:
     feed_all([(waiting, frame(b"w" * 700_000))])
     assert slow.channel.is_closed and not waiting.channel.is_closed
     assert len(waiting.executor.frames) == 1
+
+
+def test_i46_the_second_piece_of_many_frames_stays_within_the_bound() -> None:
+    """A frame that begins while memory is short has no free space in its buffer, and its next read made the buffer four times as large."""
+    buffers, worlds = shares(8 << 20, 400)
+    peak = 0
+    for piece in (frame(bytes(1_000_000))[: 64 << 10], bytes(40_000)):
+        for world in worlds:
+            world.feed(piece)
+            peak = max(peak, buffers.bytes_lent)
+    assert peak <= buffers.bytes_max * RESERVE_PART
+    honest, data = World(LIMITS, buffers), frame(b"honest" * 150_000)
+    for _ in range(STILL_TICKS_MAX):
+        data = honest.feed(data)
+        buffers.relieve()
+    assert len(honest.executor.frames) == 1
 
 
 def test_i46_pieces_of_small_frames_starve_no_large_one() -> None:
@@ -234,10 +255,10 @@ def test_i46_places_of_frames_that_have_gone_are_forgotten() -> None:
 
 def test_i46_where_memory_is_full_a_large_request_goes_before_a_small_one_that_has_waited_longer() -> None:
     """A slow line moves seldom, but it takes little memory."""
-    buffers, (small, large, newcomer) = shares(400_000, 3)
+    buffers, (small, large, newcomer) = shares(290_000, 3)
     buffers.unfinished.holders = lambda: [world.connection for world in (small, large, newcomer)]
     small.feed(frame(bytes(60_000))[:10_000])
-    large.feed(frame(bytes(900_000))[:380_000])
+    large.feed(frame(bytes(900_000))[:260_000])
     newcomer.feed(frame(bytes(900_000))[:65_000])
     assert large.channel.is_closed and not small.channel.is_closed and not newcomer.channel.is_closed
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.garbage import ALLOWANCE_BYTES, OVERDUE_LOOKS, QUIET_SECONDS, Garbage
+from ottla.server.garbage import ALLOWANCE_BYTES, CHANGE_BYTES, OVERDUE_LOOKS, QUIET_SECONDS, Garbage
 
 MIB = 1 << 20
 MEMORY_MAX_BYTES = 500 * MIB
@@ -192,3 +192,17 @@ def test_the_end_leaves_nothing_behind() -> None:
     assert gc.get_threshold() != thresholds
     policy.end()
     assert list(gc.callbacks) == before and gc.get_freeze_count() == 0 and gc.get_threshold() == thresholds
+
+
+def test_free_memory_is_given_back_after_growth_and_after_shrinking(garbage: Garbage, memory: Gauge) -> None:
+    memory.value = START_BYTES + CHANGE_BYTES - 1
+    assert not garbage.should_give_back()
+    memory.value = START_BYTES + 10 * CHANGE_BYTES
+    assert garbage.should_give_back()
+    garbage.note_given_back()
+    assert not garbage.should_give_back(), "nothing was free"
+    memory.value = START_BYTES + 3 * CHANGE_BYTES
+    assert garbage.should_give_back(), "the flood has ended, and left free pieces"
+    memory.value = START_BYTES
+    garbage.note_given_back()
+    assert not garbage.should_give_back()

@@ -94,14 +94,15 @@ def test_a_state_that_began_anew_is_not_written_before_it_was_read() -> None:
     assert world.answer(write(start=5)).code is NONE
 
 
-def test_deletions_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_shard, "ENDED_MAX", 2)
+def test_deletions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_shard, "ENDED_BYTES_MAX", 2_000)
     world = StateWorld()
-    for number in range(3):
+    for number in range(30):
         key = KEY._replace(group_id=f"g{number}")
         world.answer(Initialize(key, 1, 0))
         world.answer(Delete(key))
-    assert [key.group_id for key in world.machine.shard.ended] == ["g1", "g2"]
+    assert [key.group_id for key in world.machine.shard.ended][-2:] == ["g28", "g29"]
+    assert len(world.machine.shard.ended) < 10
 
 
 def test_a_new_leader_takes_over_and_fences_the_old_one() -> None:

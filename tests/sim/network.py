@@ -121,6 +121,9 @@ class Wire:
             assert self._receiver is not None
             data = self._inbox.popleft()
             room = self._receiver.buffer()
+            if not room:
+                self._inbox.appendleft(data)
+                return
             count = min(len(room), len(data))
             room[:count] = data[:count]
             if count < len(data):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ottla.base.bounded_cache import BoundedCache
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.security.principal import split_principal
 from ottla.security.quotas.limits import CLIENT_KINDS, FETCH, MUTATION, PRODUCE, REQUEST, Limit, Limits, Share
@@ -20,6 +21,8 @@ from ottla.security.quotas.mutations import Mutations
 from ottla.security.quotas.rates import THROTTLE_MS_MAX, Windows
 
 METERS_MAX = 10_000
+FOUND_BYTES_MAX = 4 << 20
+"""Memory for which limit a client has, of one kind of quota. 4 MiB: about 8,000 clients."""
 IDLE_MS_MAX = 3_600_000
 USED_MS = 1000
 """Whether a meter was used is noted once in so many milliseconds."""
@@ -38,7 +41,7 @@ class ClientQuotas:
         self._windows = windows
         self._mutation_windows = mutation_windows
         self._limits = Limits({})
-        self._found: dict[str, dict[Client, Limit | None]] = {kind: {} for kind in CLIENT_KINDS}
+        self._found: dict[str, BoundedCache[Client, Limit | None]] = {kind: BoundedCache(FOUND_BYTES_MAX) for kind in CLIENT_KINDS}
         self._meters: dict[Share, Meter] = {}  # the one that was not used for the longest first
         self.is_set = False
         """Whether there is any quota of a user or client id."""
@@ -113,10 +116,7 @@ class ClientQuotas:
             return known[client]
         except KeyError:
             pass
-        if len(known) >= METERS_MAX:
-            del known[next(iter(known))]
-        found = known[client] = self._limits.find(kind, split_principal(principal)[1], client_id or "")
-        return found
+        return known.remember(client, self._limits.find(kind, split_principal(principal)[1], client_id or ""))
 
     def _meter(self, kind: str, principal: str, client_id: str | None) -> Meter | None:
         limit = self._find(kind, principal, client_id)

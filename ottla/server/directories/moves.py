@@ -38,7 +38,6 @@ SYNC_BYTES = 64 << 20
 PAUSE_MS = 50
 AT_A_TIME_MAX = 3
 """Leaves threads to those who wait for a sync (`adapters/threads.py`)."""
-PREFERRED_MAX = 10_000
 
 Result = TypeVar("Result")
 RemoveLater = Callable[[str, int], None]
@@ -116,10 +115,7 @@ class DirectoryMoves:
         refusal = self.refusal(path)
         if refusal:
             return refusal
-        preferred = self._partitions.preferred
-        if len(preferred) >= PREFERRED_MAX:
-            preferred.clear()
-        preferred[key] = path
+        self._partitions.preferred.remember(key, path)
         return ErrorCode.REPLICA_NOT_AVAILABLE
 
     def under_way(self) -> Iterator[FutureLog]:

@@ -5,15 +5,15 @@ frame larger than that buffer gets a buffer of its own, which never outgrows wha
 announces 100 MiB and sends nothing costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making
 them costs as much as copying the batch.
 
-All buffers of their own together stay below `bytes_max`: a frame that would have to grow beyond it is not read on until others have left.
-Those that wait go on in the order of what they lack; each tick that one is older counts like some bytes less. The first of them may grow
-into a reserve if it can become whole there, so small requests come through while large ones wait for each other. A frame that is alone may
-always grow, so none is too large to come through.
+All buffers of their own together stay below `bytes_max`. A frame with a full buffer grows when more of it can be read; if it would exceed
+the bound, reading is paused until others have left. Those that wait go on in the order of what they lack; each tick that one is older
+counts like some bytes less. The first of them may grow into a reserve if it can become whole there, so small requests come through while
+large ones wait for each other. A frame that is alone may always grow, so none is too large to come through.
 
 When one has to wait, or one more begins and memory is full, others are dropped (`unfinished_requests.py` chooses), so a crowd of peers that
-begin requests and never finish them starves none. When every frame waits for another and nothing moves, `relieve` drops the connection that
-holds the most. Small unfinished frames, which their connections keep, and requests that connections hold back count like large ones and
-are dropped like them.
+begin requests and never finish them starves none. When every frame waits for another and nothing moves, `relieve` drops some in each tick:
+at first only frames of connections that have not sent a whole request yet. Small unfinished frames, which their connections keep, and
+requests that connections hold back count like large ones and are dropped like them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from ottla.server.memory.unfinished_requests import Reader, Unfinished, UnfinishedRequests
+from ottla.server.memory.unfinished_requests import RIPE_TICKS, Reader, Unfinished, UnfinishedRequests
 
 log = logging.getLogger("ottla.network")
 
@@ -46,7 +46,15 @@ AGE_BYTES = 1 << 16
 PLACES_KEPT = 64
 """The order of those that wait is made anew when it has so many more places of frames that have gone than of others."""
 STILL_TICKS_MAX = 10
-"""Calls of `relieve` in which nothing was given back before a frame is dropped."""
+"""Calls of `relieve` in which nothing was given back before frames of any connection are dropped."""
+STILL_TICKS_UNSERVED_MAX = RIPE_TICKS
+"""The same for frames of connections that have not sent a whole request yet. Clients send ApiVersions first."""
+KEPT_PART = 7 / 8
+"""A standstill is ended by drops down to this part of the bound."""
+DROPPED_MAX = 50
+"""Connections that are dropped at once. 50: closing one takes 0.1 to 0.3 ms, and other connections wait meanwhile."""
+RESUMED_MAX = 16
+"""Frames that grow at once. 16: the pages of a buffer of 1 MiB take up to 1 ms, and other connections wait meanwhile."""
 
 
 class ReceiveBuffers:
@@ -88,6 +96,9 @@ class ReceiveBuffers:
     def is_crowded(self) -> bool:
         return self.bytes_lent > min(self.bytes_max * CROWDED_PART, CROWDED_BYTES)
 
+    def is_full(self) -> bool:
+        return self.bytes_lent > self.full_bytes
+
     def make_room(self, newcomer: Unfinished) -> bool:
         """Drops others if memory is full, as a request has begun; False: it is still full."""
         if self.bytes_lent > self.full_bytes:
@@ -118,10 +129,8 @@ class ReceiveBuffers:
         elif self.bytes_lent > self.bytes_max:
             self._drop_slowest(is_done=lambda: self.bytes_lent <= self.bytes_max)
         self._still_ticks = self._still_ticks + 1 if self._waiting else 0
-        if self._still_ticks > STILL_TICKS_MAX:
-            largest = max(self._waiting.values(), key=lambda frame: frame.held_bytes)
-            log.warning("%d bytes of unfinished requests wait for each other; the largest is dropped", self.bytes_lent)
-            largest.channel.close()
+        if self._still_ticks > STILL_TICKS_UNSERVED_MAX:
+            self._end_standstill(has_waited=self._still_ticks > STILL_TICKS_MAX)
 
     def has_room(self, frame: LargeFrame) -> bool:
         """Whether a frame that does not wait may grow: nothing does, and it stays within the bound; one that is alone always may."""
@@ -139,7 +148,7 @@ class ReceiveBuffers:
     def _drop_slowest(self, *, is_done: Callable[[], bool]) -> None:
         """Drops requests that came the slowest, until it is done or none is left that may be judged; none that waits for memory."""
         dropped = 0
-        while not is_done() and (slowest := self.unfinished.next_slowest()) is not None:
+        while not is_done() and dropped < DROPPED_MAX and (slowest := self.unfinished.next_slowest()) is not None:
             if isinstance(slowest, LargeFrame) and slowest.place in self._waiting:
                 continue
             dropped += 1
@@ -150,24 +159,41 @@ class ReceiveBuffers:
 
     def _drop_dispensable(self, newcomer: Unfinished) -> None:
         """Drops the requests that may go first, until there is room for more than one."""
+        dropped = self._drop(self.unfinished.dispensable(newcomer), self.bytes_max)
+        log.warning("%d unfinished requests are dropped, because there is no memory for more", dropped)
+
+    def _end_standstill(self, *, has_waited: bool) -> None:
+        """Drops some of the requests that wait for each other. `has_waited`: those of served connections, too."""
+        ticks = self._still_ticks
+        found = self.unfinished.dispensable(None)
+        dropped = self._drop([one for one in found if has_waited or not one.is_served], self.bytes_max * KEPT_PART)
+        if dropped:
+            log.warning("%d unfinished requests are dropped, because all of them wait for memory", dropped)
+            self._wake()
+            self._still_ticks = ticks - 1  # the next tick drops more, unless a request has become whole
+
+    def _drop(self, requests: list[Unfinished], bytes_kept: float) -> int:
+        """Drops at least one request, in this order, until no more than `bytes_kept` are lent; returns how many."""
         dropped = 0
         self._is_dropping = True
-        for one in self.unfinished.dispensable(newcomer):
-            if self.bytes_lent <= self.bytes_max:
+        for one in requests[:DROPPED_MAX]:
+            if dropped and self.bytes_lent <= bytes_kept:
                 break
             dropped += 1
             one.channel.close()
         self._is_dropping = False
-        log.warning("%d unfinished requests are dropped, because there is no memory for more", dropped)
+        return dropped
 
     def _wake(self) -> None:
-        """Resumes waiting readers in their order; each grows here, so that the next one gets what is left."""
-        while self._order:
+        """Resumes some waiting readers in their order. Each frame grows here, so that the next one gets what is left."""
+        resumed = 0
+        while self._order and resumed < RESUMED_MAX:
             frame = self._waiting.get(self._order[0][1])
             if frame is not None:
                 if not self._has_room_for_first(frame):
                     break
                 frame.grow()
+                resumed += 1
                 del self._waiting[frame.place]
                 frame.channel.resume_reading()
             heappop(self._order)
@@ -206,9 +232,13 @@ class LargeFrame:
         return self.size - self.filled
 
     def room(self) -> memoryview:
-        """The room for the next bytes; the buffer grows by doubling up to the frame's size."""
+        """Free space for the next bytes; empty if there is no memory for them, and reading is paused until there is."""
         if self.filled == len(self.buffer):
-            self.grow()
+            if self._buffers.has_room(self):
+                self.grow()
+            else:
+                self.channel.pause_reading()
+                self._buffers.wait(self)
         return self.view[self.filled : self.size]
 
     def came(self, count: int) -> None:
@@ -216,14 +246,6 @@ class LargeFrame:
         self.filled += count
         unfinished = self._buffers.unfinished
         self.moved = unfinished.moves = unfinished.moves + 1
-
-    def make_room(self) -> bool:
-        """Whether there is room for more bytes, or could be made within the bound."""
-        if self.filled < len(self.buffer):
-            return True
-        if has_room := self._buffers.has_room(self):
-            self.grow()
-        return has_room
 
     def is_whole(self) -> bool:
         return self.filled >= self.size
@@ -242,7 +264,7 @@ class LargeFrame:
         self.buffer, self.view, self.filled = bytearray(), memoryview(b""), 0  # notes may keep the frame for a while, not its bytes
 
     def grow(self) -> None:
-        """Makes room, whatever the bound is."""
+        """Makes the buffer larger. The caller has made sure that the bound allows that."""
         old, filled = len(self.buffer), self.view[: self.filled]
         self.buffer = self._buffers.lend(self._buffers.size_for(self.size, self.filled))
         self.view = memoryview(self.buffer)

@@ -25,6 +25,8 @@ class Reader(Protocol):
     @property
     def peer_host(self) -> str: ...
 
+    def pause_reading(self) -> None: ...
+
     def resume_reading(self) -> None: ...
 
     def close(self) -> None: ...
@@ -99,8 +101,8 @@ class UnfinishedRequests:
                 return one
         return None
 
-    def dispensable(self, besides: Unfinished) -> list[Unfinished]:
-        """All but one, those first that go first where memory is full. It takes a millisecond for a thousand."""
+    def dispensable(self, besides: Unfinished | None) -> list[Unfinished]:
+        """Partially received requests in the order of eviction, without `besides`. It takes a millisecond for a thousand."""
         found = [one for one in self._all() if one is not besides]
         of_hosts: Counter[str] = Counter()
         for one in found:

@@ -145,7 +145,7 @@ def test_client_ids_without_end_take_bounded_memory_and_the_busy_ones_stay(monke
         world.quotas.charge_produce(ALICE, f"client-{number}", 1)
     assert len(world.shares()) == 20
     assert Share(PRODUCE, "", "busy") in world.shares()
-    assert sum(map(len, world.quotas._found.values())) <= 20
+    assert sum(found.bytes_kept for found in world.quotas._found.values()) <= 101 * 1_000
     assert world.quotas.charge_produce(ALICE, "busy", 0) > 0
 
 
