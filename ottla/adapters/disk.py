@@ -187,9 +187,6 @@ class OsDisk:
         except OSError as error:
             raise _failed("sync the directory", path, error) from error
 
-    def sync_all(self) -> None:
-        os.sync()
-
     def map_cells(self, path: str) -> memoryview:
         try:
             descriptor = os.open(path, _OPEN_FLAGS)

@@ -97,9 +97,6 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
-    def sync_all(self) -> None:
-        """Syncs everything that was written on this machine; for a thread."""
-
     def map_cells(self, path: str) -> memoryview:
         """Maps a file into memory, as a row of 64-bit numbers that can be changed. A change survives the end of the process at once; after
         a power failure each number is the new one or, if the file was not synced since, any older one."""

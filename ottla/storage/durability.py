@@ -32,10 +32,6 @@ class Durability:
         self._syncing: dict[str, None] = {}
         self._ceiling = _NO_CEILING
 
-    @property
-    def has_changed_files(self) -> bool:
-        return bool(self._changed or self._syncing)
-
     def note(self, path: str) -> None:
         """Notes a file that was written and must be synced with the log."""
         self._changed[path] = None

@@ -22,13 +22,22 @@ from ottla.storage.small_files import LEADER_EPOCH_FILE, read_lines, write_lines
 class LeaderEpochs:
     """The epochs of one log."""
 
-    __slots__ = ("epochs", "is_dirty", "latest", "starts")
+    __slots__ = ("_stored", "epochs", "latest", "starts")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.epochs: list[int] = [epoch for epoch, _ in entries or ()]
         self.starts: list[int] = [start for _, start in entries or ()]
         self.latest = self.epochs[-1] if self.epochs else NO_LEADER_EPOCH
-        self.is_dirty = False
+        self._stored: tuple[list[int], list[int]] | None = (self.epochs, self.starts)  # no list that it names is changed in place
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the file says something else."""
+        return self._stored != (self.epochs, self.starts)
+
+    def distrust_file(self) -> None:
+        """Has the file written again: it is missing, or it cannot be used."""
+        self._stored = None
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self.epochs, self.starts, strict=True))
@@ -43,7 +52,7 @@ class LeaderEpochs:
         self._keep(0, keep)
         self.epochs.append(epoch)
         self.starts.append(start_offset)
-        self._changed()
+        self.latest = epoch
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch not above `epoch` and where it ends; (-1, -1) when nothing is known of it, as OffsetForLeaderEpoch has it."""
@@ -70,7 +79,6 @@ class LeaderEpochs:
             keep -= 1
         if keep < len(self.starts):
             self._keep(0, keep)
-            self._changed()
 
     def truncate_head(self, start_offset: int) -> None:
         """Removes epochs that end at or before `start_offset`; the one that holds it then starts there."""
@@ -79,25 +87,19 @@ class LeaderEpochs:
             return
         self._keep(first, len(self.starts))
         self.starts[0] = start_offset
-        self._changed()
 
     def clear(self) -> None:
-        if self.epochs:
-            self._keep(0, 0)
-            self._changed()
+        self._keep(0, 0)
 
     def write(self, disk: Disk, directory: str, *, is_durable: bool) -> None:
         lines = [f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)]
         write_lines(disk, f"{directory}/{LEADER_EPOCH_FILE}", lines, is_durable=is_durable)
-        self.is_dirty = False
+        self._stored = (self.epochs, self.starts)
 
     def _keep(self, first: int, end: int) -> None:
         self.epochs = self.epochs[first:end]
         self.starts = self.starts[first:end]
-
-    def _changed(self) -> None:
         self.latest = self.epochs[-1] if self.epochs else NO_LEADER_EPOCH
-        self.is_dirty = True
 
 
 def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:

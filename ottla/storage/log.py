@@ -21,7 +21,7 @@ from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
-from ottla.storage import recovery_aids, retention, small_files, timestamps
+from ottla.storage import clean_close, recovery_aids, retention, small_files, timestamps
 from ottla.storage.aborted import AbortedTransactions, overlapping
 from ottla.storage.durability import Durability
 from ottla.storage.file_renames import deleted_directory, retire_files, swap_files
@@ -45,7 +45,7 @@ class Log:
     """See the module. Made by `Log.open` only."""
 
     __slots__ = (
-        "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "flush_offset", "is_broken",
+        "_bases", "_now_ms", "_open_files", "active", "config", "directory", "disk", "durability", "epochs", "flush_offset", "is_broken",
         "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers", "recovery_notes", "row", "segments", "snapshots",
         "topic_id", "topic_partition",
     )
@@ -60,7 +60,7 @@ class Log:
         self.epochs, self.producers, self.snapshots = opening.epochs, opening.producers, opening.snapshots
         self.log_start_offset = opening.log_start_offset
         self.log_end_offset = opening.log_end_offset
-        self._durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
+        self.durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
         self.recovery_notes = opening.notes
         self.is_broken = False
         self.named_future: retention.FutureSegment | None = None  # the segment that the broker's log names for its timestamp
@@ -92,7 +92,7 @@ class Log:
         open_log(opening)
         log = cls(opening)
         if opening.is_new or not opening.was_clean:  # the files there may never have been synced
-            log._durability.note(f"{directory}/{small_files.PARTITION_METADATA_FILE}")
+            log.durability.note(f"{directory}/{small_files.PARTITION_METADATA_FILE}")
             if opening.has_epoch_file or log.epochs.epochs:
                 log._write_epochs()
         return log
@@ -192,7 +192,7 @@ class Log:
     def _note_aborted(self, ended: CompletedTransaction) -> None:
         entry = aborted_entry(ended)
         if entry is not None:
-            self._durability.note(self.active.add_aborted(entry))
+            self.durability.note(self.active.add_aborted(entry))
 
     def _cut_failed_append(self) -> None:
         """Removes what a failed write left behind the end; if that fails too, only a new opening may judge what is there."""
@@ -228,8 +228,8 @@ class Log:
         except StorageError:
             self._abandon(segment)
             raise
-        self._durability.note(self.active.index.path)
-        self._durability.note(self.active.times.path)
+        self.durability.note(self.active.index.path)
+        self.durability.note(self.active.times.path)
         self.snapshots.remove_strays((*self._bases, base))
         self.segments.append(segment)
         self._bases.append(base)
@@ -314,17 +314,17 @@ class Log:
     @property
     def recovery_point(self) -> int:
         """Everything below is on disk."""
-        return self._durability.recovery_point
+        return self.durability.recovery_point
 
     def unflushed_files(self) -> list[Syncable]:
         """The files to sync, in this order, for all below the present `log_end_offset` to be durable; then call `mark_flushed`."""
         if self.epochs.is_dirty:
             self._write_epochs()
-        return self._durability.unsynced(self.directory, self.segments, self.log_end_offset)
+        return self.durability.unsynced(self.directory, self.segments, self.log_end_offset)
 
     def mark_flushed(self, offset: int) -> None:
         """All below `offset` is durable: what `unflushed_files` answered when `offset` was the log's end has been synced."""
-        self._durability.mark(offset, self.segments)
+        self.durability.mark(offset, self.segments)
         self.row.cells[self.row.at + SYNCED] = self.recovery_point
         self._plan_flush()
 
@@ -334,7 +334,7 @@ class Log:
 
     def _write_epochs(self) -> None:
         self.epochs.write(self.disk, self.directory, is_durable=False)
-        self._durability.note(f"{self.directory}/{small_files.LEADER_EPOCH_FILE}")
+        self.durability.note(f"{self.directory}/{small_files.LEADER_EPOCH_FILE}")
 
     def flush(self) -> None:
         """Makes everything durable, indexes included, before it returns."""
@@ -360,7 +360,7 @@ class Log:
         if self.on_cut is not None:
             self.on_cut(offset)
         self.row.clear()
-        self._durability.cut(offset, self.directory)
+        self.durability.cut(offset, self.directory)
         self.snapshots.remove_above(offset)
         keep = bisect_right(self._bases, offset)
         self._remove_from(keep)
@@ -377,7 +377,7 @@ class Log:
         if self.on_cut is not None:
             self.on_cut(self._bases[0])
         self.row.clear()
-        self._durability.restart(offset, self.directory)
+        self.durability.restart(offset, self.directory)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
         self.active = self._new_segment(offset)
@@ -402,7 +402,7 @@ class Log:
 
     def _after_cut(self) -> None:
         end = self.log_end_offset
-        self._durability.cut(end, self.directory)
+        self.durability.cut(end, self.directory)
         self._plan_flush()
         self.snapshots.remove_above(end)
         self.epochs.truncate_end(end)
@@ -466,15 +466,16 @@ class Log:
     # Closing
 
     def close(self, *, clean: bool) -> None:
-        """Closes all files; a clean close leaves a directory that opens without reading batches."""
-        if clean and not self.is_broken:
-            if self.recovery_point < self.log_end_offset or self.active.shared is not None:
-                self.active.add_final_time_entry()
-                self.write_recovery_aids(0)
-                self.flush()
-            elif self.epochs.is_dirty or self._durability.has_changed_files:
-                self.flush()
-            self._durability.end_bound(self.directory)
+        """Closes all files; a clean close leaves a directory that opens without reading batches, and waits for the disk."""
+        if not clean:
+            self.release_files()
+            return
+        end = self.log_end_offset
+        for file in clean_close.prepare(self):
+            file.sync()
+        clean_close.finish(self, end)
+
+    def release_files(self) -> None:
         for segment in self.segments:
             segment.release_file()
 
@@ -484,8 +485,7 @@ class Log:
 
     def rename_to(self, target: str) -> str:
         """Renames the directory; the name is not durable yet."""
-        for segment in self.segments:
-            segment.release_file()
+        self.release_files()
         self.disk.rename(self.directory, target)
         self.directory = self.snapshots.directory = target
         for segment in self.segments:
@@ -495,5 +495,5 @@ class Log:
     def take_over(self, copy: Log) -> None:
         """Becomes what `copy` is: the same records in another directory. Its epochs, bounds and producers stay those that it has."""
         self.directory, self.segments, self.active, self.snapshots = copy.directory, copy.segments, copy.active, copy.snapshots
-        self._bases, self._durability, self.is_broken = copy._bases, copy._durability, copy.is_broken
+        self._bases, self.durability, self.is_broken = copy._bases, copy.durability, copy.is_broken
         self._plan_flush()

@@ -286,7 +286,7 @@ def _read_epochs(opening: Opening) -> None:
         return
     if not opening.has_epoch_file and not opening.was_clean and opening.recovery_point <= opening.segments[0].base_offset:
         return  # it comes with the first sync, and the check of all batches finds every epoch
-    opening.epochs.is_dirty = True
+    opening.epochs.distrust_file()
     opening.note(f"leader-epoch-checkpoint {problem}; making it again from the batches")
     try:
         for segment in opening.segments:

@@ -286,9 +286,6 @@ class MemDisk:
         directory.durable = dict(directory.names)
         self.changed("sync_directory", path)
 
-    def sync_all(self) -> None:
-        """Counts for nothing: each file is synced by itself as well."""
-
     def map_cells(self, path: str) -> memoryview:
         self.maybe_fail("open", path)
         content = self._content(path)
