@@ -71,10 +71,10 @@ def test_a_broken_log_is_neither_written_nor_marked() -> None:
     assert built.log.recovery_point == before < built.log.log_end_offset
 
 
-def test_a_sync_that_fails_is_told() -> None:
+def test_a_sync_that_fails_raises() -> None:
     built = written()
     built.append(batch_of(1))
     assert isinstance(built.disk, MemDisk)
-    built.disk.fail("sync")
+    built.disk.fail_next("sync")
     with pytest.raises(StorageError):
         built.log.close(clean=True)
