@@ -105,6 +105,7 @@ class Waiters:
         self.is_batching = False
         """Whether all wakes are held back until `run`: a connection is executing what one read brought."""
         self._is_scheduled = False
+        self._is_closing = False
         self._is_waking = False
         self._finishing: dict[Callable[[], None], None] = {}
         self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
@@ -113,7 +114,7 @@ class Waiters:
     def watch(self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
         """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
         watch = Watch(self, watched, wake)
-        watch.start(timeout_ms, on_timeout)
+        watch.start(0 if self._is_closing else timeout_ms, on_timeout)
         return watch
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
@@ -135,7 +136,9 @@ class Waiters:
         self.run()
 
     def expire_all(self) -> None:
-        """Answers every waiting request with what there is."""
+        """Answers every waiting request with what there is. Requests that a connection executes from now on do not wait: an answer makes room
+        for the next request that the client has pipelined."""
+        self._is_closing = True
         for watch in list(self.watches):
             watch.expire()
 

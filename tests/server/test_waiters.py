@@ -157,3 +157,27 @@ def test_thousands_of_readers_are_woken_in_rounds_and_acknowledgements_before_th
     while len(called) < 101:
         timers.run_due()
     assert [name for name in called if name != "acknowledgement"] == [f"reader {number}" for number in range(100)]
+
+
+def test_a_request_behind_those_that_a_stop_answers_does_not_wait() -> None:
+    """1,100 pipelined fetches made each clean stop take all of `ottla.shutdown.timeout.ms`: an answer made room for one more that waited."""
+    clock = ManualClock()
+    timers = ManualTimers(clock)
+    waiters, answered = Waiters(clock, timers), list[int]()
+
+    def execute(number: int) -> None:
+        def answer() -> None:
+            watch.cancel()
+            answered.append(number)
+            if number < 5:
+                execute(number + 1)
+
+        watch = waiters.watch((), 1_000_000, lambda: None, answer)
+
+    execute(0)
+    waiters.expire_all()
+    while len(answered) < 6:
+        before = len(answered)
+        timers.run_due()
+        assert len(answered) > before, "it waits"
+    assert answered == [0, 1, 2, 3, 4, 5] and not waiters.watches
