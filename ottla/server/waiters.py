@@ -136,8 +136,8 @@ class Waiters:
         self.run()
 
     def expire_all(self) -> None:
-        """Answers every waiting request with what there is. Requests that a connection executes from now on do not wait: an answer makes room
-        for the next request that the client has pipelined."""
+        """Answers every waiting request with what there is. Later requests do not wait either: each answer makes room for the next request
+        that a client has pipelined."""
         self._is_closing = True
         for watch in list(self.watches):
             watch.expire()

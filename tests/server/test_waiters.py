@@ -160,7 +160,7 @@ def test_thousands_of_readers_are_woken_in_rounds_and_acknowledgements_before_th
 
 
 def test_a_request_behind_those_that_a_stop_answers_does_not_wait() -> None:
-    """1,100 pipelined fetches made each clean stop take all of `ottla.shutdown.timeout.ms`: an answer made room for one more that waited."""
+    """With 1,100 pipelined fetches a clean stop took all of `ottla.shutdown.timeout.ms`: an answer made room for one more that waited."""
     clock = ManualClock()
     timers = ManualTimers(clock)
     waiters, answered = Waiters(clock, timers), list[int]()
