@@ -417,6 +417,8 @@ class BrokerConfig(_AllSettings):
             raise ConfigError(f"broker.id is {self.broker_id} and node.id is {self.node_id}: they are two names of one number")
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
+        if self.ottla_metrics_credentials and ":" not in self.ottla_metrics_credentials:
+            raise ConfigError("ottla.metrics.credentials has no colon: write user:password")
         self._check_share_groups()
         self._check_access()
         self.of_listeners.check(self.endpoints, None if self.is_single_broker else self.inter_broker_listener)
@@ -431,6 +433,10 @@ class BrokerConfig(_AllSettings):
 
     def _check_cluster(self) -> None:
         if self.is_single_broker:
+            factor = self.default_replication_factor
+            if factor > 1:
+                reason = "a broker without zookeeper.connect is alone, and could create no topic: set it to 1"
+                raise ConfigError(f"default.replication.factor is {factor}: {reason}")
             return
         assert self.zookeeper_address.servers
         if self.broker_id < 0 and self.node_id < 0:

@@ -10,7 +10,7 @@ Share groups count their memory exactly (`ExactShare`), so their requests recoun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import islice
 from weakref import ref
 
@@ -24,9 +24,11 @@ COUNTED_AT_ONCE = 1000
 class Share:
     """The part of one shard; `sizes` are what each of its things takes now, in bytes."""
 
-    __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes")
+    __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes", "things")
 
-    def __init__(self, memory: CoordinatorMemory, sizes: Callable[[], Iterable[int]]) -> None:
+    def __init__(self, memory: CoordinatorMemory, sizes: Callable[[], Iterable[int]], things: Sized = ()) -> None:
+        """`things` are counted by `total_things`."""
+        self.things = things
         self._memory = memory
         self._sizes = sizes
         self._round: Iterator[int] | None = None
@@ -39,7 +41,11 @@ class Share:
 
     def end(self) -> None:
         """Breaks the reference cycle with a dropped shard, so that memory is freed without the garbage collector."""
-        self.bytes, self._round, self._sizes = 0, None, tuple
+        self.bytes, self._round, self._sizes, self.things = 0, None, tuple, ()
+
+    def total_things(self) -> int:
+        """The number of things of all shards of this broker."""
+        return self._memory.total_things()
 
     def admit(self, size: int) -> None:
         """Adds `size` bytes to the estimate. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
@@ -85,8 +91,8 @@ class CoordinatorMemory:
         self._shares: list[ref[Share]] = []
         self._next = 0
 
-    def share(self, sizes: Callable[[], Iterable[int]]) -> Share:
-        share = Share(self, sizes)
+    def share(self, sizes: Callable[[], Iterable[int]], things: Sized = ()) -> Share:
+        share = Share(self, sizes, things)
         self._add(share)
         return share
 
@@ -101,6 +107,9 @@ class CoordinatorMemory:
 
     def total_bytes(self) -> int:
         return sum([share.bytes for known in self._shares if (share := known()) is not None])
+
+    def total_things(self) -> int:
+        return sum([len(share.things) for known in self._shares if (share := known()) is not None])
 
     def find_room(self, share: Share, size: int) -> None:
         if self.total_bytes() + size <= self.bytes_max:

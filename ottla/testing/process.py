@@ -137,6 +137,11 @@ class BrokerProcess:
                 process.kill()
         self._close_log()
 
+    def begin_stop(self) -> None:
+        """Asks the broker to stop, and does not wait for it."""
+        if self._process is not None and self._is_own and self._process.poll() is None:
+            self._process.terminate()
+
     def kill(self) -> None:
         """`kill -9`, as a crash would."""
         if self._process is not None and self._is_own:

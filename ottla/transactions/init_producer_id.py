@@ -82,7 +82,7 @@ def _producer_ids(metadata: TransactionMetadata) -> tuple[int, ...]:
 
 def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
     """Starts an id that is unknown or has expired: even a client that names an old identity gets a new one."""
-    if len(shard.transactions) >= shard.settings.transactions_max:
+    if shard.memory.total_things() >= shard.settings.transactions_max:
         return answer_end(reply, ErrorCode.POLICY_VIOLATION)
     try:
         shard.memory.admit(held_bytes(command.transactional_id, ()))

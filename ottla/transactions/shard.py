@@ -84,13 +84,13 @@ class Shard:
         markers: MarkerSender,
         memory: CoordinatorMemory,
     ) -> None:
-        self.memory = memory.share(self._sizes)
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self.memory = memory.share(self._sizes, self.transactions)
         self.coordinator_epoch = coordinator_epoch
         self.settings = settings
         self.producer_ids = producer_ids
         self.markers = markers
         self.run: Run = run_nothing
-        self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}
         self.clients: dict[str, tuple[str, str]] = {}

@@ -29,6 +29,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", _PAGE.partition("
 LIMITS = {
     "partitions of a Fetch without a session": [fetch.PARTITIONS_MAX],
     "partitions of a session": [fetch_sessions.SESSION_PARTITIONS_MAX],
+    "new partitions in one": [BROKER_SETTINGS["ottla.create.topics.partitions.max"].default],
     "partitions of all topics": [
         BROKER_SETTINGS["ottla.topics.partitions.max"].default,
         topics.PARTITION_BYTES >> 10,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client import KafkaError, connect
 from ottla.client.addresses import parse_addresses
 from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ClientError
@@ -50,6 +51,41 @@ def test_a_given_data_directory_stays(tmp_path: Path) -> None:
         broker.add_record("orders", "first")
     with Broker(data_dir=tmp_path / "data") as broker:
         assert [record.value for record in broker.records("orders")] == [b"first"]
+
+
+def test_the_id_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    first, other = "abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba"
+    for _ in range(2):
+        with Broker(data_dir=tmp_path / "data").with_cluster_id(first) as broker:
+            broker.add_record("orders", "x")
+    line = f"the cluster that this broker belongs to is {first}, and CLUSTER_ID .ottla.cluster.id. names {other}; leave it out, or"
+    with pytest.raises(BrokerDidNotStart, match=line), Broker(data_dir=tmp_path / "data").with_cluster_id(other):
+        pass
+    with Broker(data_dir=tmp_path / "data") as broker:
+        assert len(broker.records("orders")) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"default.replication.factor": 3}, "default.replication.factor is 3: a broker without zookeeper.connect is alone"),
+        ({"ottla.metrics.listen": "127.0.0.1:0", "ottla.metrics.credentials": "secret"}, "ottla.metrics.credentials has no colon"),
+    ],
+)
+def test_a_setting_that_could_never_work_refuses_the_start(settings: dict[str, object], line: str) -> None:
+    with pytest.raises(BrokerDidNotStart, match=line) as refused, Broker(settings=settings):
+        pass
+    assert "secret" not in str(refused.value)
+
+
+def test_transactional_ids_are_counted_over_all_partitions_of_a_coordinator() -> None:
+    settings = {"ottla.transactions.max": 2, "transaction.state.log.num.partitions": 10}
+    with Broker(settings=settings) as broker, connect(broker.direct_server) as client:
+        for name in ("a", "b"):
+            client.transaction(name).initialize()
+        with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+            client.transaction("c").initialize()
+        client.transaction("a").initialize()
 
 
 def test_the_reason_is_reported_when_a_broker_does_not_start() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from ottla.client.addresses import parse_addresses
 from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ClientError
 from ottla.testing import cluster
-from ottla.testing.cluster import BrokerDidNotStart, Cluster
+from ottla.testing.cluster import BrokerDidNotStart, Cluster, replica_defaults
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -66,3 +67,13 @@ def test_faults_of_one_broker_leave_the_others_alone(need_zookeeper: None) -> No
             connections[2].request(ListGroupsRequest())
         for connection in connections.values():
             connection.close()
+
+
+def test_a_cluster_without_its_zookeeper_stops_in_time(need_zookeeper: None) -> None:
+    """Each broker would wait for a controller until its own time to stop is over, one after the other: 30 s."""
+    with Cluster(3, defaults=replica_defaults(3)) as cluster:  # as `ottla dev --brokers 3` starts it
+        assert cluster.zookeeper is not None
+        cluster.zookeeper.kill()
+        begun = time.monotonic()
+        cluster.stop()
+        assert time.monotonic() - begun < 15

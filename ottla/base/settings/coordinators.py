@@ -195,4 +195,6 @@ class TransactionSettings:
         "A transactional produce is appended only if the coordinator knows of the partition.",
         update=WIDE,
     )
-    ottla_transactions_max = integer("ottla.transactions.max", 1000000, "Transactional ids known at a time.", valid=at_least(1))
+    ottla_transactions_max = integer(
+        "ottla.transactions.max", 1000000, "Transactional ids known at a time to one broker, as their coordinator.", valid=at_least(1)
+    )

@@ -118,7 +118,8 @@ class NetworkSettings:
         valid=at_least(65536),
     )
     ottla_memory_max_bytes = long(
-        "ottla.memory.max.bytes", 1073741824, "Bytes of requests and answers in flight on all connections before reading stops.",
+        "ottla.memory.max.bytes", 1073741824,
+        "Bytes of requests and answers in flight on all connections; parts of it bound what else clients make a broker keep (limits.md).",
         valid=at_least(1048576),
     )  # fmt: skip
     ottla_shutdown_timeout_ms = integer(

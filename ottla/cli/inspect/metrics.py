@@ -61,6 +61,9 @@ def metrics_address(args: argparse.Namespace) -> str:
     if not listen:
         raise Refused(f"broker {broker_id} exposes no metrics; start it with --set {SETTING}=127.0.0.1:9404", "NO_METRICS")
     host, _, port = str(listen).rpartition(":")
+    if port == "0":
+        advice = "name it by --from; the broker's log has it: 'metrics and health on ...'"
+        raise Refused(f"broker {broker_id} has chosen a free port for its metrics ({SETTING}={listen}): {advice}", "NO_METRICS")
     scheme = "https://" if settings.get(CERTIFICATE_SETTING) else ""
     return f"{scheme}{broker.host if host in ('', '0.0.0.0', '[::]') else host}:{port}"
 

@@ -43,12 +43,17 @@ def known_cluster(directories: Sequence[LogDirectoryState]) -> KnownCluster | No
 def claim_directories(
     ports: Ports, config: BrokerConfig, directories: Sequence[LogDirectoryState], store_name: str, cluster_id: str = ""
 ) -> str:
-    """Makes the directories this broker's and reads their checkpoints; returns the cluster id. Raises `StorageError`.
+    """Makes the directories this broker's and reads their checkpoints; returns the cluster id. Raises `StorageError`, also if the
+    configuration names another cluster than the one that is known.
 
     `cluster_id` is that of the metadata store where it is known already; without it the store is asked, which then answers at once.
     """
     cluster_id = cluster_id or _find_cluster_id(ports.store, online(directories), store_name)
-    cluster_id = cluster_id or config.ottla_cluster_id or uuid_to_text(fresh_uuid(ports.random.token_bytes(16)))
+    wanted = config.ottla_cluster_id
+    if cluster_id and wanted and wanted != cluster_id:
+        message = f"the cluster that this broker belongs to is {cluster_id}, and CLUSTER_ID (ottla.cluster.id) names {wanted}"
+        raise StorageError(f"{message}; leave it out, or start in an empty directory")
+    cluster_id = cluster_id or wanted or uuid_to_text(fresh_uuid(ports.random.token_bytes(16)))
     for directory in directories:
         directory.belong_to(config.this_broker_id, cluster_id, ports.random)
     for directory in online(directories):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 from collections.abc import Iterator
 
@@ -59,6 +60,14 @@ def test_a_broker_without_metrics(ottla: Ottla) -> None:
     result = ottla("metrics")
     assert result.code == 1
     assert "exposes no metrics" in result.err
+
+
+def test_a_port_that_the_broker_has_chosen_is_in_its_log(offline: Ottla) -> None:
+    with Broker(settings={"ottla.metrics.listen": "127.0.0.1:0"}) as broker:
+        refused = offline("metrics", "-b", broker.direct_server)
+        assert refused.code == 1 and refused.err.count("\n") == 1 and "name it by --from; the broker's log has it" in refused.err
+        named = re.search(r"metrics and health on http://(\S+:\d+)", broker.log)
+        assert named is not None and offline("metrics", "--from", named[1]).code == 0
 
 
 def test_what_is_no_address(offline: Ottla) -> None:
