@@ -56,6 +56,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_closed = False
 
     @classmethod
     async def connect(
@@ -112,6 +113,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._fail(ConnectError(f"the connection to {self.address} is closed"))
 
     def _fail(self, error: OttlaError) -> None:
+        self._is_closed = True
         self.protocol.close()
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -196,6 +198,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        if self._is_closed:  # while it was being made
+            transport.abort()
+            return
         self._transport = transport
         transport.write(self.protocol.start())
 
@@ -263,6 +268,7 @@ class Cluster:
         self._with_extensions = with_extensions
         self._connections: list[AsyncConnection] = []
         self._opening: dict[Address, asyncio.Task[AsyncConnection]] = {}
+        self._is_closed = False
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -271,7 +277,8 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections; what waits for an answer is refused."""
+        """Closes all connections; what waits for an answer or a connection is refused, and so is every later call."""
+        self._is_closed = True
         for task in self._opening.values():
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
@@ -338,29 +345,44 @@ class Cluster:
             return error
 
     async def _open(self, effect: Open) -> AsyncConnection:
+        if self._is_closed:
+            raise _closed(effect.address)
         if effect.is_own:
-            return await self._connect(effect.address)
+            return await self._connect(effect.address, effect.timeout_s)
         task = self._opening.get(effect.address)
         if task is None:
-            task = self._opening[effect.address] = asyncio.create_task(self._connect(effect.address))
+            task = self._opening[effect.address] = asyncio.create_task(self._connect(effect.address, effect.timeout_s))
             task.add_done_callback(lambda done: self._opened(effect.address, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled() or not self._is_closed:
+                raise  # the caller's own task was cancelled
+            raise _closed(effect.address) from None
 
     def _opened(self, address: Address, task: asyncio.Task[AsyncConnection]) -> None:
         self._opening.pop(address, None)
         if not task.cancelled():
             task.exception()  # retrieved, also when every waiting task was cancelled
 
-    async def _connect(self, address: Address) -> AsyncConnection:
+    async def _connect(self, address: Address, timeout_s: float | None) -> AsyncConnection:
         opened = await AsyncConnection.connect(
             address,
             client_id=self._client_id,
             security=self._security,
-            timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s),
+            timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s, CONNECT_TIMEOUT_S if timeout_s is None else timeout_s),
             with_extensions=self._with_extensions,
         )
+        if self._is_closed:
+            opened.close()
+            raise _closed(address)
         self._connections = [*(one for one in self._connections if one.is_open), opened]
         return opened
+
+
+def _closed(address: Address) -> ClientError:
+    """No `TransportError`, which would be tried again."""
+    return ClientError(f"the client was closed before it reached {address}")
 
 
 # The public client
