@@ -17,11 +17,12 @@ from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid
 from ottla.client.blocking.admin import refusal
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
-from ottla.client.blocking.readable import readable
+from ottla.client.blocking.connection import Connection, first_readable
+from ottla.client.blocking.consumer import topic_names
+from ottla.client.blocking.owner import Owner, owned
 from ottla.client.blocking.share_membership import ShareMembership
 from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, Run, ShareFetchLimits, ShareSession
-from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, refused
+from ottla.client.errors import RETRIABLE, ConnectError, KafkaError, MalformedResponseError, TransportError, UsageError, refused
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES_MAX = 50 * 1024 * 1024
@@ -35,7 +36,10 @@ Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
 
 
 class ShareConsumer:
-    """A member of a share group: acquires records one by one and acknowledges them. Not for use by two threads at once."""
+    """A member of a share group: acquires records one by one and acknowledges them.
+
+    One thread at a time may use it; a forked child may not. `with` leaves the group at the end, after an exception without acknowledgements.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class ShareConsumer:
         on_acknowledged: Acknowledged | None = None,
     ) -> None:
         self.cluster = cluster
+        self.owner = Owner("share consumer")
         self.group_id = group_id
         self.is_explicit = is_explicit
         self.limits = ShareFetchLimits(max_wait_ms, min_bytes, max_bytes, records_max, acquire_mode)
@@ -71,27 +76,31 @@ class ShareConsumer:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
+        if kind is None or self.owner.is_in_child:
             self.close()
         else:
-            self._drop_connections()
+            self.abandon()
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that the group has assigned."""
         return [] if self.membership is None else sorted(self.membership.assignment)
 
+    @owned
     def subscribe(self, topics: Iterable[str]) -> None:
         """Joins the group with the next `poll`."""
-        assert self.membership is None, "a share consumer subscribes once"
-        self.membership = ShareMembership(self.cluster, self.group_id, sorted(set(topics)), rack=self.rack)
+        if self.membership is not None:
+            raise UsageError("a share consumer subscribes once")
+        self.membership = ShareMembership(self.cluster, self.group_id, topic_names(topics), rack=self.rack)
 
     # Reading
 
+    @owned
     def poll(self, timeout_s: float) -> list[Delivery]:
         """The records that were acquired, after at most `timeout_s`; empty when there are none."""
         membership = self.membership
-        assert membership is not None, "subscribe before polling"
+        if membership is None:
+            raise UsageError("subscribe before polling")
         if not self.is_explicit:
             self._accept_all()
         deadline = time.monotonic() + timeout_s
@@ -105,12 +114,14 @@ class ShareConsumer:
                 found, self._arrived = self._arrived, []
                 return found
 
+    @owned
     def acknowledge(self, delivery: Delivery, kind: int = ACCEPT) -> None:
         """Acknowledges a record; sent with the next fetch or `commit`. `KafkaError` when it is no longer acquired."""
         session = self._holders.get(delivery.partition)
         if session is None or not session.acknowledge(delivery.partition, delivery.record.offset, kind):
             raise refused(ErrorCode.INVALID_RECORD_STATE, f"{delivery.partition} offset {delivery.record.offset} is no longer acquired")
 
+    @owned
     def commit(self) -> None:
         """Sends the acknowledgements now and waits for the answers; without `is_explicit` it accepts everything."""
         if not self.is_explicit:
@@ -120,7 +131,14 @@ class ShareConsumer:
                 self._acknowledge_now(broker_id, session)
 
     def close(self) -> None:
-        """Sends the acknowledgements, releases the other records, and leaves the group."""
+        """Sends the acknowledgements, releases the other records, and leaves the group. In a forked child it only closes its copies."""
+        if self.owner.is_in_child:
+            self._drop_connections()
+        else:
+            self._end()
+
+    @owned
+    def _end(self) -> None:
         try:
             for broker_id, session in list(self._sessions.items()):
                 self._end_session(broker_id, session)
@@ -129,6 +147,7 @@ class ShareConsumer:
         finally:
             self._drop_connections()
 
+    @owned
     def abandon(self) -> None:
         """Leaves without sending acknowledgements: all acquired records are released, acknowledged ones too."""
         self._drop_connections()
@@ -176,12 +195,8 @@ class ShareConsumer:
             self._lose(session, error, wanted)
 
     def _take_answers(self, timeout_s: float) -> None:
-        if not self._asked:
-            time.sleep(timeout_s)
-            return
-        waiting = {self._connections[broker_id].fileno(): broker_id for broker_id in self._asked}
-        for number in readable(list(waiting), timeout_s):
-            self._receive(waiting[number])
+        for broker_id in first_readable({broker_id: self._connections[broker_id] for broker_id in self._asked}, timeout_s):
+            self._receive(broker_id)
 
     def _receive(self, broker_id: int) -> None:
         """Takes the answer to the ShareFetch under way; the acquired records wait for the next `poll`."""
@@ -234,12 +249,19 @@ class ShareConsumer:
     # ShareAcknowledge
 
     def _acknowledge_now(self, broker_id: int, session: ShareSession, *, is_final: bool = False) -> None:
-        connection = self._connection(broker_id, session)
-        if broker_id in self._asked:
-            self._receive(broker_id)
-        if session.epoch == FIRST_EPOCH:
-            return  # the session was lost on the way, and its records with it
-        answer = connection.request(session.acknowledge_request(is_final=is_final))
+        """Sends the acknowledgements and reports each once, also if the connection breaks."""
+        try:
+            connection = self._connection(broker_id, session)
+            if broker_id in self._asked:
+                self._receive(broker_id)
+            if session.epoch == FIRST_EPOCH:
+                return  # the session was lost on the way, and its records with it
+            answer = connection.request(session.acknowledge_request(is_final=is_final))
+        except MalformedResponseError:
+            raise
+        except TransportError as error:
+            self._lose(session, error, session.partitions)
+            return
         code = error_code(answer.error_code)
         if code:
             self._refuse(session, code, answer.error_message, f"acknowledging to {connection.address}")
@@ -258,12 +280,7 @@ class ShareConsumer:
         connection = self._connections.get(broker_id)
         if connection is None or not connection.is_open or session.epoch == FIRST_EPOCH:
             return
-        try:
-            self._acknowledge_now(broker_id, session, is_final=True)
-        except MalformedResponseError:
-            raise
-        except TransportError as error:
-            self._lose(session, error, ())
+        self._acknowledge_now(broker_id, session, is_final=True)
 
     # Sessions and their loss
 
@@ -275,7 +292,9 @@ class ShareConsumer:
         """The connection of a session; a new connection begins the session anew."""
         connection = self._connections.get(broker_id)
         if connection is None or not connection.is_open:
-            session.reset()
+            if session.acknowledged():  # they were noted, and the connection was lost before they were sent
+                session.acknowledge_request()
+            self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"), session.partitions)
             connection = self._connections[broker_id] = self.cluster.new_connection(broker_id)
         return connection
 

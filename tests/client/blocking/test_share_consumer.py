@@ -13,6 +13,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.share_consumer import ShareConsumer
 from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE, RENEW, Delivery, Run
+from ottla.client.errors import KafkaError
 from ottla.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 from tests.client.fake_broker import HangUp
@@ -237,3 +238,17 @@ def test_a_removed_member_gives_its_partitions_up(broker: FakeShareGroup, cluste
         for _ in range(20):
             consumer.poll(0.02)
         assert consumer.assignment == [ZERO] and [beat.member_epoch for beat in broker.asked(HEARTBEAT)].count(0) == 2
+
+
+def test_a_commit_whose_answer_is_lost_is_reported_once() -> None:
+    reports: list[tuple[TopicPartition, KafkaError | None]] = []
+    with FakeShareGroup() as broker, Cluster(broker.address) as cluster:
+        consumer = ShareConsumer(cluster, "g", on_acknowledged=lambda partition, _runs, error: reports.append((partition, error)))
+        broker.fetches = [lends(0, 2), lends(0, 0)]
+        broker.acknowledgements = [HangUp()]
+        consumer.subscribe(["t"])
+        while not consumer.poll(0.5):
+            pass
+        consumer.commit()
+        assert [(str(partition), error is None) for partition, error in reports] == [("t-0", False)]
+        consumer.abandon()
