@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Ask, Procedure
-from ottla.client.errors import RETRIABLE, KafkaError, refused
+from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
 
 if TYPE_CHECKING:
     from ottla.client.core.link import HasTimeout
@@ -72,11 +72,21 @@ def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
-def ask_controller(cluster: ClusterCore, make: Callable[[], Any], code_of: Callable[[Any], int]) -> Procedure[Any]:
-    """A request for the controller, sent again when it has moved."""
+def ask_controller(
+    cluster: ClusterCore, make: Callable[[], Any], code_of: Callable[[Any], int], lost: list[TransportError] | None = None
+) -> Procedure[Any]:
+    """A request for the controller, sent again when it has moved, or once when its answer was lost.
+
+    `lost` gets the errors of earlier tries: one of them may have taken effect.
+    """
 
     def ask() -> Procedure[Any]:
-        answer = yield from cluster.ask_controller(make())
+        try:
+            answer = yield from cluster.ask_controller(make())
+        except TransportError as error:
+            if lost is not None:
+                lost.append(error)
+            raise
         if code_of(answer) == ErrorCode.NOT_CONTROLLER:
             cluster.metadata.controller_id = -1
             raise refused(ErrorCode.NOT_CONTROLLER, "the controller moves")
@@ -110,8 +120,14 @@ def create_topic(
         configs=[wire.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
     )
     request = wire.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms(cluster), validate_only=validate_only)
-    answer = yield from ask_controller(cluster, lambda: request, lambda found: found.topics[0].error_code if found.topics else 0)
+    lost = list[TransportError]()
+    answer = yield from ask_controller(cluster, lambda: request, lambda found: found.topics[0].error_code if found.topics else 0, lost)
     result = answer.topics[0]
+    if lost and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+        made = yield from cluster.refresh([name])
+        counts = [len(topic.partitions) for topic in made.topics if topic.name == name]
+        if counts and partitions in (-1, *counts) and not placed:  # the request whose answer was lost has made it
+            result.error_code, result.error_message, result.num_partitions = 0, None, counts[0]
     check(result.error_code, result.error_message, f"topic {name!r}")
     return result
 
@@ -126,9 +142,15 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[
         request = wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms(cluster))
     else:
         request = wire.DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms(cluster))
-    answer = yield from ask_controller(cluster, lambda: request, lambda found: found.responses[0].error_code if found.responses else 0)
+    lost = list[TransportError]()
+    answer = yield from ask_controller(
+        cluster, lambda: request, lambda found: found.responses[0].error_code if found.responses else 0, lost
+    )
     for name in names:
         cluster.metadata.topics.pop(name, None)
+    for result in answer.responses:
+        if lost and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the request whose answer was lost has deleted it
+            result.error_code = 0
     return {result.name: refusal(result.error_code, result.error_message, f"topic {result.name!r}") for result in answer.responses}
 
 

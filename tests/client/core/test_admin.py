@@ -1,4 +1,4 @@
-"""Topics are described page by page, and a broker whose pages lead nowhere is not asked for ever."""
+"""Topics are described page by page, and a broker whose pages lead nowhere is not asked for ever. Lost answers are no errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.client.blocking.admin import describe_topics
+from ottla.client.blocking.admin import create_topic, delete_topics, describe_topics
 from ottla.client.blocking.cluster import Cluster
+from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -16,9 +18,10 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from tests.client.fake_broker import FakeBroker
+from tests.client.fake_broker import FakeBroker, HangUp
 
 KEY = DescribeTopicPartitionsRequest.API_KEY
+CREATE, DELETE = 19, 20
 
 
 def page(topic: str, *indexes: int, following: tuple[str, int] | None = None, code: int = 0) -> DescribeTopicPartitionsResponse:
@@ -57,3 +60,43 @@ def test_no_topics_are_no_request_and_a_broker_that_is_too_old_says_so() -> None
     with FakeBroker({}) as broker, Cluster(broker.address) as cluster, pytest.raises(ApiError) as caught:
         describe_topics(cluster, ["a"])
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+class Topics(FakeBroker):
+    """A broker that creates and deletes topics, and closes the connection after the first of these requests took effect."""
+
+    def __init__(self) -> None:
+        super().__init__({CREATE: self._create, DELETE: self._delete})
+        self.has_lost = False
+
+    def _lose_first(self) -> None:
+        if not self.has_lost:
+            self.has_lost = True
+            raise HangUp
+
+    def _create(self, body: Any, _version: int) -> CreateTopicsResponse:
+        (topic,) = body.topics
+        exists = topic.name in self.topics
+        self.topics.setdefault(topic.name, topic.num_partitions)
+        self._lose_first()
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=topic.name, error_code=36 if exists else 0)])
+
+    def _delete(self, body: Any, _version: int) -> DeleteTopicsResponse:
+        (topic,) = body.topics
+        exists = self.topics.pop(topic.name, None)
+        self._lose_first()
+        return DeleteTopicsResponse(responses=[DeletableTopicResult(name=topic.name, error_code=0 if exists else 3)])
+
+
+def test_a_topic_that_a_lost_request_has_made_or_deleted_is_no_error() -> None:
+    with Topics() as broker, Cluster(broker.address) as cluster:
+        create_topic(cluster, "t", partitions=3)
+        assert broker.topics == {"t": 3} and broker.has_lost
+        with pytest.raises(ApiError, match="TOPIC_ALREADY_EXISTS"):
+            create_topic(cluster, "t", partitions=3)
+        broker.has_lost = False
+        assert delete_topics(cluster, ["t"]) == {"t": None} and broker.topics == {}
+        assert delete_topics(cluster, ["t"])["t"] is not None
+        broker.topics["other"], broker.has_lost = 1, False
+        with pytest.raises(ApiError, match="TOPIC_ALREADY_EXISTS"):  # somebody else's: it has other partitions
+            create_topic(cluster, "other", partitions=3)
