@@ -31,7 +31,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 class CancelledAt:
-    """Awaits a coroutine and cancels it where it waits for the `place`th time; `was_reached` tells whether it waited so often."""
+    """Awaits a coroutine and cancels it where it waits for the `place`th time; `was_reached`: whether it waited so often."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], place: int) -> None:
         self.work = work

@@ -38,7 +38,7 @@ Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
 class ShareConsumer:
     """A member of a share group: acquires records one by one and acknowledges them.
 
-    One thread at a time may use it; a forked child may not. `with` leaves the group at the end, after an exception without acknowledgements.
+    One thread at a time may use it; a forked child may not. `with` leaves the group at the end; after an exception it acknowledges nothing.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ def test_a_member_whose_session_expired_begins_at_the_commits_of_others() -> Non
         assert [member.member_id for member in broker.asked(JOIN)] == ["", ""]
 
 
-def test_a_lost_member_commits_nothing_in_the_name_of_nobody() -> None:
+def test_a_lost_member_commits_nothing() -> None:
     with GroupBroker(1) as broker, Cluster(broker.address) as cluster:
         broker.values[0] = [b"%d" % number for number in range(10)]
         with Consumer(cluster, group_id="g", auto_offset_reset="earliest", session_timeout_ms=60, is_auto_commit=True) as consumer:
@@ -158,18 +158,21 @@ def test_a_coordinator_that_is_not_among_the_brokers_is_asked_for_again() -> Non
 
 
 def test_a_group_reads_partitions_that_were_added_later() -> None:
-    with GroupBroker(1) as broker, Cluster(broker.address) as cluster:
-        with Consumer(cluster, group_id="g", auto_offset_reset="earliest", metadata_age_s=0.0) as consumer:
-            consumer.subscribe(["t", "later"])
-            _until(lambda: consumer.positions == {A: 0}, consumer)
-            joins = len(broker.asked(JOIN))
-            for _ in range(5):
-                consumer.poll(0.01)
-            assert len(broker.asked(JOIN)) == joins  # as long as there are no others
-            broker.topics["t"] = 2
-            _until(lambda: consumer.positions == {A: 0, B: 0}, consumer)
-            broker.topics["later"] = 1
-            _until(lambda: TopicPartition("later", 0) in consumer._order, consumer)
+    with (
+        GroupBroker(1) as broker,
+        Cluster(broker.address) as cluster,
+        Consumer(cluster, group_id="g", auto_offset_reset="earliest", metadata_age_s=0.0) as consumer,
+    ):
+        consumer.subscribe(["t", "later"])
+        _until(lambda: consumer.positions == {A: 0}, consumer)
+        joins = len(broker.asked(JOIN))
+        for _ in range(5):
+            consumer.poll(0.01)
+        assert len(broker.asked(JOIN)) == joins  # as long as there are no others
+        broker.topics["t"] = 2
+        _until(lambda: consumer.positions == {A: 0, B: 0}, consumer)
+        broker.topics["later"] = 1
+        _until(lambda: TopicPartition("later", 0) in consumer._order, consumer)
 
 
 def test_an_exception_in_the_block_leaves_the_group_and_commits_nothing() -> None:

@@ -115,7 +115,7 @@ def test_a_consumer_in_a_call_refuses_a_second_thread() -> None:
 def test_a_forked_child_is_refused_and_harms_nothing_of_its_parent() -> None:
     with GroupBroker(1) as broker, Client(Cluster(broker.address)) as client, client.consumer("g", topics=["t"]) as consumer:
         consumer.poll(0.1)
-        calls = [client.topics, lambda: consumer.poll(0.0), lambda: consumer.commit()]
+        calls = [client.topics, lambda: consumer.poll(0.0), consumer.commit]
         read_end, write_end = os.pipe()
         child = os.fork()
         if not child:
