@@ -17,6 +17,7 @@ from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
+TOP_LEVEL_ERROR_SINCE = 1
 KINDS = {int(kind): kind for kind in api.ElectionType}
 
 
@@ -25,10 +26,10 @@ def handle(broker: Broker, request: RequestContext, body: ElectLeadersRequest) -
     if body.topic_partitions is not None:
         wanted = [(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions]
     if not is_allowed_on_cluster(broker, request, AclOperation.ALTER):
-        return _refused(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _refused(request, wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kind = KINDS.get(body.election_type)
     if kind is None:
-        return _refused(wanted, ErrorCode.INVALID_REQUEST)
+        return _refused(request, wanted, ErrorCode.INVALID_REQUEST)
     pending = Pending()
     broker.controller.elect_leaders(kind, wanted, lambda results: pending.complete(_response(results)), timeout_ms=body.timeout_ms)
     return pending
@@ -42,5 +43,7 @@ def _response(results: list[api.PartitionResult], error: ErrorCode = ErrorCode.N
     return ElectLeadersResponse(error_code=error, replica_election_results=list(topics.values()))
 
 
-def _refused(wanted: list[tuple[str, int]] | None, error: ErrorCode) -> ElectLeadersResponse:
-    return _response([api.PartitionResult(topic=topic, partition=index, error=error) for topic, index in wanted or ()], error)
+def _refused(request: RequestContext, wanted: list[tuple[str, int]] | None, error: ErrorCode) -> ElectLeadersResponse:
+    """Refuses the request. Version 0 has no error of the whole request."""
+    results = [api.PartitionResult(topic=topic, partition=index, error=error) for topic, index in wanted or ()]
+    return _response(results, error if request.version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE)

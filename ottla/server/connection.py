@@ -33,8 +33,7 @@ log = logging.getLogger("ottla.connection")
 
 read_size = Struct(">i").unpack_from
 read_key = Struct(">h").unpack_from
-PRODUCE = 0
-"""Its requests are quick for their size."""
+PRODUCE = 0  # its requests are quick for their size
 HEAVY_REQUESTS = 3
 """A client that has sent so many heavy ones in a row waits, too. Of a single one the clock may be wrong: the machine did other work."""
 LIGHT_BYTES_MAX = 4096
@@ -57,14 +56,12 @@ class Executor(Protocol):
     def resume_later(self, connection: Connection) -> None:
         """Has `connection.resume` called in a later turn of the loop."""
 
-    def note_work(self) -> None:
-        """The connection that executes what one read brought has other work than requests."""
+    def owes(self, connection: Connection, frame: memoryview) -> bool:
+        """Mutes a new connection whose user has exceeded a quota; otherwise it is new no longer."""
 
-    def before_batch(self) -> None:
-        """Called before a connection executes what one read brought."""
-
-    def after_batch(self) -> None:
-        """Called when the connection has executed them and sent their answers."""
+    def before_batch(self) -> None: ...  # before a connection executes what one read brought
+    def note_work(self) -> None: ...  # during this, if the connection has other work than requests
+    def after_batch(self) -> None: ...  # when it has executed them and sent their answers
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
         """Calls `flush` once after the round of wakes that is under way; False if none is: the caller must call it itself."""
@@ -101,6 +98,7 @@ class Connection:
         self._has_slices = self._is_executing = self.is_closed = self.is_held_back = False
         self.cost_ns = self.heavy_requests = 0  # what its requests have cost lately, 0 while cheap; how many of the last ones were heavy
         self.is_held = self.is_muted = False  # nothing further may be executed yet: others go first; the client is throttled
+        self.is_new = True  # no request was executed since its client has authenticated
         self._failed_correlation_id: int | None = None
         self._on_idle: Callable[[Connection], None] | None = None
 
@@ -322,7 +320,8 @@ class Connection:
         if large.is_whole():
             if not self.info.is_authenticated:
                 self._check_unauthenticated(large.frame())
-            if self._executor.is_crowded and self._executor.is_costly(self, large.frame(), 0, large.size):
+            is_costly = self._executor.is_crowded and self._executor.is_costly(self, large.frame(), 0, large.size)
+            if is_costly or (self.is_new and self._executor.owes(self, large.frame())):
                 large.finish()
                 self._yield(b"")
             else:
@@ -388,7 +387,8 @@ class Connection:
                 return
             if self.is_closed:  # by the flush that has made room
                 return
-            if executor.is_crowded and executor.is_costly(self, view, start, size):
+            is_costly = executor.is_crowded and executor.is_costly(self, view, start, size)
+            if is_costly or (self.is_new and executor.owes(self, view[start:stop])):
                 self._yield(bytes(view[at:end]))
                 return
             try:

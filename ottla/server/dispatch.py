@@ -102,6 +102,11 @@ class Dispatcher:
     def note_work(self) -> None:
         self._is_notable = True
 
+    def owes(self, connection: Connection, frame: memoryview) -> bool:
+        throttling = self._throttling
+        connection.is_new = throttling is not None and throttling.hold_back(connection, read_request_header(frame)[3])
+        return connection.is_new
+
     def _shared_turn_ns(self) -> int:
         """The time of a connection where others wait for theirs, or have had it in this turn of the loop."""
         self._shared_ns = max(TURN_NS - self._notable_ns, TURN_LEAST_NS) // (1 + len(self._unfinished))

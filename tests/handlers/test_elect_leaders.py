@@ -35,6 +35,13 @@ def test_all_partitions_need_nothing() -> None:
     assert codes(world.ask(ElectLeadersRequest(topic_partitions=None, election_type=1))) == {}
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_without_the_right_every_version_is_refused_and_the_connection_stays_open(version: int) -> None:
+    """The answer of version 0 has no error of the whole request, and could not be encoded."""
+    denied = AdminWorld(authorizer=DenyAll()).ask(ElectLeadersRequest(topic_partitions=ASKED), version)
+    assert set(codes(denied).values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+
+
 def test_refused() -> None:
     unknown = AdminWorld().ask(ElectLeadersRequest(topic_partitions=ASKED, election_type=7))
     assert unknown.error_code == ErrorCode.INVALID_REQUEST

@@ -23,6 +23,10 @@ RULES = (
         ("", "CN=a", "CN=a"),
         ("RULE:CN=(.*)/$1/U", "CN=a", "A"),
         ("RULE:CN=(a)/$1/", "CN=ab", None),
+        ("RULE:CN=(.*)/$10/", "CN=a", "a0"),
+        ("RULE:" + "(.)" * 11 + "/$11$10$1/", "abcdefghijk", "kja"),
+        (r"RULE:CN=(.*)/\$1-$1/", "CN=a", "$1-a"),
+        ("RULE:CN=(a)?(b)/$1$2/", "CN=b", "b"),
         (r"RULE:CN=x\/(.*)/y\/$1/", "CN=x/z", "y/z"),
     ],
 )
@@ -30,7 +34,16 @@ def test_mapping(rules: str, subject: str, name: str | None) -> None:
     assert parse_rules(rules)(subject) == name
 
 
-@pytest.mark.parametrize("rules", ["RULE:a", "RULE:a/b", "RULE:(/b/", "OTHER", "DEFAULT DEFAULT", "RULE:a/b/X", "RULE:a/$1/"])
+@pytest.mark.parametrize(
+    "rules",
+    ["RULE:a", "RULE:a/b", "RULE:(/b/", "OTHER", "DEFAULT DEFAULT", "RULE:a/b/X", "RULE:a/$1/", "RULE:(?=a)a/b/", r"RULE:(a)\1/b/"],
+)
 def test_what_cannot_be_read(rules: str) -> None:
     with pytest.raises(MappingError):
         parse_rules(rules)
+
+
+def test_a_subject_of_many_names_takes_no_longer_than_its_length() -> None:
+    """A matcher that goes back takes days for this: the names can be shared out among five groups in very many ways."""
+    subject = "CN=a" + ",OU=u,O=o,L=l,ST=s" * 1_000
+    assert parse_rules("RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1/L,DEFAULT")(subject) == subject

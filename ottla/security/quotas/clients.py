@@ -100,6 +100,11 @@ class ClientQuotas:
         """What the client may change of the cluster by one request. `is_strict`: its version knows THROTTLING_QUOTA_EXCEEDED."""
         return Mutations(self._meter(MUTATION, principal, client_id), self._now_ms, is_strict=is_strict)
 
+    def owed_ms(self, principal: str, client_id: str | None) -> int:
+        """Returns how long a client has to wait because of bytes that it has produced and fetched, 0 while it is within its quotas."""
+        meters = [self._meter(kind, principal, client_id) for kind in (PRODUCE, FETCH)]
+        return max((meter.owed_ms(self._now_ms()) for meter in meters if meter is not None), default=0)
+
     # Metrics
 
     def meters(self) -> Iterator[tuple[Share, Meter]]:

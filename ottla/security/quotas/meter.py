@@ -51,6 +51,13 @@ class Meter:
             throttle_ms = max(throttle_ms, self.bucket.throttle_ms(self.limit, now_ms))
         return throttle_ms
 
+    def owed_ms(self, now_ms: int) -> int:
+        """Returns how long clients have to wait because of what was used before."""
+        owed_ms = self.rate.throttle_ms(self.limit, now_ms)
+        if self.bucket is not None:
+            owed_ms = max(owed_ms, self.bucket.throttle_ms(self.limit, now_ms))
+        return owed_ms
+
     def admit(self, amount: float, now_ms: int) -> int:
         """Counts an amount and returns 0; or returns for how many milliseconds the client has to wait before it may have the amount."""
         part = min(amount, self._part)

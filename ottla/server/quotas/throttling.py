@@ -2,7 +2,8 @@
 
 A request is executed and its answer is sent at once, with the time that its client has to wait (`throttle_time_ms`); for that time its
 connection is muted: nothing more is read from it and nothing executed (KIP-219). So a client that does not wait is held up all the same,
-and what it sends meanwhile stays in its socket. Handlers set `throttle_time_ms` where a quota changes their answer (an empty fetch, a
+and what it sends meanwhile stays in its socket. Nor does it help to connect again: what a client owes follows its user and client id, and
+a new connection is muted before its first request. Handlers set `throttle_time_ms` where a quota changes their answer (an empty fetch, a
 topic that is not created); the longest of all times counts.
 
 Brokers' connections are exempt. A request that was forwarded is charged where it is executed; the connection that it came by is muted here
@@ -64,6 +65,14 @@ class Throttling:
         if route.key in UPLOADS:
             throttle_ms = max(throttle_ms, quotas.charge_produce(principal, client_id, size))
         return throttle_ms
+
+    def hold_back(self, connection: Connection, client_id: str | None) -> bool:
+        """Mutes a new connection, before its first request, for as long as its client would be muted on another one."""
+        info = connection.info
+        owed_ms = 0 if info.is_inter_broker else self._quotas.owed_ms(info.principal, client_id)
+        if owed_ms:
+            self._mute(connection, owed_ms)
+        return owed_ms > 0
 
     def charge_forwarded(self, route: Route, request: RequestContext, response: Any, spent_ns: int) -> None:
         """Charges a request that another broker has forwarded; that one mutes the connection."""

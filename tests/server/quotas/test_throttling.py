@@ -49,14 +49,18 @@ class World:
         self.dispatcher = Dispatcher(broker, Waiters(self.clock, self.timers))
         self.throttling = Throttling(self.quotas, self.clock, self.timers)
         self.dispatcher.limit(self.throttling)
+        self.executed: list[int] = []
+        self.connect()
+        self.answers: list[Any] = []
+        self.spent_ms = 0
+
+    def connect(self) -> None:
+        """Opens a new connection, and uses it from now on."""
         self.channel = FakeChannel()
         self.info = ConnectionInfo(identity="test:1", host="test", listener="A")
         self.connection = Connection(self.dispatcher, ReceiveBuffers(), self.info, LIMITS, self.channel, self)
         self.channel.open(self.connection)
         self.asked: list[tuple[int, int]] = []
-        self.executed: list[int] = []
-        self.answers: list[Any] = []
-        self.spent_ms = 0
 
     def on_closed(self, connection: Connection) -> None: ...
 
@@ -129,6 +133,34 @@ def test_the_answer_comes_at_once_and_the_connection_is_muted_for_as_long() -> N
     world.timers.advance(1)
     assert world.channel.is_reading
     assert world.throttling.muted_count == 0
+
+
+@pytest.mark.parametrize("size", [500, 200_000])
+def test_a_client_that_connects_again_waits_for_what_it_owes(size: int) -> None:
+    """A connection was muted only after its first request, so that each new one had a request of any size for nothing."""
+    world = World(producer_byte_rate=1_000)
+    world.send(upload(30_000))
+    (owed_ms,) = world.times()
+    world.channel.close()
+    for _ in range(3):
+        world.connect()
+        world.send(upload(size))
+        assert len(world.executed) == 1 and not world.channel.sent
+        world.channel.close()
+    world.connect()
+    world.send(upload(size))
+    for _ in range(2):
+        world.timers.advance(owed_ms)
+        world.pump()
+    assert len(world.executed) == 2 and world.channel.sent
+
+
+def test_a_client_that_owes_nothing_is_served_on_a_new_connection() -> None:
+    world = World(producer_byte_rate=1_000_000)
+    for number in range(3):
+        world.connect()
+        world.send(upload(500))
+        assert len(world.executed) == number + 1
 
 
 def test_within_the_quota_and_without_one_nothing_happens() -> None:
