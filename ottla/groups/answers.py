@@ -1,6 +1,6 @@
-"""What a group coordinator answers to a command; the handler makes the response of it.
+"""The answers of a group coordinator to commands. A handler makes the response from an answer.
 
-Commands with one outcome are answered by an `ErrorCode`, commits by one for each offset in the command's order.
+A command with one outcome is answered with an `ErrorCode`, a commit with one for each offset, in the command's order.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class DescribedEpochGroup:
 
 
 FetchedOffset = CommittedOffset | ErrorCode | None
-"""What a partition has: an offset, none, or none that may be shown, for the reason given."""
+"""The result for a partition: its offset, None if there is none, or the reason why it may not be shown."""
 
 
 @immutable
@@ -196,7 +196,7 @@ class DescribedClassicGroup:
 
 @dataclass(slots=True, kw_only=True)
 class ShareOffsetOutcome:
-    """What became of one partition (altered) or topic (deleted) of a share group; filled in as the share coordinators answer."""
+    """The outcome for one partition (altered) or topic (deleted) of a share group. It is filled in when the share coordinators answer."""
 
     topic: str
     topic_id: Uuid = ZERO_UUID

@@ -1,4 +1,4 @@
-"""What a group coordinator can be asked to do, as the domain says it.
+"""The commands of a group coordinator, in terms of groups and not of requests.
 
 A handler makes one of these from a request, whatever its version, and makes the response from the answer (`answers.py`). Null in a
 request stays None here; a field that a version lacks has been given its meaning by the handler.
@@ -14,7 +14,7 @@ from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a classic member offers, the most wanted first: (name, metadata)."""
+"""The protocols of a classic member as (name, metadata), the preferred one first."""
 
 Owned = Mapping[Uuid, Collection[int]]
 """The partitions that a member says it has."""
@@ -36,7 +36,7 @@ class Caller(NamedTuple):
 
 @immutable(kw_only=True)
 class Join:
-    """JoinGroup. `needs_member_id`: a dynamic member without an id is given one and must come back with it (KIP-394)."""
+    """JoinGroup. `needs_member_id`: a dynamic member without an id gets one and must join again with it (KIP-394)."""
 
     group_id: str
     caller: Caller
@@ -47,7 +47,7 @@ class Join:
     protocol_type: str
     protocols: Protocols
     needs_member_id: bool = True
-    may_skip_assignment: bool = True  # a static leader that comes back understands "do not assign" (KIP-814)
+    may_skip_assignment: bool = True  # a static leader that returns understands "do not assign" (KIP-814)
 
 
 @immutable(kw_only=True)

@@ -72,7 +72,7 @@ class ClassicGroup:
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
-        self.pending_members: dict[str, None] = {}  # ids given out by MEMBER_ID_REQUIRED that have not come back yet
+        self.pending_members: dict[str, None] = {}  # ids that were sent with MEMBER_ID_REQUIRED and have not joined yet
         self.pending_syncs: dict[str, None] = {}  # members of this generation that have not sent SyncGroup yet
         self.votes: dict[str, int] = {}
         self.metadata_bytes = 0
@@ -256,7 +256,7 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(topics)
 
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Those of the topics that a member reads; all where a consumer's subscription cannot be read: the contrary may not be assumed."""
+        """Returns the topics that a member reads. If a consumer's subscription cannot be decoded, all of them may be read."""
         if self.subscribed_topics is not None:
             return set(self.subscribed_topics.intersection(topics))
         return set(topics) if self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.members else set()

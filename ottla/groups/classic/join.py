@@ -1,9 +1,9 @@
 """JoinGroup: admits a member under an id, and starts a rebalance where that is needed.
 
-A dynamic member that comes without an id is given one to come back with (MEMBER_ID_REQUIRED, KIP-394), so that a client that
-gave up waiting leaves no ghost. A static member (KIP-345) that comes without an id takes the place of its former self: the old id is
-fenced, and if the group is stable and its protocol stays the same, no rebalance happens; since version 9 even the leader may come back so
-and is answered to skip the assignment (KIP-814).
+A dynamic member without an id gets one and has to join again with it (MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up waiting
+is no member. A static member (KIP-345) that joins without an id replaces its earlier instance: the old id is fenced, and if the group is
+stable and its protocol stays the same, no rebalance happens. Since version 9 the leader may return in this way, too, and is answered to
+skip the assignment (KIP-814).
 
 Invariants: a group never has more members than `group.max.size`; every member shares a protocol with all others.
 """
@@ -29,8 +29,8 @@ from ottla.machine.draft import Draft
 ASK_METADATA_LATE = frozenset({"kafka-python"})
 """Clients that join 10 ms after subscribing and ask for the topics' metadata 100 ms after it.
 
-As leader such a client assigns nothing, and joins again when the metadata has come. If `poll` returns in the middle of that second
-round, kafka-python 3.0 never finishes it and owns nothing for good. A first round that ends after the metadata has come needs no second.
+As leader such a client assigns nothing, and joins again when it has the metadata. If `poll` returns during that second round, kafka-python
+3.0 never finishes it and owns nothing from then on. If the first round ends after the metadata has arrived, no second round is needed.
 """
 
 
@@ -101,7 +101,7 @@ def _find_group(shard: GroupShard, command: Join, now_ms: int) -> ClassicGroup:
 
 
 def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Refuses a member over `group.max.size`. While the group gathers, waiting members count: others may not come back."""
+    """Refuses a member beyond `group.max.size`. During a join phase only waiting members count, because others may not join again."""
     limit = shard.settings.members_max
     member = group.members.get(member_id)
     if group.state is PREPARING_REBALANCE:
@@ -178,7 +178,7 @@ def _update_member(join: Joining, member: ClassicMember) -> None:
 
 
 def _join_known(join: Joining) -> None:
-    """A member comes with its id: for the first time after MEMBER_ID_REQUIRED, or again."""
+    """A member joins with its id: for the first time after MEMBER_ID_REQUIRED, or again."""
     group, member_id, instance_id = join.group, join.command.member_id, join.command.instance_id
     if member_id in group.pending_members and instance_id is None:
         _add_member(join, member_id)

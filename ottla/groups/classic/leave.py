@@ -1,6 +1,6 @@
 """Carries out LeaveGroup: removes members, one or many at once, and begins a rebalance of the others at once.
 
-Static members may be sent away by their instance id alone (KIP-345): that is how an operator removes a consumer that will not come back.
+Static members may be removed by their instance id alone (KIP-345), so that an operator can remove a consumer that will not return.
 """
 
 from __future__ import annotations

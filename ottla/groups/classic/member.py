@@ -1,6 +1,6 @@
-"""One member of a classic group: what it can do, what it was assigned, and which of its requests still waits for an answer.
+"""One member of a classic group: its protocols, its assignment, and its request that waits for an answer.
 
-The log knows a member only as it stands in the last written group record; everything that changes between two rebalances is soft.
+The log has a member's state as of the last group record. Everything that changes between two rebalances is soft state.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ClassicMember:
         return b""
 
     def vote(self, candidates: dict[str, None]) -> str:
-        """The protocol this member prefers among those that all members know."""
+        """Returns the member's preferred protocol among the candidates, which all members support."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

@@ -2,13 +2,13 @@
 
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
 JoinGroup, at most for the slowest member's rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for company. Then
-(`complete_join`) members that did not come are dropped, save static ones, which keep their place until their session ends; the generation
-goes up, a protocol is voted for, and all members are answered, the leader with all subscriptions. What SyncGroup makes of it is in
-`sync.py`.
+(`complete_join`) members that did not join are removed, except static members, which remain until their session ends. The generation is
+incremented, a protocol is chosen by vote, and all members are answered, the leader with all subscriptions. `sync.py` continues with
+SyncGroup.
 
 Sessions are deadlines in memory. A heartbeat only moves its member's deadline; one timer a member looks whether it has passed.
 
-Invariants: a JoinGroup is answered exactly once; the generation goes up by one with each completed round. All of this is soft state, but
+Invariants: a JoinGroup is answered exactly once; each completed round increments the generation by one. All of this is soft state, except
 for the record of a group that has become empty.
 """
 
@@ -102,7 +102,7 @@ def prepare_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_
 
 
 def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
-    """The configured delay; without one, the time in which clients that join too early get their metadata."""
+    """The configured delay; if there is none, the time that clients which join too early need to get their metadata."""
     settings = shard.settings
     if settings.initial_rebalance_delay_ms > 0 or not any(member.asks_metadata_late for member in group.members.values()):
         return settings.initial_rebalance_delay_ms
@@ -162,7 +162,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def fail_syncs(shard: GroupShard, group: ClassicGroup, draft: Draft, code: ErrorCode, now_ms: int) -> None:
-    """Answers waiting SyncGroups whose assignment will never come: these members must join again."""
+    """Answers waiting SyncGroups without an assignment: these members must join again."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync_reply is not None:
@@ -295,7 +295,7 @@ def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: 
 
 
 def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Makes the group's timers anew, after something was tried that took them away and the log refused it."""
+    """Sets the group's timers again, after the log refused a change that had cancelled them."""
     for member in group.members.values():
         member.timer_ms = None
         extend_session(shard, group, member, draft, now_ms)
@@ -306,7 +306,7 @@ def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: in
 
 
 def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeout_ms: int, draft: Draft) -> None:
-    """An id was given out by MEMBER_ID_REQUIRED; its owner has one session timeout to come back with it."""
+    """Notes an id that was sent with MEMBER_ID_REQUIRED. Its client has one session timeout to join with it."""
     group.pending_members[member_id] = None
     group_id = group.group_id
 
@@ -322,7 +322,7 @@ def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeou
 
 
 def forget_pending(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """A pending member will not come: the group stops waiting for it."""
+    """Removes a pending member, so that the group does not wait for it any more."""
     del group.pending_members[member_id]
     draft.cancel(_session_key(group.group_id, member_id))
     maybe_complete_join(shard, group, draft, now_ms)

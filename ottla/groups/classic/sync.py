@@ -1,11 +1,11 @@
-"""Carries out SyncGroup and Heartbeat: hands a generation's assignment to its members, and notifies those that must join again.
+"""Carries out SyncGroup and Heartbeat: sends a generation's assignment to its members, and tells members when they must join again.
 
 The leader's SyncGroup has the assignments of all members. It is logged first; when it is committed all waiting members are answered and the
-group is Stable. If the log refuses, the members get the error and a new round begins. A member whose SyncGroup comes later is answered at
-once. A member may only speak for its generation, and (version 5+, KIP-559) must name the protocol that was chosen.
+group is Stable. If the log refuses the record, the members get the error and a new round begins. A later SyncGroup is answered at once. A
+member must name its generation, and (version 5+, KIP-559) the chosen protocol.
 
-Invariants: no assignment leaves before its record is committed; one generation at a time (I33); a static member's former self is fenced
-(I34). A heartbeat is O(1) and makes no timer.
+Invariants: no assignment is sent before its record is committed; one generation at a time (I33); an earlier instance of a static member is
+fenced (I34). A heartbeat is O(1) and makes no timer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ClassicMember:
 
 
 def _check_assignment_size(shard: GroupShard, group: ClassicGroup, command: Sync) -> None:
-    """All assignments of a group stand in one record, which must fit a batch of the internal topic."""
+    """Refuses assignments that are too large together: they are one record, which must fit into a batch of the internal topic."""
     limit = shard.settings.member_metadata_bytes_max
     if any(len(assignment) > limit for assignment in command.assignments.values()):
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"an assignment in group {group.group_id} is larger than {limit} bytes")

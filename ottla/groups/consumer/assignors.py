@@ -1,13 +1,13 @@
 """Assigns partitions to the members of a consumer group: the two server-side assignors of KIP-848.
 
-`uniform` spreads partitions so that members differ by one at most, and leaves where they are all that it need not move. When all members
-subscribe to the same topics that takes one pass. When they differ, each partition goes to the least loaded member that wants it, and then
-partitions move from the most to the least loaded until no single move helps.
+`uniform` spreads partitions so that the members' counts differ by one at most, and moves as few partitions as possible. When all members
+subscribe to the same topics, it needs one pass. When they differ, each partition is assigned to the least loaded member that subscribes to
+its topic, and then partitions move from the most to the least loaded member until no single move helps.
 
-`range` gives each topic's partitions in consecutive runs to the members that subscribe to it, in the order of their names, so that topics
-with as many partitions come together in the same member. It knows nothing of what was before.
+`range` gives each topic's partitions in consecutive runs to its subscribers, in the order of their names, so that topics with equally many
+partitions are co-partitioned. It does not consider the previous assignment.
 
-Both go in steps, each of a fraction of a millisecond or of one topic, so that a caller can do other work in between.
+Both are generators whose steps take a fraction of a millisecond or handle one topic, so that a caller can do other work in between.
 
 Invariants: every partition of a subscribed topic has exactly one member, and that member subscribes to the topic; the result depends only
 on the arguments. Cost: `uniform` over equal subscriptions is linear in members and partitions.
@@ -28,12 +28,12 @@ WORK_PER_STEP = 1_000
 
 
 class MemberSpec(NamedTuple):
-    """What an assignor knows of a member."""
+    """A member as an assignor sees it."""
 
     member_id: str
     instance_id: str | None
     topics: frozenset[Uuid]
-    target: Mapping[Uuid, Sequence[int]]  # what it was meant to have so far
+    target: Mapping[Uuid, Sequence[int]]  # its present target assignment
 
 
 Assigning = Generator[None, None, dict[str, Assignment]]
@@ -134,7 +134,7 @@ def _size(assignment: Mapping[Uuid, Sequence[int]]) -> int:
 
 
 def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extra: bool) -> tuple[dict[Uuid, list[int]], int, bool]:
-    """What the member keeps of its present target: at most the quota, or one more while there are extra ones."""
+    """Returns the part of its present target that the member keeps: at most the quota, or one more while there are extra partitions."""
     limit = quota + has_extra
     mine: dict[Uuid, list[int]] = {}
     size = 0

@@ -1,8 +1,8 @@
 """The classic requests in a consumer group, where members of both protocols live together (KIP-848).
 
-A JoinGroup is a heartbeat that says everything: it is answered at once with the member's own epoch as the generation, and no member is
-the leader, since the coordinator assigns. SyncGroup fetches what the member may have. A Heartbeat answers REBALANCE_IN_PROGRESS when the
-group has moved on and the member should join again; a member that does not come within its rebalance timeout is removed.
+A JoinGroup is a heartbeat that says everything: it is answered at once with the member's own epoch as the generation, and no member is the
+leader, because the coordinator assigns. SyncGroup fetches the member's assignment. A Heartbeat is answered with REBALANCE_IN_PROGRESS when
+the member should join again for a newer target; a member that does not join within its rebalance timeout is removed.
 
 Invariants: a member speaks one protocol at a time; one of the new protocol is unknown to classic requests.
 """
@@ -114,7 +114,7 @@ def _find_joiner(shard: GroupShard, change: ConsumerChange, command: Join) -> tu
 
 
 def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old_id: str) -> tuple[str, MemberFacts]:
-    """A static member that comes without its id takes over what its former self had."""
+    """Lets a static member that joins without its id take over the assignment of its earlier instance."""
     member_id = shard.fresh_member_id(instance_id)
     facts, target, position = change.group.facts[old_id], change.group.target.get(old_id, {}), change.group.position(old_id)
     change.remove_member(old_id)
@@ -241,9 +241,9 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Memb
 
 
 def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """A member behind the target's epoch must join again, unless it is about to: its last answer said what to give up.
+    """Makes a member behind the target's epoch join again, unless its last answer made it revoke partitions, because then it joins anyway.
 
-    One that waits for partitions of others joins again to get those that are free, and any member to make a new target that is due.
+    A member that waits for partitions of others joins again to get the free ones. Any member joins again when a new target is due.
     """
     position = group.position(member_id)
     is_behind = group.target_epoch > position.epoch or may_assign(shard, group, now_ms)

@@ -36,7 +36,7 @@ def _member(shard: GroupShard, group: ConsumerGroup, member_id: str) -> Describe
 
 
 def _held(position: Position) -> dict[Uuid, tuple[int, ...]]:
-    """What the member may be reading: also what it has to give up, until it says that it has."""
+    """The partitions that the member may be reading, including partitions that it has to revoke and has not confirmed."""
     held = dict(position.assigned)
     for topic_id, partitions in position.revoking.items():
         held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *partitions}))

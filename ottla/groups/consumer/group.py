@@ -1,9 +1,9 @@
-"""The state of one consumer group of the consumer protocol (KIP-848): what its members want and who owns what meanwhile.
+"""The state of one consumer group of the consumer protocol (KIP-848): members, their subscriptions, and the owners of partitions.
 
-A member moves to its target step by step (`reconciliation.py`), so its position says what it has, what it is giving up, and whether it
-waits.
+A member moves to its target step by step (`reconciliation.py`). Its position has the assigned partitions, the partitions that it is
+revoking, and whether it waits for partitions of others.
 
-Invariants: `owners` maps each partition that a member has, or is giving up, to that member, and to no other (I34).
+Invariants: `owners` maps each partition that a member has, or is revoking, to that member alone (I34).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEFT_STATIC_EPOCH = -2  # the epoch of a static member that is away for a moment
 
 
 class MemberState(Enum):
-    """Where a member is on the way to its target; the numbers stand in records."""
+    """The state of a member on the way to its target; the numbers are Kafka's in records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1  # it has to give partitions up and has not confirmed that it did
@@ -32,14 +32,14 @@ class MemberState(Enum):
 
 
 class ClassicFacts(NamedTuple):
-    """What a member that still speaks the classic protocol brought along."""
+    """The classic protocols and session timeout of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: Protocols
 
 
 class MemberFacts(NamedTuple):
-    """What a member says of itself."""
+    """A member's description of itself: client, subscription, instance."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -53,7 +53,7 @@ class MemberFacts(NamedTuple):
 
 
 class Position(NamedTuple):
-    """What a member has, and which epoch it has reached."""
+    """A member's current assignment and epoch."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -85,7 +85,7 @@ def _is_in(name: str, names: tuple[str, ...]) -> bool:
 
 
 REFERENCE_BYTES = 8
-"""What the name of a topic takes that an expression matches: names are shared."""
+"""Memory of a topic's name that a regular expression matches, in bytes: a reference, because names are shared."""
 
 
 class ConsumerGroup(EpochGroup[MemberFacts, Position]):
@@ -131,12 +131,12 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
         return tuple(sorted({*facts.topics, *resolved.topics}))
 
     def subscriptions(self) -> list[tuple[str, ...]]:
-        """What members read, by name or by regular expression."""
+        """The members' subscriptions, by name or by regular expression."""
         found = [self.regexes[regex].topics for regex in self.used_regexes() if regex in self.regexes]
         return list({id(names): names for names in [*super().subscriptions(), *found]}.values())
 
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Those of the topics that a member reads."""
+        """Returns the topics that a member reads."""
         subscriptions = self.subscriptions()
         return {topic for topic in topics if any(_is_in(topic, names) for names in subscriptions)}
 
@@ -145,7 +145,8 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
         return {facts.regex: None for facts in self.facts.values() if facts.regex is not None}
 
     def preferred_assignor(self, known: tuple[str, ...]) -> str:
-        """What most members ask for; the first one configured if no member asks, and among equals the one configured first."""
+        """Returns the assignor that most members ask for. If no member asks, the first configured one; among equals, the one configured
+        first."""
         votes = dict.fromkeys(known, 0)
         for facts in self.facts.values():
             if facts.assignor in votes:

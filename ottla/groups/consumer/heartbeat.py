@@ -1,11 +1,11 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, moves towards its target, or leaves (KIP-848).
+"""ConsumerGroupHeartbeat: a member joins, remains, moves towards its target, or quits (KIP-848).
 
-A member says who it is and what it wants when it joins or when that changes, and else only that it lives and what it still has. The
-coordinator answers with the member's epoch and, when it changed, with what the member may have now. When what the group wants changes, its
-epoch rises and a new target is made by the server's assignor; each member then moves on its own heartbeats (`reconciliation.py`), so
-no member waits for all others.
+A member describes itself and its subscription when it joins or when these change; other heartbeats only have the partitions that it owns.
+The coordinator answers with the member's epoch and, when it changed, with the current assignment. When subscriptions change, the group's
+epoch rises and the server's assignor makes a new target. Each member moves to it with its own heartbeats (`reconciliation.py`), so no
+member waits for all others.
 
-A static member (instance id) that leaves for a moment keeps its place until its session ends, and its next process takes the place over.
+A static member (instance id) that quits temporarily keeps its assignment until its session ends, and its next process takes it over.
 
 Invariants: an epoch that is not the member's own is refused, save the last one when the answer with the new one was lost; a heartbeat that
 changes nothing logs nothing and costs the same in a group of any size.
@@ -195,7 +195,7 @@ def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id
 
 
 def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFacts:
-    """What the member says now, over what it said before; a field that is null is as before."""
+    """Merges a heartbeat into the member's earlier description; null fields keep their earlier values."""
     if before is not None and _says_nothing(before, command):
         return before
     facts = before if before is not None else MemberFacts()
@@ -213,7 +213,7 @@ def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFact
 
 
 def _says_nothing(before: MemberFacts, command: ConsumerHeartbeat) -> bool:
-    """Whether the heartbeat changes nothing: the member reports that it lives and what it has."""
+    """Whether the heartbeat changes nothing in the member's description."""
     return (
         command.topics is None
         and command.regex is None

@@ -1,15 +1,15 @@
-"""Changes a live group from the classic protocol to that of KIP-848, and back.
+"""Converts a live group from the classic protocol to KIP-848's, and back.
 
-Up: the first member that comes with the new protocol turns the classic group into a consumer group. The classic members stay members; what
-they were assigned is their position and their target, the generation is the group's epoch. They are answered to join again and go on by the
-classic requests (`classic_members.py`).
+Upgrade: the first member with the new protocol turns the classic group into a consumer group. The classic members remain members. Their
+assignments become their current and target assignments, and the generation becomes the group's epoch. They are told to join again and
+continue with classic requests (`classic_members.py`).
 
-Down: when the last member of the new protocol has gone and only classic ones are left, the group becomes a classic one again, with the
-epoch as its generation, and rebalances.
+Downgrade: when the last member of the new protocol has quit and only classic members remain, the group becomes a classic one again, with
+its epoch as generation, and rebalances.
 
-Invariants: no member loses what it has by the change itself; a group that cannot change is left as it is; a classic group that was a
-consumer group a moment ago is in the middle of a rebalance, so that no request finds it at rest before all members have joined again.
-`group.consumer.migration.policy` says which ways are open.
+Invariants: the conversion itself takes no partition from a member; a group that cannot be converted stays unchanged; a downgraded group is
+in a rebalance, so that no request is answered as in a stable group before all members have joined again. `group.consumer.migration.policy`
+says which ways are open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STICKY = ("sticky", "cooperative-sticky")
 
 
 def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], subscription: bytes) -> bytes:
-    """A position in the form that a classic consumer reads, by names, and in the version in which it has sent its subscription."""
+    """Encodes an assignment for a classic consumer: by topic names, in the version of its subscription."""
     topics = []
     for topic_id, partitions in assigned.items():
         name = shard.topics.topic_name(topic_id)

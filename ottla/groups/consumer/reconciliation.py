@@ -1,8 +1,8 @@
-"""Moves a member of a consumer group step by step from what it has to its target assignment.
+"""Moves a member of a consumer group step by step from its current assignment to its target assignment.
 
-First it gives up what is no longer its own, and keeps its epoch until it says that it did (UnrevokedPartitions). Then it moves to the
-target's epoch and gets what is free; what another member still holds comes later (UnreleasedPartitions). So a partition never has two
-owners (I34), and members that lose nothing go on working all the while.
+First the member revokes partitions that are not in its target, and keeps its epoch until it confirms that (UnrevokedPartitions). Then it
+gets the target's epoch and the free partitions; partitions that another member still owns follow later (UnreleasedPartitions). So a
+partition never has two owners (I34), and members without revoked partitions continue to work.
 
 A partition keeps its assignment epoch for as long as no other member can have had it.
 """
@@ -63,7 +63,7 @@ def _advance(
 
 
 def _epochs(position: Position, epoch: int, *parts: Assignment) -> dict[Uuid, dict[int, int]]:
-    """The assignment epochs of these partitions: those that the position has keep theirs, the others get `epoch`.
+    """The assignment epochs of these partitions: partitions of the current assignment keep theirs, the others get `epoch`.
 
     A member that joins again, or has taken another one's place, gets all of its partitions now.
     """

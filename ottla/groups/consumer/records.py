@@ -1,6 +1,6 @@
 """The records of a consumer group: writes the group's values, and folds them back.
 
-What share groups have as well is in `epoch_records.py`.
+`epoch_records.py` has the records that share groups have as well.
 """
 
 from __future__ import annotations

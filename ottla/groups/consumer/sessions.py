@@ -1,7 +1,7 @@
-"""Removes members of a consumer group that are silent for too long, or hold for too long what they should give up.
+"""Removes members of a consumer group that send no heartbeat for too long, or do not revoke partitions in time.
 
-Sessions are those of `epoch_sessions.py`. A member that has to give partitions up has its own rebalance timeout to do so. A late member is
-removed, and the group's epoch rises.
+`epoch_sessions.py` has the sessions. A member has its own rebalance timeout to revoke partitions. A late member is removed, and the group's
+epoch rises.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ RULES = epoch_sessions.SessionRules(ConsumerGroup, _fence)
 
 
 def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
-    """Takes members out; `finish_removal` has to follow. Their timers stay and find no member, so a refusal need not make them anew."""
+    """Removes members; `finish_removal` has to follow. Their timers remain and find no member, so a refusal need not set them again."""
     for member_id in member_ids:
         change.remove_member(member_id)
     forget_regexes(change)
 
 
 def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
-    """Logs a removal: a group of classic members goes back to the classic protocol.
+    """Logs a removal. A group of only classic members returns to the classic protocol.
 
-    Any other group's epoch rises, so that the next heartbeat of any member spreads what the removed ones had.
+    Any other group's epoch rises, so that the next heartbeat of any member distributes the partitions of the removed members.
     """
     if may_downgrade(shard, change.group):
         downgrade(shard, change, draft)

@@ -39,7 +39,8 @@ def _has_rested(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
 
 
 class GroupUpdate(EpochUpdate[ConsumerChange]):
-    """One update. `patterns` are to be matched anew; `must_look_up`: topics may have changed; `wants_other`: what a member reads has."""
+    """One update. `patterns`: expressions to be matched again. `must_look_up`: topics may have changed. `wants_other`: a subscription has
+    changed."""
 
     def __init__(
         self, shard: GroupShard, patterns: list[str], may_describe: MayDescribe, *, must_look_up: bool, wants_other: bool
@@ -96,7 +97,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         known = change.group.regexes.get(pattern)
         if known is None:
             if pattern not in change.group.used_regexes():
-                return  # its member has gone meanwhile
+                return  # its member has quit meanwhile
             self._shard.memory.admit(len(topics) * REFERENCE_BYTES)
         if known is None or known.topics != topics:
             change.put_regex(pattern, ResolvedRegex(topics, version, now_ms))
@@ -134,7 +135,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
 
 
 def _specs(group: ConsumerGroup, found: FoundTopics) -> Generator[None, None, list[MemberSpec]]:
-    """The members as the assignors know them; those that subscribe to the same share one set of topics."""
+    """The members as the assignors see them. Members with equal subscriptions share one set of topics."""
     known: dict[int, tuple[tuple[str, ...], frozenset[Uuid]]] = {}
     members: list[MemberSpec] = []
     work = 0
