@@ -412,6 +412,7 @@ class Fetcher:
                     raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole batch")
         except ApiError as error:
             log.error("%s follows broker %d: %s", followed.partition.topic_partition, self.leader_id, error.message)
+            followed.damaged_at = end if error.code is ErrorCode.CORRUPT_MESSAGE else -1
             self._rest(followed, error.code, now_ms)
             return False
         followed.failures = 0

@@ -17,8 +17,8 @@ class Followed:
     """One partition that follows the leader, in one term."""
 
     __slots__ = (
-        "asked_offset", "bounds_start", "failures", "follower", "follower_log", "is_resting", "key", "leader_watermark", "named_in",
-        "partition",
+        "asked_offset", "bounds_start", "damaged_at", "failures", "follower", "follower_log", "is_resting", "key", "leader_watermark",
+        "named_in", "partition",
     )  # fmt: skip
 
     def __init__(self, key: Key, partition: Partition, follower_log: FollowerLog) -> None:
@@ -30,6 +30,8 @@ class Followed:
         """The number of the first request that named it in this term."""
         self.asked_offset = -1
         self.bounds_start = -1
+        self.damaged_at = -1
+        """Where the log ended when what the leader sent was damaged: the next fetch from there says so."""
         self.failures = 0
         self.is_resting = False
         self.leader_watermark = 0
@@ -61,4 +63,5 @@ def position(followed: Followed, bytes_max: int) -> FetchPartition:
         partition_max_bytes=bytes_max,
         high_watermark=state.high_watermark,
         durable_end=state.durable_end if state.is_flush_on_ack else NO_OFFSET,
+        came_damaged=bytes_max > 0 and followed.damaged_at == asked.offset,
     )

@@ -147,6 +147,8 @@ class FollowerSession:
             )
         except ApiError as error:
             return error.code
+        if asked.came_damaged:
+            partition.doubt(asked.fetch_offset)
         return ErrorCode.NONE
 
     def _take_report(self, asked: FetchPartition, partition: Partition) -> None:

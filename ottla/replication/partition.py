@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.errors import ApiError, DamagedLogError, ErrorCode, StorageError
 from ottla.base.types import NO_TIMESTAMP
 from ottla.replication import reads
 from ottla.replication.follower_log import FollowerLog
@@ -24,6 +24,7 @@ from ottla.replication.progress import FollowerFetch
 from ottla.replication.reads import PartitionRead
 from ottla.replication.state import PartitionState
 from ottla.storage.log import Log
+from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.time_search import TimeSearch
 
 __all__ = ["AppendResult", "Partition", "PartitionRead"]
@@ -33,7 +34,8 @@ class Partition:
     """See above. Every method runs to its end on the loop."""
 
     __slots__ = (
-        "_request_flush", "follower_log", "leader", "log", "notifier", "on_storage_error", "state", "topic_partition", "traffic",
+        "_request_flush", "follower_log", "leader", "log", "notifier", "on_doubt", "on_storage_error", "state", "topic_partition",
+        "traffic",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +64,8 @@ class Partition:
         self.leader: Leader | None = None
         self.follower_log: FollowerLog | None = None
         self.on_storage_error: Callable[[Partition, StorageError], None] | None = None
+        self.on_doubt: Callable[[Partition, str], None] | None = None
+        """Called with the path of a segment that may be damaged; what is there is checked before anything follows from it."""
         self._request_flush = request_flush
 
     # The state, for other packages
@@ -216,6 +220,19 @@ class Partition:
             self.on_storage_error(self, error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
+    def read_failed(self, error: StorageError) -> ApiError:
+        """A read failed; returns what clients are answered. Damage leaves the rest of the log readable."""
+        if not isinstance(error, DamagedLogError) or self.on_doubt is None:
+            return self.fail(error)
+        self.on_doubt(self, error.path)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def doubt(self, offset: int) -> None:
+        """A follower says that the batch at this offset came damaged."""
+        segment = next((found for found in reversed(self.log.segments) if found.base_offset <= offset), None)
+        if segment is not None and self.on_doubt is not None:
+            self.on_doubt(self, segment.path(LOG_SUFFIX))
+
     def _end_term(self) -> None:
         leader, self.leader = self.leader, None
         if leader is not None:
@@ -305,7 +322,7 @@ class Partition:
         try:
             return reads.read_as_consumer(state, offset, bytes_max, isolation, min_one)
         except StorageError as error:
-            raise self.fail(error) from error
+            raise self.read_failed(error) from error
 
     def note_follower(
         self, fetch: FollowerFetch, *, current_leader_epoch: int = -1, last_fetched_epoch: int = -1
@@ -336,7 +353,7 @@ class Partition:
         try:
             return reads.read_as_follower(self.state, offset, bytes_max, min_one)
         except StorageError as error:
-            raise self.fail(error) from error
+            raise self.read_failed(error) from error
 
     def read_as_follower(
         self,
@@ -360,7 +377,7 @@ class Partition:
         try:
             return reads.list_offset(self.state, leader.epoch_start_offset, timestamp, isolation, search)
         except StorageError as error:
-            raise self.fail(error) from error
+            raise self.read_failed(error) from error
 
     def log_end(self, current_leader_epoch: int = -1) -> tuple[int, int, int]:
         """What `list_offset` answers a follower for the latest offset: (-1, log end, leader epoch)."""

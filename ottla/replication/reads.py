@@ -54,6 +54,8 @@ def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolati
     found: FileSlice | None = None
     aborted: list[tuple[int, int]] | None = None
     if offset < end:
+        if state.damage is not None:
+            bytes_max = state.damage.room(log, offset, bytes_max)
         found = log.read(offset, bytes_max, end_offset=end, min_one=min_one)
         if found is not None and isolation == READ_COMMITTED:
             aborted = _aborted(log, found, offset, end)
@@ -93,6 +95,8 @@ def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one
     log = state.log
     end = log.log_end_offset
     _require_within(state, offset)
+    if state.damage is not None and offset < end:
+        bytes_max = state.damage.room(log, offset, bytes_max)
     found = log.read(offset, bytes_max, end_offset=end, min_one=min_one) if offset < end else None
     return PartitionRead(found, state.high_watermark, state.last_stable_offset, log.log_start_offset, None, None)
 

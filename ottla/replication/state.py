@@ -14,6 +14,7 @@ from typing import Protocol
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.notifier import Notifier
 from ottla.base.types import TopicPartition
+from ottla.replication.damage import Damage
 from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.isr import IsrProposal, IsrState
 from ottla.replication.traffic import Traffic
@@ -46,6 +47,7 @@ class PartitionState:
         "admit_producer",
         "broker_epoch_of",
         "broker_id",
+        "damage",
         "high_watermark",
         "is_below_min_insync",
         "is_flush_on_ack",
@@ -97,6 +99,8 @@ class PartitionState:
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.may_revive = False
         """Offline, but its log is sound: the next role that the controller sends brings it back."""
+        self.damage: Damage | None = None
+        """What is known to be damaged in the log."""
         self.notifier = Notifier()
         self.traffic = Traffic()
         self.owner = owner

@@ -300,7 +300,7 @@ class ShareReading:
             try:
                 acquired = share.acquire(self._session.member_id, offset, walk, records_max, body.batch_size, self._is_record_limit)
             except StorageError as error:
-                reading.error = partition.fail(error).code
+                reading.error = partition.read_failed(error).code
                 return 0
             if acquired:
                 piece = walk.piece(acquired[0].first_offset, acquired[-1].last_offset)

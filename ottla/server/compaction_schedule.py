@@ -79,6 +79,8 @@ class CompactionSchedule:
         self._has_worked = False
         self._idle_rounds = 0
         self.is_under_way = False
+        self.worked_on: Partition | None = None
+        """The log whose files the worker process may be writing."""
 
     def start(self) -> None:
         if self._config.log_cleaner_enable:
@@ -171,6 +173,7 @@ class CompactionSchedule:
     def _hand_over(self, partition: Partition, job: CompactionJob) -> None:
         from ottla.storage.segment_rewriter import Failed, Order
 
+        self.worked_on = partition
         worker = self._worker = self._worker or self._threads.worker(WORKER_MODULE)
         order = Order(job=job, bytes_per_second=self._config.log_cleaner_io_max_bytes_per_second)
 
@@ -184,6 +187,7 @@ class CompactionSchedule:
         self._threads.run(work, lambda answer: self._take(partition, job, answer))
 
     def _take(self, partition: Partition, job: CompactionJob, answer: Answer) -> None:
+        self.worked_on = None
         if self._is_stopped:
             return
         from ottla.storage.segment_rewriter import Failed
@@ -243,7 +247,8 @@ class CompactionSchedule:
         self._next()
 
     def _is_here(self, partition: Partition) -> bool:
-        return partition.is_online and self._is_known(partition) and not self._partitions.is_moving(partition)
+        is_whole = partition.is_online and partition.state.damage is None
+        return is_whole and self._is_known(partition) and not self._partitions.is_moving(partition)
 
     def _is_known(self, partition: Partition) -> bool:
         return self._partitions.get(*partition.topic_partition) is partition

@@ -1,4 +1,4 @@
-"""Periodic work: retention, compaction, checkpoints, flushes by age, expiry of producer ids, idle connections, directories that heal.
+"""Periodic work: retention, compaction, scrub, checkpoints, flushes by age, expiry of producer ids, idle connections, failed directories.
 
 Each task has its interval from the configuration and runs on the loop in turns, some partitions at a time, since there may be tens of
 thousands; what touches the disk for long (checkpoints with their fsync, removal of files, probes of a failed directory) runs in a thread.
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers
+from ottla.base.ports import Peers, Ports, TimerHandle
 from ottla.base.turns import Turns
+from ottla.cluster.metadata_cache import MetadataCache
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
 from ottla.server.compaction_schedule import CompactionSchedule
@@ -20,6 +21,9 @@ from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
 from ottla.server.partition_table import PartitionTable
+from ottla.server.repair.repairs import Repairs
+from ottla.server.repair.scrub_schedule import ScrubSchedule
+from ottla.server.repair.segment_checks import SegmentChecks
 from ottla.server.replica_changes import ReplicaChanges
 from ottla.storage import recovery_aids
 from ottla.storage.retention import kept_by_the_future
@@ -54,16 +58,16 @@ class Housekeeping:
     def __init__(
         self,
         *,
+        ports: Ports,
         config: BrokerConfig,
-        clock: Clock,
-        timers: Timers,
-        disk: Disk,
-        threads: Threads,
         partitions: PartitionTable,
         replicas: ReplicaChanges,
         listeners: Listeners,
         flusher: Flusher,
+        peers: Peers,
+        metadata: MetadataCache,
     ) -> None:
+        clock, timers, disk, threads = ports.clock, ports.timers, ports.disk, ports.threads
         self._config = config
         self._clock = clock
         self._time = SlewedClock(clock)
@@ -85,6 +89,17 @@ class Housekeeping:
             config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions,
             remove_later=self.remove_later, checkpoints_due=self._checkpoints_due,
         )  # fmt: skip
+        self.checks = SegmentChecks(disk, timers, threads)
+        self.repairs = Repairs(
+            broker_id=config.this_broker_id, clock=clock, timers=timers, disk=disk, threads=threads, peers=peers, metadata=metadata,
+            partitions=partitions, replicas=replicas, checks=self.checks, remove_later=self.remove_later,
+            is_compacting=lambda partition: self.compaction.worked_on is partition,
+        )  # fmt: skip
+        partitions.on_doubt = self.repairs.doubt
+        self.scrub = ScrubSchedule(
+            config=config, clock=clock, timers=timers, random=ports.random, partitions=partitions, checks=self.checks,
+            take=self.repairs.take,
+        )  # fmt: skip
 
     def start(self) -> None:
         config = self._config
@@ -98,9 +113,13 @@ class Housekeeping:
         self._every("memory", lambda: config.ottla_tick_interval_ms, self._listeners.relieve)
         self._every("offline", lambda: RECHECK_MS, self.recheck_offline)
         self.compaction.start()
+        self.scrub.start()
 
     def stop(self) -> None:
         self.compaction.stop()
+        self.scrub.stop()
+        self.repairs.stop()
+        self.checks.stop()
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

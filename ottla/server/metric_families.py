@@ -93,6 +93,10 @@ FAMILIES: dict[str, Family] = {
         Family("kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Log directories that have failed."),
         Family("ottla_log_directory_free_bytes", GAUGE, "Room that is left on the disk of a log directory."),
         Family("ottla_log_directory_size_bytes", GAUGE, "Size of the disk of a log directory."),
+        Family("ottla_damage_found_total", COUNTER, "Damaged places found in logs that are open."),
+        Family("ottla_damage_repaired_total", COUNTER, "Damaged places repaired with the records of another replica."),
+        Family("ottla_damage_unrepaired", GAUGE, "Damaged places that are not repaired; reads of them are refused."),
+        Family("ottla_scrub_batches_total", COUNTER, "Record batches in logs whose CRCs were checked, by the scrub or because of a doubt."),
         # Requests
         Family(f"{REQUESTS}requests_total", COUNTER, "Requests executed.", "requestspersec"),
         Family(f"{REQUESTS}totaltimems", SUMMARY, "From the request to its answer."),

@@ -22,6 +22,7 @@ from ottla.requests.context import Broker
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.histogram import Histogram, Recent, quantile_ns
+from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import Listeners
 from ottla.server.metric_coordinators import GroupMetrics, ShareStateMetrics, TransactionMetrics
 from ottla.server.metric_families import SESSION, TRAFFIC
@@ -50,6 +51,7 @@ class BrokerParts(Protocol):
     listeners: Listeners
     flusher: Flusher
     links: ClusterLinks | None
+    housekeeping: Housekeeping
 
 
 class Metrics:
@@ -60,6 +62,7 @@ class Metrics:
         self._broker = broker
         self._flusher = parts.flusher
         self._links = parts.links
+        self._housekeeping = parts.housekeeping
         self._dialects: Sequence[str] = broker.config.ottla_metrics_aliases
         self._lag = LoopLag(broker.timers)
         self._lag_times = Recent()
@@ -100,6 +103,7 @@ class Metrics:
         self._collect_cluster(page)
         self._collect_replication(page)
         self._collect_stages(page)
+        self._collect_damage(page)
         self._collect_histogram(page, "ottla_eventloop_lag_seconds", self._lag.histogram, self._lag_times)
         self._collect_histogram(page, "ottla_fsync_seconds", self._flusher.round_times, self._fsync_times)
         yield
@@ -156,6 +160,13 @@ class Metrics:
         page.put("ottla_stage_staged_bytes_total", stages.staged_bytes)
         page.put("ottla_stage_refused_total", stages.refused)
         page.put("ottla_stage_expired_bytes_total", stages.expired_bytes)
+
+    def _collect_damage(self, page: Page) -> None:
+        repairs = self._housekeeping.repairs
+        page.put("ottla_damage_found_total", repairs.found)
+        page.put("ottla_damage_repaired_total", repairs.repaired)
+        page.put("ottla_damage_unrepaired", repairs.unrepaired)
+        page.put("ottla_scrub_batches_total", self._housekeeping.checks.batches)
 
     def _collect_histogram(self, page: Page, name: str, histogram: Histogram, recent: Recent) -> None:
         buckets = recent.of(time.monotonic(), {name: histogram.buckets})[name]

@@ -143,8 +143,8 @@ class Node:
             mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms, audit=self.audit)  # fmt: skip
         self.metadata.on_credentials = self.listeners.recheck
         self.housekeeping = Housekeeping(
-            config=config, clock=ports.clock, timers=ports.timers, disk=ports.disk, threads=ports.threads, partitions=self.partitions,
-            replicas=self.replicas, listeners=self.listeners, flusher=self.flusher,
+            ports=ports, config=config, partitions=self.partitions, replicas=self.replicas, listeners=self.listeners,
+            flusher=self.flusher, peers=self.peers, metadata=self.metadata,
         )  # fmt: skip
         config.on_change(lambda _names: self._reconfigure())
         self.quotas: Quotas | None = None
@@ -423,6 +423,7 @@ class Node:
             self.hosts.resign(*partition.topic_partition)
             self.replicas.stop_fetching(partition.topic_partition)
             self.replicas.mark_offline([partition.topic_partition])
+            self.housekeeping.repairs.doubt(partition, error.path)
             return
         self._directory_failed(self.partitions.directory_of(partition), str(error))
 

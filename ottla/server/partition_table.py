@@ -73,6 +73,7 @@ class PartitionTable:
         self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
         self._only = {directory.path: (directory,) for directory in self._directories}  # shared: there are as many as partitions
         self._found: dict[str, tuple[LogDirectoryState, ...]] = {}  # where a partition's log lies, by its directory's name
+        self.on_doubt: Callable[[Partition, str], None] | None = None  # given to each partition (`repair/repairs.py`)
         self.preferred: BoundedCache[TopicPartition, str] = BoundedCache(PREFERRED_BYTES_MAX)
         """The directories in which replicas are to be made that are not here yet."""
         self.copies: dict[str, str] = {}
@@ -170,6 +171,7 @@ class PartitionTable:
         self._enter(opened, directory, topic_id)
         partition = self._make_partition(opened, min(noted.high_watermark, opened.log_end_offset))
         partition.state.admit_producer = self.producer_room.admit
+        partition.on_doubt = self.on_doubt
         directory.on_opened(key, noted)
         self._note_found(str(key), directory)
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition

@@ -207,6 +207,10 @@ class ReplicaChanges:
         self._metadata.mark_offline(self._broker_id, replicas)
         self.on_replicas(())
 
+    def works_again(self, key: TopicPartition) -> None:
+        """This replica serves all of its log, without having been opened again."""
+        self._mark_online([key])
+
     def _mark_online(self, replicas: Sequence[TopicPartition]) -> None:
         self._metadata.mark_online(replicas)
         self.on_replicas(replicas)

@@ -41,13 +41,13 @@ def retire_files(disk: Disk, segment: Segment) -> list[str]:
     return retired
 
 
-def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequence[int]) -> list[str]:
+def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequence[int], *, may_have_gaps: bool = True) -> list[str]:
     """Puts the `.cleaned` files of the segments at `bases` in the place of `old`; answers the files to be removed later.
 
-    The caller syncs the directory once more before the next compaction of this log; it need not wait for that.
+    The caller syncs the directory once more before the next replacement in this log; it need not wait for that.
     A base without a `.txnindex.cleaned` has no aborted transactions; indexes that compaction did not write are made again on first use.
     """
-    outdated = _note_compacted(disk, directory, old[-1].end_offset)
+    outdated = _note_compacted(disk, directory, old[-1].end_offset) if may_have_gaps else []
     stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]
     stems = [stem for stem in stems if disk.exists(stem + CLEANED_SUFFIX)]
     for stem in reversed(stems):  # the log file of the first segment last: without it, recovery has nothing to finish

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.errors import ApiError, DamagedLogError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
@@ -32,7 +32,7 @@ from ottla.storage.ledger import DETACHED, NO_PROOF, START, SYNCED, Proof
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction
 from ottla.storage.recovery import Opening, open_log
-from ottla.storage.segment import Segment
+from ottla.storage.segment import LOG_SUFFIX, Segment
 from ottla.storage.snapshots import aborted_entry, aborted_of, apply_batch, replay
 from ottla.storage.time_search import Found, TimeSearch
 from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, BatchHeader, read_batch_header
@@ -45,9 +45,9 @@ class Log:
     """See the module. Made by `Log.open` only."""
 
     __slots__ = (
-        "_bases", "_now_ms", "_open_files", "active", "config", "directory", "disk", "durability", "epochs", "flush_offset", "is_broken",
-        "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers", "recovery_notes", "row", "segments", "snapshots",
-        "topic_id", "topic_partition",
+        "_bases", "_now_ms", "_open_files", "active", "compacted_end", "config", "directory", "disk", "durability", "epochs",
+        "flush_offset", "is_broken", "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers", "recovery_notes", "row",
+        "segments", "snapshots", "topic_id", "topic_partition",
     )
 
     def __init__(self, opening: Opening) -> None:
@@ -58,17 +58,15 @@ class Log:
         self.segments = opening.segments
         self.active = opening.segments[-1]
         self.epochs, self.producers, self.snapshots = opening.epochs, opening.producers, opening.snapshots
-        self.log_start_offset = opening.log_start_offset
-        self.log_end_offset = opening.log_end_offset
+        self.log_start_offset, self.log_end_offset = opening.log_start_offset, opening.log_end_offset
+        self.compacted_end = opening.compacted_end  # up to here a segment may end before the next one begins
         self.durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
-        self.recovery_notes = opening.notes
-        self.is_broken = False
+        self.recovery_notes, self.is_broken = opening.notes, False
         self.named_future: retention.FutureSegment | None = None  # the segment that the broker's log names for its timestamp
         self.row = DETACHED
         self.on_cut: Callable[[int], object] | None = None  # called with the offset from which on everything is about to be removed
         self._bases = [segment.base_offset for segment in opening.segments]
-        self._open_files = opening.open_files
-        self._now_ms = opening.now_ms
+        self._open_files, self._now_ms = opening.open_files, opening.now_ms
         self._plan_flush()
 
     @classmethod
@@ -270,6 +268,8 @@ class Log:
                 end = segment.position_of(end_offset)
             if start < end:
                 break
+            if self.compacted_end < segment.end_offset <= end_offset:
+                raise DamagedLogError(f"{segment.path(LOG_SUFFIX)} ends before offset {offset}", segment.path(LOG_SUFFIX))
             number += 1
             if number >= len(self.segments):
                 return None
@@ -445,16 +445,16 @@ class Log:
         snapshots = [path for segment in retired for path in self.snapshots.retire(segment.base_offset)]
         return [path for segment in retired for path in retire_files(self.disk, segment)] + snapshots
 
-    def replace_segments(self, old: Sequence[Segment], bases: Sequence[int]) -> list[str]:
-        """Compaction's result takes the place of `old`, a run of sealed segments: `.cleaned` files for `bases` are written.
-
-        Answers the old files, to be removed after `file.delete.delay.ms`. The first base must be that of the first old segment.
+    def replace_segments(self, old: Sequence[Segment], bases: Sequence[int], *, is_compacted: bool = True) -> list[str]:
+        """The result of a compaction or a repair takes the place of `old`, a run of sealed segments: `.cleaned` files for `bases` are
+        written. Answers the old files, to be removed after `file.delete.delay.ms`. The first base must be that of the first old segment.
         """
         first = self.segments.index(old[0])
         assert self.segments[first : first + len(old)] == list(old) and old[-1].is_sealed, "only a run of sealed segments can be replaced"
         assert bases[0] == old[0].base_offset and bases[-1] < old[-1].end_offset, f"replacements {bases} lie outside of the old segments"
         end_offset = old[-1].end_offset
-        retired = swap_files(self.disk, self.directory, old, bases)
+        retired = swap_files(self.disk, self.directory, old, bases, may_have_gaps=is_compacted)
+        self.compacted_end = max(self.compacted_end, end_offset if is_compacted else 0)
         made = [self._new_segment(base) for base in bases]
         for segment, end in zip(made, (*bases[1:], end_offset), strict=True):
             segment.take_files(end)

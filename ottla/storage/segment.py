@@ -143,7 +143,7 @@ class Segment:
             try:
                 shared = self.shared = SharedFile(self.disk.open(path, create=create), self.open_files.alive)
             except FileNotFoundError as error:
-                raise StorageError(f"{path} has vanished", path) from error
+                raise DamagedLogError(f"{path} has vanished", path) from error
             self.write = shared.file.pwrite
             self.open_files.add(self)
         return shared

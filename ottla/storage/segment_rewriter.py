@@ -127,7 +127,7 @@ def compact(disk: Disk, job: CompactionJob) -> CompactionResult | None:
     try:
         latest, end_offset = _note_latest(disk, job)
         old = tuple(segment for segment in job.segments if segment.base_offset < end_offset)
-        output = _Output(disk, job, old[0].base_offset)
+        output = CleanedOutput(disk, job.directory, old[0].base_offset, job.config, job.now_ms)
         rewrite = _Rewrite(job, latest, end_offset, output)
         rewrite.run(disk, old)
         output.finish(old[-1].end_offset)
@@ -259,12 +259,14 @@ class CleanedTransactions:
 # The second pass
 
 
-class _Output:
-    """The segments that are being written; a new one begins when the last is full."""
+class CleanedOutput:
+    """The `.cleaned` segments that are being written; a new one begins when the last is full."""
 
-    def __init__(self, disk: Disk, job: CompactionJob, base_offset: int) -> None:
+    def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> None:
         self._disk = disk
-        self._job = job
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
         self._open_files = OpenFiles()
         self.made: list[Segment] = [self._begin(base_offset)]
 
@@ -286,9 +288,8 @@ class _Output:
         self._end(self.made[-1], end_offset)
 
     def _begin(self, base_offset: int) -> Segment:
-        job = self._job
         made = CleanedSegment(
-            self._disk, job.directory, base_offset, config=job.config, now_ms=job.now_ms, open_files=self._open_files, notes=[]
+            self._disk, self._directory, base_offset, config=self._config, now_ms=self._now_ms, open_files=self._open_files, notes=[]
         )
         made.open_file(create=True)
         return made
@@ -314,7 +315,7 @@ def _pairs(numbers: array[int]) -> frozenset[tuple[int, int]]:
 class _Rewrite:
     """The second pass: what becomes of each batch."""
 
-    def __init__(self, job: CompactionJob, latest: dict[bytes, int], end_offset: int, output: _Output) -> None:
+    def __init__(self, job: CompactionJob, latest: dict[bytes, int], end_offset: int, output: CleanedOutput) -> None:
         self._job = job
         self._latest = latest
         self._end_offset = end_offset

@@ -152,6 +152,27 @@ def check_offline(broker: BrokerProcess, offset: int, file: str) -> None:
     assert f"{TOPIC}-0" in line and file in line and "ERROR" in line
 
 
+def check_damaged(broker: BrokerProcess, file: str, end: int) -> None:
+    """The offsets before `end` that are damaged are refused, all others are served, and two lines say what is wrong and what to do."""
+    with WireClient(broker.port) as client:
+
+        def is_refused() -> bool:
+            try:
+                return read(client, TOPIC)[1] == ErrorCode.CORRUPT_MESSAGE
+            except WireError:
+                return False  # a reader finds a wrong CRC by itself, until the broker has
+
+        eventually(is_refused)
+        values, _ = read(client, TOPIC)
+        first = len(values)
+        assert numbers_of(values) == list(range(first)) and 0 < first < end
+        assert numbers_of(read(client, TOPIC, end)[0]) == list(range(end, RECORDS))
+        assert len(read(client, OTHER)[0]) == 3
+    found, advice = [line for line in log_lines(broker) if "ottla.repair" in line]
+    assert all(f"{TOPIC}-0" in line and "ERROR" in line and f"offsets {first} to {end - 1}" in line for line in (found, advice))
+    assert file in found and f"ottla topic trim {TOPIC} --partition 0 --before {end}" in advice
+
+
 def test_a_log_of_another_topic_is_not_taken(broker: BrokerProcess) -> None:
     """I41."""
     other = (broker.data / f"{OTHER}-0" / "partition.metadata").read_bytes()
@@ -207,16 +228,14 @@ def test_damage_above_the_recovery_point_is_no_torn_tail(broker: BrokerProcess, 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
 def test_damage_below_what_was_synced_is_never_cut(broker: BrokerProcess, is_clean: bool) -> None:
-    """The last batch of a sealed segment is not whole: found by its reader, and the file stays as it is."""
-    path = nth(broker.data, ".log", 1)
+    """The last batch of a sealed segment is not whole: found by its reader, the rest is served, and the file stays as it is."""
+    path, following = nth(broker.data, ".log", 1), int(nth(broker.data, ".log", 2).stem)
     cut(path)
     if not is_clean:
         (broker.data / CLEAN_MARKER).unlink()
     before = path.read_bytes()
     broker.start()
-    with WireClient(broker.port) as client:
-        assert len(read(client, TOPIC)[0]) > 1000
-    check_offline(broker, 0, path.name)
+    check_damaged(broker, path.name, following)
     broker.stop()
     assert path.read_bytes() == before
 
@@ -254,6 +273,24 @@ def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
         with pytest.raises(WireError, match="CRC"):
             read(client, TOPIC)
         assert numbers_of(read(client, TOPIC, 1100)[0]) == list(range(1100, RECORDS))
+
+
+def test_a_flipped_bit_is_found_by_the_scrub(broker: BrokerProcess) -> None:
+    """P11: from then on it is refused, and all around it is served."""
+    path = nth(broker.data, ".log", 1)
+    flip(path)
+    with path.open("rb") as file:
+        (end,) = [header.next_offset for at, header in iter_batches(file.read()) if at <= path.stat().st_size // 2 < at + header.size_bytes]
+    broker.settings.append("ottla.scrub.interval.ms=100")
+    broker.start()
+    check_damaged(broker, path.name, end)
+
+
+def test_a_segment_that_is_gone_does_not_lead_readers_past_it(broker: BrokerProcess) -> None:
+    path, following = nth(broker.data, ".log", 1), int(nth(broker.data, ".log", 2).stem)
+    path.unlink()
+    broker.start()
+    check_damaged(broker, nth(broker.data, ".log", 0).name, following)
 
 
 def test_an_empty_segment_in_the_middle_is_reported(broker: BrokerProcess) -> None:

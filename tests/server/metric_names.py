@@ -52,6 +52,8 @@ kafka_server_sessionexpirelistener_zookeeper(disconnects|expires|syncconnects)_t
 process_(cpu_seconds_total|resident_memory_bytes|virtual_memory_bytes|open_fds|max_fds|start_time_seconds)
 python_gc_(objects_collected|objects_uncollectable|collections)_total generation
 ottla_eventloop_lag_seconds quantile
+ottla_damage_(found_total|repaired_total|unrepaired)
+ottla_scrub_batches_total
 ottla_fsync_seconds quantile
 ottla_stage_bytes
 ottla_stage_(staged_bytes|expired_bytes|refused)_total

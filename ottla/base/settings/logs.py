@@ -132,6 +132,16 @@ class LogSettings:
         "How often high watermarks are written down that have changed.",
         valid=at_least(1),
     )
+    ottla_scrub_interval_ms = long(
+        "ottla.scrub.interval.ms",
+        604800000,
+        "How often all sealed segments are read and their CRCs checked, in the background; 0 never.",
+        valid=at_least(0),
+        update=WIDE,
+    )
+    ottla_scrub_io_max_bytes_per_second = integer(
+        "ottla.scrub.io.max.bytes.per.second", 20 << 20, "Bytes a second that the scrub reads.", valid=at_least(1 << 16), update=WIDE
+    )
     log_cleaner_enable = boolean("log.cleaner.enable", True, "Logs with the policy compact are compacted.")
     log_cleaner_threads = integer(
         "log.cleaner.threads", 1, "0 stops compaction; more is as 1: one worker process does it all.", valid=at_least(0), update=WIDE

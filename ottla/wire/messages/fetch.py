@@ -1,11 +1,12 @@
 """Fetch: a consumer or a follower reads record batches. From version 13 topics go by id; from 7 on a session may name only what changed.
 
-The tagged field from 20000 on is our own: how much of its log a follower has synced, where acknowledgements wait for the disk.
+The tagged fields from 20000 on are our own: how much of its log a follower has synced, where acknowledgements wait for the disk; and that
+the batch at `fetch_offset` came damaged, so that the leader looks at its own.
 """
 
 from __future__ import annotations
 
-from ottla.wire.schema import Records, Request, Response, Struct, Uuid, array, i8, i16, i32, i64, nested, records, string, uuid
+from ottla.wire.schema import Records, Request, Response, Struct, Uuid, array, boolean, i8, i16, i32, i64, nested, records, string, uuid
 
 
 class ReplicaState(Struct):
@@ -23,6 +24,7 @@ class FetchPartition(Struct):
     replica_directory_id: Uuid = uuid(since=17, tag=0, ignorable=True)
     high_watermark: int = i64(since=18, tag=1, default=0x7FFFFFFFFFFFFFFF, ignorable=True)
     durable_end: int = i64(since=12, tag=20000, default=-1, ignorable=True)
+    came_damaged: bool = boolean(since=12, tag=20001, ignorable=True)
 
 
 class FetchTopic(Struct):

@@ -1,0 +1,83 @@
+"""Runs the checks of segments in a thread, piece by piece, with a pause after each piece where the rate is bounded.
+
+The result counts only if the log has the same segment at the end as at the beginning: compaction, retention, a truncation or a repair may
+have replaced it, and then there is no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk, Threads, Timers
+from ottla.replication.partition import Partition
+from ottla.storage.segment import Segment
+from ottla.storage.segment_check import SegmentCheck
+
+PIECE_BYTES = 1 << 20
+URGENT_PIECE_BYTES = 16 << 20
+
+Done = Callable[[SegmentCheck | None], object]
+
+
+class SegmentChecks:
+    """The checks of one broker."""
+
+    def __init__(self, disk: Disk, timers: Timers, threads: Threads) -> None:
+        self._disk = disk
+        self._timers = timers
+        self._threads = threads
+        self._is_stopped = False
+        self.batches = 0
+        """Batches checked so far."""
+
+    def stop(self) -> None:
+        """No result is reported any more."""
+        self._is_stopped = True
+
+    def run(self, partition: Partition, segment: Segment, done: Done, *, bytes_per_second: int = 0) -> None:
+        """Checks a segment, or the part of the active segment that is written now. Calls `done` with the check, or with None if there is no
+        result. A rate of 0 is no limit."""
+        log = partition.log
+        end_offset = segment.end_offset if segment.is_sealed else log.log_end_offset
+        may_end_early = segment.base_offset < log.compacted_end
+        check = SegmentCheck(self._disk, segment.path(""), segment.base_offset, end_offset, segment.size, may_end_early=may_end_early)
+        # An active segment grows, and its size now is where the check ends.
+        as_it_was = log.directory, segment.end_offset, segment.size if segment.is_sealed else 0
+        piece_bytes = PIECE_BYTES if bytes_per_second else URGENT_PIECE_BYTES
+
+        def is_same() -> bool:
+            size = segment.size if segment.is_sealed else 0
+            return partition.is_online and segment in log.segments and as_it_was == (log.directory, segment.end_offset, size)
+
+        def piece() -> None:
+            if self._is_stopped:
+                return
+            if is_same():
+                self._threads.run(work, after)
+            else:
+                done(None)
+
+        def work() -> bool | StorageError:
+            try:
+                return check.run(piece_bytes)
+            except StorageError as error:
+                return error
+
+        def after(result: bool | StorageError) -> None:
+            if self._is_stopped:
+                return
+            if isinstance(result, StorageError):
+                partition.fail(result)
+                done(None)
+            elif not is_same():
+                done(None)
+            elif result and bytes_per_second:
+                self._timers.call_later(max(1, piece_bytes * 1000 // bytes_per_second), piece)
+            elif result:
+                piece()
+            else:
+                self.batches += check.batches
+                done(check)
+
+        piece()

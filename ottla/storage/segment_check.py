@@ -1,0 +1,130 @@
+"""Checks the CRCs in a segment's file, piece by piece, and finds where damage begins and ends.
+
+Every batch must be whole, have the right CRC, and begin behind the batch before it; the last one must end where the next segment begins,
+unless the segment was compacted. (Gaps within a segment are legal: the leader may have compacted its log before it sent it.) After damage
+the check continues at the next batch whose CRC is right: the one that follows by the bad batch's own length, or one that the index names.
+So a flipped bit costs one batch, and a damaged length costs the batches before the next entry of the index.
+
+It opens the file for each piece and shares nothing with the log, so a thread may do it. The caller must look afterwards whether the log
+still has the segment that was checked. Left out: when and how fast to check (`server/repair/segment_checks.py`), and the repair.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from ottla.base.immutable import immutable
+from ottla.base.ports import Disk, File
+from ottla.storage.index import OffsetIndex
+from ottla.storage.scan import DamageError, scan_batches
+from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
+
+RANGES_MAX = 1_000
+"""Damage of more places than this is one range to the end of the segment."""
+_LOOK_BYTES = 1 << 14
+
+
+@immutable(kw_only=True)
+class DamagedRange:
+    """Offsets [first_offset, end_offset) of the segment at `base_offset` cannot be read; in its file they are [position, end_position)."""
+
+    base_offset: int
+    first_offset: int
+    end_offset: int
+    position: int
+    end_position: int
+    reason: str
+
+
+class SegmentCheck:
+    """The check of one segment up to `size`; the next segment begins at `end_offset`. `may_end_early`: it was compacted."""
+
+    def __init__(self, disk: Disk, stem: str, base_offset: int, end_offset: int, size: int, *, may_end_early: bool) -> None:
+        """`stem`: the path of the segment's files without their suffixes."""
+        self.batches = 0
+        self.bytes = 0
+        self.damaged: list[DamagedRange] = []
+        self._disk = disk
+        self._stem = stem
+        self._path = f"{stem}.log"
+        self._base_offset = base_offset
+        self._end_offset = end_offset
+        self._size = size
+        self._may_end_early = may_end_early
+        self._position = 0
+        self._next_offset = base_offset
+
+    def run(self, bytes_max: int) -> bool:
+        """Checks about so many bytes more; whether there is more to check. Raises `StorageError` when the disk does."""
+        try:
+            file = self._disk.open(self._path)
+        except FileNotFoundError:
+            self._add(self._size, self._end_offset, f"{self._path} is missing")
+            return False
+        begin = self._position
+        try:
+            while self._position < self._size and self._position - begin < bytes_max:
+                self._run(file, begin + bytes_max)
+        finally:
+            file.close()
+        self.bytes += self._position - begin
+        if self._position < self._size:
+            return True
+        if self._next_offset < self._end_offset and not self._may_end_early:
+            self._add(self._size, self._end_offset, f"{self._path} ends before offset {self._next_offset}")
+        return False
+
+    def _run(self, file: File, stop: int) -> None:
+        """Checks up to `stop`, or to the end of the next damage."""
+        try:
+            found = scan_batches(
+                file, self._position, self._size, next_offset=self._next_offset, offset_max=self._end_offset - 1, crc_from=0
+            )
+            for position, header, _ in found:
+                self._position, self._next_offset = position + header.size_bytes, header.next_offset
+                self.batches += 1
+                if self._position >= stop:
+                    return
+        except DamageError as damage:
+            position, offset = self._resume(file, damage.position)
+            self._add(position, offset, str(damage))
+
+    def _add(self, end_position: int, end_offset: int, reason: str) -> None:
+        """Notes that all up to `end_offset` is damaged; the check continues there."""
+        if len(self.damaged) == RANGES_MAX - 1:
+            end_position, end_offset = self._size, self._end_offset
+        self.damaged.append(
+            DamagedRange(
+                base_offset=self._base_offset,
+                first_offset=self._next_offset,
+                end_offset=end_offset,
+                position=self._position,
+                end_position=end_position,
+                reason=reason,
+            )
+        )
+        self._position, self._next_offset = end_position, end_offset
+
+    def _resume(self, file: File, damaged_at: int) -> tuple[int, int]:
+        """Position and offset of the first good batch behind a bad one; the end of the segment if there is none."""
+        for position in self._candidates(file, damaged_at):
+            try:
+                found = scan_batches(
+                    file, position, self._size, next_offset=self._next_offset + 1, offset_max=self._end_offset - 1, crc_from=0,
+                    first_bytes=_LOOK_BYTES,
+                )  # fmt: skip
+                return position, next(found)[1].base_offset
+            except DamageError:
+                continue
+        return self._size, self._end_offset
+
+    def _candidates(self, file: File, damaged_at: int) -> Iterator[int]:
+        piece = file.pread(BATCH_OVERHEAD, damaged_at)
+        if len(piece) == BATCH_OVERHEAD:
+            following = damaged_at + LOG_OVERHEAD + max(BatchHeader._make(HEADER.unpack(piece)).batch_length, 0)
+            if following < self._size:
+                yield following
+        index = OffsetIndex(f"{self._stem}.index")
+        if not index.load(self._disk, self._size):
+            yield from index.positions[bisect_right(index.positions, damaged_at) :]

@@ -1,0 +1,182 @@
+"""Writes damaged segments again from the batches of another replica, and puts them in place.
+
+The new files are written and swapped in as those of a compaction are (`.cleaned`, with indexes, synced), so a crash at any moment leaves
+the old segments or the new ones. Three things are checked of every batch before it is written: its CRC, that it begins where the last one
+ends (only a compacted log has gaps), and that its leader epoch is the one that this log has at that offset. So bytes of another history, or
+damage at the other replica, never replace anything. The aborted transactions are found again by replaying the producers from the newest
+snapshot.
+
+A damaged log that was compacted is fetched from its beginning up to the end of the damaged segment. Else an old value of a key could stay
+here whose tombstone the other replica has already removed.
+
+`Replacement` shares nothing with the log and works in a thread; `plan` and `install` belong to the loop. Left out: who sends the batches
+(`server/repair/segment_fetch.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.base.errors import StorageError, WireError
+from ottla.base.immutable import immutable
+from ottla.base.log_config import LogConfig
+from ottla.base.ports import Disk
+from ottla.base.types import NO_LEADER_EPOCH, TopicPartition
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.log import Log
+from ottla.storage.producers import ProducerStates
+from ottla.storage.scan import scan_batches
+from ottla.storage.segment import LOG_SUFFIX, Segment
+from ottla.storage.segment_rewriter import CleanedOutput, SegmentFile, remove_cleaned
+from ottla.storage.snapshots import ProducerSnapshots, aborted_entry, apply_batch
+from ottla.wire.batch_header import MAGIC, BatchHeader, check_crc, iter_batches
+
+
+@immutable(kw_only=True)
+class RepairPlan:
+    """A repair of the offsets [base_offset, end_offset) in `directory`; records are fetched from `fetch_from` on."""
+
+    topic_partition: TopicPartition
+    directory: str
+    base_offset: int
+    end_offset: int
+    fetch_from: int
+    epochs: LeaderEpochs
+    """As this log has them now; a copy."""
+    earlier: tuple[SegmentFile, ...]
+    """The segments before, which hold the producers' state where no snapshot has it."""
+    snapshots: tuple[int, ...]
+    config: LogConfig
+    may_have_gaps: bool
+    now_ms: int
+
+
+class RefusedBatch(Exception):
+    """The other replica has sent what cannot replace anything; one sentence."""
+
+
+def plan(log: Log, segment: Segment, *, now_ms: int) -> tuple[RepairPlan, list[Segment]]:
+    """The repair of a sealed segment of this log, and the segments that it replaces."""
+    number = log.segments.index(segment)
+    may_have_gaps = log.config.is_compacted or log.compacted_end > 0
+    old = log.segments[: number + 1] if may_have_gaps else [segment]
+    base_offset = old[0].base_offset
+    earlier = log.segments[: log.segments.index(old[0])]
+    made = RepairPlan(
+        topic_partition=log.topic_partition,
+        directory=log.directory,
+        base_offset=base_offset,
+        end_offset=segment.end_offset,
+        fetch_from=max(base_offset, log.log_start_offset),
+        epochs=LeaderEpochs(log.epochs.entries()),
+        earlier=tuple(SegmentFile(base_offset=each.base_offset, end_offset=each.end_offset, size=each.size) for each in earlier),
+        snapshots=tuple(offset for offset in log.snapshots.offsets if offset <= base_offset),
+        config=log.config,
+        may_have_gaps=may_have_gaps,
+        now_ms=now_ms,
+    )
+    return made, old
+
+
+def install(log: Log, repair: RepairPlan, old: Sequence[Segment], bases: Sequence[int]) -> list[str] | None:
+    """Puts the written segments in place; the old files, to be removed after `file.delete.delay.ms`. None, and nothing has changed, if the
+    log has meanwhile lost or changed one of the old ones."""
+    first = log.segments.index(old[0]) if old[0] in log.segments else len(log.segments)
+    is_same = log.segments[first : first + len(old)] == list(old) and old[-1].end_offset == repair.end_offset
+    if not is_same or log.is_broken or log.directory != repair.directory:
+        return None
+    return log.replace_segments(old, bases, is_compacted=repair.may_have_gaps)
+
+
+class Replacement:
+    """The new segments. Every method may raise `StorageError`."""
+
+    def __init__(self, disk: Disk, repair: RepairPlan) -> None:
+        self.next_offset = repair.fetch_from
+        """Where the next batch is expected."""
+        self.batches = 0
+        self._disk = disk
+        self._repair = repair
+        self._producers: ProducerStates | None = None
+        remove_cleaned(disk, repair.directory)
+        self._output = CleanedOutput(disk, repair.directory, repair.base_offset, repair.config, repair.now_ms)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.next_offset >= self._repair.end_offset
+
+    def add(self, records: bytes) -> None:
+        """Judges and writes what a fetch from `next_offset` on has brought. Raises `RefusedBatch`."""
+        before, view = self.next_offset, memoryview(records)
+        try:
+            for position, header in iter_batches(records):
+                if header.last_offset < self.next_offset:
+                    continue
+                if self.is_complete or self._is_behind(header):
+                    break
+                self._judge(view, position, header)
+                self._write(view[position : position + header.size_bytes], header)
+        except WireError as error:
+            raise RefusedBatch(f"bytes that are no batches: {error}") from None
+        if self.next_offset == before:
+            raise RefusedBatch(f"nothing at offset {before}")
+
+    def finish(self) -> tuple[int, ...]:
+        """Makes the new files durable; the bases of the new segments."""
+        self._output.finish(self._repair.end_offset)
+        self._disk.sync_directory(self._repair.directory)
+        return tuple(segment.base_offset for segment in self._output.made)
+
+    def discard(self) -> None:
+        remove_cleaned(self._disk, self._repair.directory)
+
+    def _is_behind(self, header: BatchHeader) -> bool:
+        """Whether the other replica has nothing more in the range: it compacted the end of it."""
+        if header.base_offset < self._repair.end_offset or not self._repair.may_have_gaps:
+            return False
+        self.next_offset = self._repair.end_offset
+        return True
+
+    def _judge(self, view: memoryview, position: int, header: BatchHeader) -> None:
+        repair, offset = self._repair, header.base_offset
+        if header.magic != MAGIC or not check_crc(view, position, header.size_bytes):
+            raise RefusedBatch(f"a damaged batch at offset {self.next_offset}")
+        is_next = offset == self.next_offset or (self.next_offset == repair.fetch_from and offset < self.next_offset)
+        if not (is_next or repair.may_have_gaps) or offset < repair.base_offset or header.next_offset > repair.end_offset:
+            raise RefusedBatch(f"offsets {offset} to {header.last_offset}, expected {self.next_offset}")
+        epoch = repair.epochs.epoch_at(offset)
+        if epoch not in (NO_LEADER_EPOCH, header.partition_leader_epoch):
+            raise RefusedBatch(f"offset {offset} of leader epoch {header.partition_leader_epoch}, here it is of epoch {epoch}")
+
+    def _write(self, batch: memoryview, header: BatchHeader) -> None:
+        self._output.write(batch, header)
+        if header.producer_id >= 0:
+            if self._producers is None:
+                self._producers = self._restore()
+            ended = apply_batch(self._producers, header, batch)
+            entry = None if ended is None else aborted_entry(ended)
+            if entry is not None:
+                self._output.note_aborted(entry)
+        self.next_offset = header.next_offset
+        self.batches += 1
+
+    def _restore(self) -> ProducerStates:
+        """The producers as they were where the range begins."""
+        repair, producers = self._repair, ProducerStates(self._repair.topic_partition)
+        snapshots = ProducerSnapshots(self._disk, repair.directory, list(repair.snapshots))
+        start = snapshots.restore(producers, repair.base_offset, []) or 0
+        for segment in repair.earlier:
+            if segment.end_offset <= start:
+                continue
+            path = f"{repair.directory}/{segment.base_offset:020d}{LOG_SUFFIX}"
+            try:
+                file = self._disk.open(path)
+            except FileNotFoundError:
+                raise StorageError(f"{path} has vanished", path) from None
+            try:
+                for _, header, batch in scan_batches(file, 0, segment.size, next_offset=segment.base_offset):
+                    if header.base_offset >= start:
+                        apply_batch(producers, header, batch)
+            finally:
+                file.close()
+        return producers

@@ -1,0 +1,127 @@
+"""Damage of every kind is found where it is, and what stands around it is not taken for damaged (P11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.storage.segment import Segment
+from ottla.storage.segment_check import DamagedRange, SegmentCheck
+from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
+from tests.storage.log_builder import LogBuilder, batch_of
+
+BATCHES = 150
+SEGMENT_BYTES = 4_000
+
+
+@pytest.fixture
+def built() -> LogBuilder:
+    """Batches of one record each, some of them in sealed segments, whose indexes have an entry for every second batch."""
+    made = LogBuilder(log_settings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=100))
+    for _ in range(BATCHES):
+        made.append(batch_of())
+    made.log.flush()
+    assert len(made.log.segments) > 1 and len(made.log.segments[0].index) > 10
+    return made
+
+
+def check(built: LogBuilder, segment: Segment, *, may_end_early: bool = False, bytes_max: int = 1 << 20) -> SegmentCheck:
+    made = SegmentCheck(
+        built.disk, segment.path(""), segment.base_offset, segment.end_offset, segment.size, may_end_early=may_end_early
+    )
+    while made.run(bytes_max):
+        pass
+    return made
+
+
+def flip(built: LogBuilder, segment: Segment, offset: int, at: int) -> None:
+    assert isinstance(built.disk, MemDisk)
+    built.disk.flip_bits(segment.path(".log"), segment.position_of(offset) + at)
+
+
+def spans(found: list[DamagedRange]) -> list[tuple[int, int]]:
+    return [(each.first_offset, each.end_offset) for each in found]
+
+
+@pytest.mark.parametrize("bytes_max", [1, 300, 1 << 20])
+def test_a_sound_segment_is_checked_whole_in_pieces_of_any_size(built: LogBuilder, bytes_max: int) -> None:
+    segment = built.log.segments[0]
+    found = check(built, segment, bytes_max=bytes_max)
+    assert (found.damaged, found.batches, found.bytes) == ([], segment.end_offset, segment.size)
+
+
+def test_a_flipped_bit_in_the_records_costs_its_batch(built: LogBuilder) -> None:
+    segment = built.log.segments[0]
+    flip(built, segment, 7, 70)
+    flip(built, segment, 20, 64)
+    (first, second) = check(built, segment).damaged
+    assert spans([first, second]) == [(7, 8), (20, 21)]
+    assert (first.position, first.end_position) == (segment.position_of(7), segment.position_of(8))
+    assert "offset 7" in first.reason and segment.path(".log") in first.reason
+
+
+@pytest.mark.parametrize(
+    "at", [pytest.param(10, id="length"), pytest.param(16, id="magic"), pytest.param(8, id="huge length"), pytest.param(5, id="offset")]
+)
+def test_a_damaged_head_costs_what_lies_before_the_next_entry_of_the_index(built: LogBuilder, at: int) -> None:
+    segment = built.log.segments[0]
+    flip(built, segment, 9, at)
+    ((first, end),) = spans(check(built, segment).damaged)
+    assert first == 9 and 10 <= end <= 12
+
+
+def test_damage_at_both_ends_is_found(built: LogBuilder) -> None:
+    segment = built.log.segments[0]
+    flip(built, segment, 0, 16)
+    flip(built, segment, segment.end_offset - 1, 70)
+    first, last = spans(check(built, segment).damaged)
+    assert first[0] == 0 and last == (segment.end_offset - 1, segment.end_offset)
+
+
+def missing(built: LogBuilder, segment: Segment) -> int:
+    built.disk.remove(segment.path(".log"))
+    return 0
+
+
+def emptied(built: LogBuilder, segment: Segment) -> int:
+    built.disk.open(segment.path(".log")).truncate(0)
+    return 0
+
+
+def cut(built: LogBuilder, segment: Segment) -> int:
+    built.disk.open(segment.path(".log")).truncate(segment.position_of(10) + 5)
+    return 10
+
+
+@pytest.mark.parametrize("damage", [missing, emptied, cut])
+def test_what_is_not_there_is_damage(built: LogBuilder, damage: Callable[[LogBuilder, Segment], int]) -> None:
+    segment = built.log.segments[0]
+    first = damage(built, segment)
+    segment.release_file()
+    assert spans(check(built, segment).damaged) == [(first, segment.end_offset)]
+
+
+def test_a_segment_that_is_followed_by_a_hole_is_damaged_unless_it_was_compacted(built: LogBuilder) -> None:
+    first, second = built.log.segments[:2]
+    args = built.disk, first.path(""), 0, second.end_offset, first.size
+    whole = SegmentCheck(*args, may_end_early=True)
+    assert not whole.run(1 << 20) and whole.damaged == []
+    holed = SegmentCheck(*args, may_end_early=False)
+    assert not holed.run(1 << 20) and spans(holed.damaged) == [(first.end_offset, second.end_offset)]
+
+
+def test_damage_without_an_index_costs_the_rest(built: LogBuilder) -> None:
+    segment = built.log.segments[0]
+    flip(built, segment, 9, 10)
+    built.disk.remove(segment.path(".index"))
+    assert spans(check(built, segment).damaged) == [(9, segment.end_offset)]
+
+
+def test_another_file_in_its_place_is_damage_from_the_beginning(built: LogBuilder) -> None:
+    """A misdirected write of a whole file."""
+    first, second = built.log.segments[:2]
+    content = second.file().pread(second.size, 0)
+    built.disk.open(first.path(".log")).pwrite(content[: first.size], 0)
+    assert spans(check(built, first).damaged) == [(0, first.end_offset)]
