@@ -1,4 +1,4 @@
-"""Carries out SyncGroup and Heartbeat: sends a generation's assignment to its members, and tells members when they must join again.
+"""Carries out SyncGroup and Heartbeat: sends a generation's assignment to its members, and answers members that must join again.
 
 The leader's SyncGroup has the assignments of all members. It is logged first; when it is committed all waiting members are answered and the
 group is Stable. If the log refuses the record, the members get the error and a new round begins. A later SyncGroup is answered at once. A

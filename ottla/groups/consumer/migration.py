@@ -1,7 +1,7 @@
 """Converts a live group from the classic protocol to KIP-848's, and back.
 
 Upgrade: the first member with the new protocol turns the classic group into a consumer group. The classic members remain members. Their
-assignments become their current and target assignments, and the generation becomes the group's epoch. They are told to join again and
+assignments become their current and target assignments, and the generation becomes the group's epoch. They have to join again and
 continue with classic requests (`classic_members.py`).
 
 Downgrade: when the last member of the new protocol has quit and only classic members remain, the group becomes a classic one again, with
