@@ -409,10 +409,12 @@ async def connect(
 
 
 def _operation(
-    procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]],
+    procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *, has_own_deadline: bool = False
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
     async def call(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await client.cluster.run(procedure(client.cluster.core, *args, **kwargs))
+        core = client.cluster.core
+        asked = procedure(core, *args, **kwargs)
+        return await client.cluster.run(asked if has_own_deadline else core.in_time(asked))
 
     call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
     setattr(call, "__wrapped__", procedure)  # noqa: B010  for `help`
@@ -454,13 +456,13 @@ class AsyncClient:
     alter_topic_configs = _operation(operations.alter_topic_configs)
     list_offsets = _operation(operations.list_offsets)
     delete_records = _operation(operations.delete_records)
-    fetch = _operation(operations.fetch)
-    produce_batches = _operation(produce_batches)
+    fetch = _operation(operations.fetch, has_own_deadline=True)
+    produce_batches = _operation(produce_batches, has_own_deadline=True)
     offers_staging = _operation(staging.offers_staging)
-    stage = _operation(staging.stage)
+    stage = _operation(staging.stage, has_own_deadline=True)
     groups = _operation(operations.groups)
     describe_group = _operation(operations.describe_group)
-    committed = _operation(operations.committed)
+    committed = _operation(operations.committed, has_own_deadline=True)
     commit = _operation(operations.commit)
     delete_group = _operation(operations.delete_group)
     transactions = _operation(operations.transactions)

@@ -60,9 +60,15 @@ def connect(
     return Client(cluster)
 
 
-def _operation(procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]]) -> Callable[Concatenate[Client, P], T]:
+def _operation(
+    procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *, has_own_deadline: bool = False
+) -> Callable[Concatenate[Client, P], T]:
+    """A procedure as a method that takes no longer than the client's `timeout_s`, unless it has a deadline of its own."""
+
     def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return client.cluster.run(procedure(client.cluster.core, *args, **kwargs))
+        core = client.cluster.core
+        asked = procedure(core, *args, **kwargs)
+        return client.cluster.run(asked if has_own_deadline else core.in_time(asked))
 
     call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
     setattr(call, "__wrapped__", procedure)  # noqa: B010  for `help` and for the table in the docs
@@ -105,10 +111,10 @@ class Client:
 
     list_offsets = _operation(operations.list_offsets)
     delete_records = _operation(operations.delete_records)
-    fetch = _operation(operations.fetch)
-    produce_batches = _operation(produce_batches)
+    fetch = _operation(operations.fetch, has_own_deadline=True)
+    produce_batches = _operation(produce_batches, has_own_deadline=True)
     offers_staging = _operation(staging.offers_staging)
-    stage = _operation(staging.stage)
+    stage = _operation(staging.stage, has_own_deadline=True)
 
     def read(
         self,
@@ -167,7 +173,7 @@ class Client:
 
     groups = _operation(operations.groups)
     describe_group = _operation(operations.describe_group)
-    committed = _operation(operations.committed)
+    committed = _operation(operations.committed, has_own_deadline=True)
     commit = _operation(operations.commit)
     delete_group = _operation(operations.delete_group)
 

@@ -321,6 +321,10 @@ class ClusterCore:
 
         return (yield from self.retrying(ask, codes=COORDINATOR_MOVED))
 
+    def in_time(self, procedure: Procedure[T]) -> Procedure[T]:
+        """A procedure that takes no longer than `timeout_s` in all, however many series of tries it consists of."""
+        return within(procedure, self.now() + self.timeout_s, self.now)
+
     def retrying(
         self, attempt: Callable[[], Procedure[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
     ) -> Procedure[T]:

@@ -164,3 +164,20 @@ def test_a_call_takes_no_longer_than_its_time_although_each_step_is_slow() -> No
             with pytest.raises(RequestTimeoutError):
                 cluster.run(cluster.core.retrying(lambda: cluster.core.ask_any(HeartbeatRequest(group_id="1"))))
             assert time.monotonic() - begin < 0.75
+
+
+def test_a_call_of_several_requests_takes_no_longer_than_its_time() -> None:
+    def slow(body: Any, version: int) -> Any:
+        time.sleep(0.3)
+        return found(body, version)
+
+    with GroupBroker(1) as broker:
+        found = broker.script[10]
+        broker.script[10] = slow  # FindCoordinator
+        broker.script[15] = lambda _body, _version: None  # DescribeGroups
+        broker.versions[15] = (0, 5)
+        with Client(Cluster(broker.address, timeout_s=0.5)) as client:
+            begin = time.monotonic()
+            with pytest.raises(RequestTimeoutError):
+                client.describe_group("g")
+            assert time.monotonic() - begin < 0.75
