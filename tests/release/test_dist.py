@@ -20,6 +20,7 @@ IMPORTED_BY_OTHERS = {
     "PyJWT": "security/signing_keys.py, as jwt",
     "cryptography": "PyJWT, for signatures with keys",
     "pandas": "pyspark, for tables of Arrow",
+    "protobuf": "pyspark, for the state of transformWithState",
     "fastavro": "cli/records/schema_formats.py, by its name",
     "grpcio_tools": "cli/records/schema_formats.py, as a program",
     "jsonschema": "cli/records/schema_formats.py, by its name",

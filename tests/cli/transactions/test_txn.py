@@ -67,7 +67,8 @@ class Writer:
         self.identity = ProducerIdentity(cluster, transactional_id=name)
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000, enable2_pc=is_two_phase)
         answer = cluster.run(self.identity.core._ask(request, lambda found: found.error_code))
-        self.identity.core.producer_id, self.identity.core.epoch = answer.producer_id, answer.producer_epoch
+        core = self.identity.core
+        core.producer_id, core.epoch, core.is_lost = answer.producer_id, answer.producer_epoch, False
         self.identity.begin()
 
     @property
