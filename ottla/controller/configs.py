@@ -7,6 +7,7 @@ written; a list grows from the value in force, as it does in Kafka. Values that 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
@@ -24,6 +25,7 @@ from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, B
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Operation, Set
 from ottla.base.settings.client_metrics import check_client_metrics
+from ottla.base.settings.security import PLAIN_USER_PREFIX
 from ottla.controller import znodes
 from ottla.controller.api import (
     CONFIG_ENTRIES_MAX,
@@ -53,6 +55,8 @@ QUOTAS_OF_IP: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 ENTITY_TYPES = ("client-id", "ip", "user")
 VALUE_BYTES_MAX = 0x7FFF
 """As many as a text of the protocol may have."""
+LOGIN_SETTING = re.compile(r"(^|\.)(ssl\.truststore\.\w+|sasl\.jaas\.config|ottla\.sasl\.plain\.users|sasl\.oauthbearer\..+|super\.users)$")
+"""Settings of a broker or of one listener that say who may log in."""
 QUOTA_ENTITIES_MAX = 50_000
 """Some 30 MiB of nodes; users with credentials count as well."""
 
@@ -103,7 +107,7 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
         check_client_metrics(configs)
     else:
         touched = {entry.name: configs[entry.name] for entry in request.entries if entry.name in configs}
-        _refuse_read_only(request)
+        _refuse_read_only(config, request)
         config.check_broker(touched, is_cluster_default=request.name == ALL_BROKERS)
     check_size(znodes.config_bytes(configs), "The configuration")
     return configs
@@ -143,10 +147,12 @@ def _check_resource_name(state: ClusterState, request: ConfigRequest) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Resources of type {request.resource_type} have no settings here.")
 
 
-def _refuse_read_only(request: ConfigRequest) -> None:
+def _refuse_read_only(config: BrokerConfig, request: ConfigRequest) -> None:
     for entry in request.entries:
+        if LOGIN_SETTING.search(entry.name) and not config.ottla_login_settings_alterable:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"ottla.login.settings.alterable is false, so this cannot be altered: {entry.name}")
         setting = BROKER_SETTINGS.get(entry.name)
-        if setting is not None and not setting.is_dynamic:
+        if (setting is not None and not setting.is_dynamic) or entry.name.startswith(PLAIN_USER_PREFIX):  # read at the start only
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {entry.name}")
 
 

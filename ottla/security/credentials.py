@@ -58,7 +58,8 @@ class ScramUsers:
 
     def find(self, user: str) -> ScramCredential | None:
         text = self._stored().get(user, {}).get(self.mechanism)
-        return None if text is None else read_credential(text)
+        found = read_credential(_UNKNOWN_TEXT if text is None else text)  # the work is the same for a name that is not known
+        return None if text is None else found
 
     def decoy(self, user: str) -> ScramCredential:
         """What an unknown user is shown: always the same, of the commonest form among the real ones, and no proof fits it."""
@@ -83,3 +84,5 @@ class ScramUsers:
 
 FORMS_LOOKED_AT = 20
 """Users whose credentials a decoy is shaped after: a login must not look at all of them."""
+_UNKNOWN_TEXT = credential_text(ScramCredential(bytes(SALT_BYTES), bytes(32), bytes(32), ITERATIONS_MIN))
+"""Is read where no credential is stored."""

@@ -102,11 +102,22 @@ class ScramServer:
         self._nonce = nonce + self._nonce
         self._binding = f"{binding},{authorized_as},".encode()
         if "tokenauth=true" not in bare.lower().split(",")[2:]:
-            done(self._challenge(bare, self._find(self._username) or self._decoy(self._username)))
+            done(self._challenge(bare, self._stored_or_decoy(self._username)))
         elif self._find_token is None:
             done(self._challenge(bare, self._decoy(self._username)))
         else:
             self._find_token(self._mechanism, self._username, lambda login: done(self._token_challenge(bare, login)))
+
+    def _stored_or_decoy(self, name: str) -> ScramCredential:
+        """Does the same work for a known name as for an unknown one, so that the time of an answer does not tell them apart."""
+        found = self._find(name)
+        try:
+            decoy = self._decoy(name)
+        except ValueError:
+            if found is None:
+                raise
+            return found
+        return found or decoy
 
     def _token_challenge(self, bare: str, login: TokenLogin) -> Outcome:
         self._token = login
@@ -144,7 +155,12 @@ class ScramServer:
         ends_ms = login.ends_ms()
         if login.owner is None or ends_ms is None:
             return self._refused()
-        is_valid = lambda: login.ends_ms() is not None  # noqa: E731
+
+        def is_valid() -> bool:
+            """Whether the token still lives as long as this session."""
+            now_ends_ms = login.ends_ms()
+            return now_ends_ms is not None and now_ends_ms >= ends_ms
+
         return Outcome(token=verifier, principal=login.owner, is_valid=is_valid, ends_ms=ends_ms, is_by_token=True)
 
     def _refused(self) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
+from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Set
 from ottla.controller import configs, settings_memory, znodes
@@ -121,6 +122,7 @@ REFUSED: list[tuple[int, str, list[Row], ErrorCode]] = [
     (CONFIG_TOPIC, "t", [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "0", [("num.partitions", SET, "5")], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "0", [("num.partitions", DELETE, None)], ErrorCode.INVALID_REQUEST),
+    (CONFIG_BROKER, "0", [("ottla.sasl.plain.users.alice", SET, "secret")], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "0", [("message.max.bytes", SET, "x")], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "9", [("message.max.bytes", SET, "1")], ErrorCode.INVALID_REQUEST),
     (CONFIG_BROKER, "x", [("message.max.bytes", SET, "1")], ErrorCode.INVALID_REQUEST),
@@ -142,6 +144,23 @@ def test_refused(cluster: Cluster, kind: int, name: str, rows: list[Row], error:
     assert code is error
     assert message
     assert cluster.store.nodes() == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.truststore.location", "ssl.truststore.certificates", "listener.name.clients.ssl.truststore.certificates",
+        "listener.name.clients.plain.sasl.jaas.config", "ottla.sasl.plain.users", "sasl.oauthbearer.jwks.endpoint.url",
+    ],
+)  # fmt: skip
+def test_settings_that_say_who_may_log_in_can_be_kept_from_clients(name: str) -> None:
+    """With Alter on the cluster and a trust store of one's own, a client can log in as a super user."""
+    cluster = Cluster(config=load(assignments=["ottla.login.settings.alterable=false"])[0])
+    for operation in (SET, DELETE):
+        error, message = alter(cluster, CONFIG_BROKER, "0", (name, operation, "x" if operation is SET else None))
+        assert error is ErrorCode.INVALID_REQUEST and "ottla.login.settings.alterable" in message
+    assert alter(cluster, CONFIG_BROKER, "0", ("message.max.bytes", SET, "7000"))[0] is ErrorCode.NONE
+    assert "ottla.login.settings.alterable" not in alter(Cluster(), CONFIG_BROKER, "0", (name, SET, "x"))[1]
 
 
 def test_a_broker_setting_takes_effect_and_survives(cluster: Cluster) -> None:

@@ -106,3 +106,29 @@ def test_a_message_that_is_too_long_is_refused_and_not_kept() -> None:
     outcomes: list[Outcome] = []
     server.step(b"n,,n=unknown,r=" + b"r" * MESSAGE_BYTES_MAX, outcomes.append)
     assert outcomes[0].error and not server._signed
+
+
+@pytest.mark.parametrize("user", ["alice", "mallory"])
+def test_a_known_name_costs_the_same_work_as_an_unknown_one(user: str) -> None:
+    """The time of an answer told which users there are: 44 and 109 microseconds."""
+    stored = {"alice": {"SCRAM-SHA-256": credential_text(make_credential("SCRAM-SHA-256", "secret", b"salt" * 4, 4096))}}
+    users = ScramUsers("SCRAM-SHA-256", lambda: stored, lambda: b"secret")
+    decoys: list[str] = []
+
+    def decoy(name: str) -> ScramCredential:
+        decoys.append(name)
+        return users.decoy(name)
+
+    server = ScramServer("SCRAM-SHA-256", users.find, decoy, "server")
+    outcomes: list[Outcome] = []
+    server.step(f"n,,n={user},r=nonce".encode(), outcomes.append)
+    assert decoys == [user] and outcomes[0].error is None
+
+
+def test_a_known_user_logs_in_before_the_cluster_has_a_secret() -> None:
+    stored = {"alice": {"SCRAM-SHA-256": credential_text(make_credential("SCRAM-SHA-256", "secret", b"salt" * 4, 4096))}}
+    users = ScramUsers("SCRAM-SHA-256", lambda: stored, lambda: None)
+    for user, is_refused in (("alice", False), ("mallory", True)):
+        outcomes: list[Outcome] = []
+        ScramServer("SCRAM-SHA-256", users.find, users.decoy, "server").step(f"n,,n={user},r=nonce".encode(), outcomes.append)
+        assert bool(outcomes[0].error) is is_refused

@@ -59,6 +59,18 @@ def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: str) -> None:
     assert not outcome.is_valid()
 
 
+def test_a_session_ends_when_its_tokens_end_is_brought_forward() -> None:
+    """The session's timer runs until the end as it was at the login."""
+    world = World()
+    outcome = world.login()
+    assert outcome.is_valid is not None and outcome.ends_ms == 900
+    world.tokens[TOKEN.token_id] = replace(TOKEN, expiry_ms=950)
+    assert outcome.is_valid(), "it was renewed"
+    world.tokens[TOKEN.token_id] = replace(TOKEN, expiry_ms=500)
+    assert not outcome.is_valid()
+    assert world.login().ends_ms == 500
+
+
 def test_wrong_tokens_are_refused_like_wrong_passwords() -> None:
     world = World()
     right = world.login()

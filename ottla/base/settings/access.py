@@ -45,6 +45,11 @@ class AccessSettings:
     allow_everyone_if_no_acl_found = boolean(
         "allow.everyone.if.no.acl.found", False, "Whether a resource that no access rule names is open to all."
     )
+    ottla_login_settings_alterable = boolean(
+        "ottla.login.settings.alterable", True,
+        "Clients with Alter on the cluster may alter settings that say who may log in: trust stores, users of PLAIN, keys of tokens. "
+        "With such a setting a client can make itself a super user, so false refuses to alter them; Kafka has no such setting.",
+    )  # fmt: skip
     ottla_audit_granted = boolean(
         "ottla.audit.granted", False, "Whether the audit log has a line for what is allowed as well; refusals it always has."
     )
