@@ -9,6 +9,7 @@ change tokens (`requests/delegation_tokens.py`), their secrets (`security/token_
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from ottla.base.delegation_token import DelegationToken
@@ -53,6 +54,8 @@ class DelegationTokens:
         self._on_loaded: Callable[[], object] | None = None
         self._tokens: dict[str, DelegationToken] = {}
         self._text_bytes = 0
+        self._of_owner: Counter[str] = Counter()
+        self._text_of_owner: Counter[str] = Counter()
         self.on_change: Callable[[], object] = lambda: None
         """Called when a token has changed or is gone."""
         watched = Watched(
@@ -78,11 +81,15 @@ class DelegationTokens:
     # Changing
 
     def create(self, token: DelegationToken, done: Done) -> None:
-        is_too_much = len(self._tokens) >= TOKENS_MAX or self._text_bytes + _text_bytes(token) > TEXT_BYTES_MAX
-        if is_too_much or len(token_nodes.token_bytes(token)) > NODE_BYTES_MAX:
+        if not self._has_space(token) or len(token_nodes.token_bytes(token)) > NODE_BYTES_MAX:
             done(ErrorCode.POLICY_VIOLATION, None)
             return
         self._create(token, done, ATTEMPTS_MAX)
+
+    def _has_space(self, token: DelegationToken) -> bool:
+        """Whether its owner holds fewer tokens, and shorter texts, than are free. So the first owner gets half at most."""
+        count, text_bytes = self._of_owner[token.owner], self._text_of_owner[token.owner] + _text_bytes(token)
+        return count < TOKENS_MAX - len(self._tokens) and text_bytes <= TEXT_BYTES_MAX - self._text_bytes
 
     def update(self, token_id: str, decide: Decide, done: Done) -> None:
         """DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
@@ -148,11 +155,20 @@ class DelegationTokens:
 
     def _put(self, token_id: str, token: DelegationToken | None) -> None:
         known = self._tokens.pop(token_id, None)
-        self._text_bytes -= 0 if known is None else _text_bytes(known)
+        if known is not None:
+            self._count(known, -1)
         if token is not None:
             self._tokens[token_id] = token
-            self._text_bytes += _text_bytes(token)
+            self._count(token, 1)
         self.on_change()
+
+    def _count(self, token: DelegationToken, sign: int) -> None:
+        text_bytes = sign * _text_bytes(token)
+        self._text_bytes += text_bytes
+        self._of_owner[token.owner] += sign
+        self._text_of_owner[token.owner] += text_bytes
+        if not self._of_owner[token.owner]:
+            del self._of_owner[token.owner], self._text_of_owner[token.owner]
 
     # Expiry
 
@@ -181,12 +197,14 @@ class DelegationTokens:
 
     def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:
         self._tokens, self._text_bytes = {}, 0
+        self._of_owner.clear()
+        self._text_of_owner.clear()
         for path, node in sorted(nodes.items()):
             token_id = token_nodes.token_at(path)
             token = None if token_id is None else _understood(token_id, node.data)
             if token is not None:
                 self._tokens[token.token_id] = token
-                self._text_bytes += _text_bytes(token)
+                self._count(token, 1)
         self.on_change()
         on_loaded, self._on_loaded = self._on_loaded, None
         if on_loaded is not None:

@@ -109,7 +109,7 @@ class ScramServer:
             self._find_token(self._mechanism, self._username, lambda login: done(self._token_challenge(bare, login)))
 
     def _stored_or_decoy(self, name: str) -> ScramCredential:
-        """Does the same work for a known name as for an unknown one, so that the time of an answer does not tell them apart."""
+        """Does the same work for a known name as for an unknown one, so that the time of an answer does not show which it is."""
         found = self._find(name)
         try:
             decoy = self._decoy(name)

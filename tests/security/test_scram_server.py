@@ -110,7 +110,7 @@ def test_a_message_that_is_too_long_is_refused_and_not_kept() -> None:
 
 @pytest.mark.parametrize("user", ["alice", "mallory"])
 def test_a_known_name_costs_the_same_work_as_an_unknown_one(user: str) -> None:
-    """The time of an answer told which users there are: 44 and 109 microseconds."""
+    """The time of an answer showed which users there are: 44 and 109 microseconds."""
     stored = {"alice": {"SCRAM-SHA-256": credential_text(make_credential("SCRAM-SHA-256", "secret", b"salt" * 4, 4096))}}
     users = ScramUsers("SCRAM-SHA-256", lambda: stored, lambda: b"secret")
     decoys: list[str] = []

@@ -23,7 +23,6 @@ BOUNDED = {
     "base/settings/jaas.py: parse_jaas": EXISTS,
     "cluster/acl_rules.py: self._waiting": CONNECTIONS,
     "cluster/control_queue.py: self._removed": EXISTS,
-    "cluster/delegation_tokens.py: self._tokens": WEIGHED,
     "cluster/suspects.py: self._waiting": CONNECTIONS,
     "controller/command_queue.py: self._queue": CONNECTIONS,
     "controller/damage_notes.py: self._logged": EXISTS,
