@@ -150,7 +150,9 @@ class IsrChanges:
         if code is ErrorCode.NONE or (code is ErrorCode.INVALID_UPDATE_VERSION and is_newer):
             if not _is_sound(result, self._broker_id, proposal):
                 return False
-            leader.on_isr_answer(result.isr, leader_epoch=result.leader_epoch, partition_epoch=result.partition_epoch)
+            leader.on_isr_answer(
+                result.isr, leader_epoch=result.leader_epoch, partition_epoch=result.partition_epoch, eligible=result.eligible
+            )
             return True
         if code in REFUSALS:
             log.info("%s: the controller refuses the in-sync set %s: %s", leader.log.topic_partition, proposal.members, code.name)

@@ -139,10 +139,9 @@ UNKNOWN_EPOCH = -1
 
 def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[int], in_sync_min: int) -> PartitionMetadata:
     """The state with this in-sync set: the same leader epoch, because the leader stays; a move of replicas that is now complete ends."""
-    if tuple(isr) == partition.isr:
-        return partition
     changed = with_isr(state, partition, isr, in_sync_min)
-    assert changed is not None, f"partition {partition.index}: {isr} is another in-sync set"
+    if changed is None:
+        return partition
     return finished(changed, state.standing(), in_sync_min)
 
 

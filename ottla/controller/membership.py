@@ -122,6 +122,8 @@ def after_membership(
     """The partition's next state when brokers, or its replicas on them, have come or gone; None if it stays as it is."""
     in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
     if standing.has_run_on(partition.leader):
+        if partition.eligible:
+            in_sync_min = election.ANY_SIZE  # only the leader ends that: it may not have opened its log yet
         return with_isr(state, partition, election.in_sync_after(partition.isr, standing), in_sync_min, standing)
     elected = election.elect_after_failure(partition, standing, is_unclean_allowed=rules.is_unclean_allowed(topic))
     if elected is None:

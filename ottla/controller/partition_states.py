@@ -38,7 +38,10 @@ ELECTIONS_NOTED_MAX = 100
 def led(
     state: ClusterState, partition: PartitionMetadata, elected: Elected, in_sync_min: int, standing: Standing = UNCHANGED
 ) -> PartitionMetadata:
-    """The state under a new leader, and a new leader epoch."""
+    """The state under a new leader, and a new leader epoch. After a restart it is not known yet whether the leader can open its log: until
+    the leader says so (AlterPartition), all others that hold everything stay eligible."""
+    if partition.eligible or elected.leader in standing.restarted:
+        in_sync_min = ANY_SIZE
     eligible: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
     if elected.is_lossless:
@@ -61,7 +64,7 @@ def led(
 def leaderless(state: ClusterState, partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata | None:
     """The state of a partition that no broker can lead; None if it is in it already."""
     isr = in_sync_without_leader(partition, standing)
-    eligible = eligible_after(partition, isr, in_sync_min, standing.lost)
+    eligible = eligible_after(partition, isr, ANY_SIZE if partition.eligible else in_sync_min, standing.lost)
     last_known = last_known_after(partition, isr, eligible, ANY_SIZE, standing)
     new = replace(partition, isr=isr, eligible=eligible, last_known=last_known, emptied=emptied_after(partition, standing))
     if partition.leader != NO_LEADER:

@@ -26,12 +26,14 @@ class IsrPhase(Enum):
     COMMITTED = "Committed"
     PENDING_EXPAND = "PendingExpand"
     PENDING_SHRINK = "PendingShrink"
+    PENDING_PROOF = "PendingProof"
 
 
 ALLOWED = {
-    IsrPhase.COMMITTED: (IsrPhase.PENDING_EXPAND, IsrPhase.PENDING_SHRINK),
+    IsrPhase.COMMITTED: (IsrPhase.PENDING_EXPAND, IsrPhase.PENDING_SHRINK, IsrPhase.PENDING_PROOF),
     IsrPhase.PENDING_EXPAND: (IsrPhase.COMMITTED,),
     IsrPhase.PENDING_SHRINK: (IsrPhase.COMMITTED,),
+    IsrPhase.PENDING_PROOF: (IsrPhase.COMMITTED,),
 }
 
 
@@ -42,6 +44,10 @@ class IsrState:
     members: tuple[int, ...]
     phase: IsrPhase = IsrPhase.COMMITTED
     moving: tuple[int, ...] = ()
+
+    @property
+    def is_pending(self) -> bool:
+        return self.phase is not IsrPhase.COMMITTED
 
     @property
     def maximal(self) -> tuple[int, ...]:
@@ -63,6 +69,10 @@ class IsrState:
         moving = tuple(leaving)
         assert moving and all(replica_id in self.members for replica_id in moving), f"{moving} cannot leave {self.members}"
         return self._move(IsrPhase.PENDING_SHRINK, moving)
+
+    def confirm(self) -> IsrState:
+        """Proposes the same set: the leader's log is open, so the controller need not keep other replicas eligible for that."""
+        return self._move(IsrPhase.PENDING_PROOF, ())
 
     def _move(self, phase: IsrPhase, moving: tuple[int, ...]) -> IsrState:
         assert phase in ALLOWED[self.phase], f"an ISR change from {self.phase} to {phase}"

@@ -104,6 +104,7 @@ class Leader:
         self._configure()
         state.ask_flush()
         self.advance_high_watermark()
+        self._maybe_prove()
 
     def end(self) -> None:
         """The term is over. `Partition` calls the waiters."""
@@ -383,18 +384,26 @@ class Leader:
         """Proposes a follower that has come far enough; called at its fetches (`now_ms` is monotonic)."""
         state = self._state
         isr_state = state.isr_state
-        if follower.broker_id in isr_state.members or isr_state.moving or now_ms < follower.refused_until_ms:
+        if follower.broker_id in isr_state.members or isr_state.is_pending or now_ms < follower.refused_until_ms:
             return
         known = follower.broker_epoch if state.broker_epoch_of is None else state.broker_epoch_of(follower.broker_id)
         if may_join(follower, high_watermark=state.high_watermark, epoch_start_offset=self.epoch_start_offset, known_broker_epoch=known):
             state.isr_state = isr_state.expand(follower.broker_id)
             self._propose()
 
+    def _maybe_prove(self) -> None:
+        """After a restart the controller keeps other replicas eligible until the leader's log is open. Now it is."""
+        state = self._state
+        isr_state = state.isr_state
+        if state.is_below_min_insync and not isr_state.is_pending and len(isr_state.members) >= state.configured_min_insync:
+            state.isr_state = isr_state.confirm()
+            self._propose()
+
     def maybe_shrink_isr(self, now_ms: int, lag_max_ms: int) -> None:
         """Proposes to drop members that have lagged for too long; called by the leader's housekeeping (`now_ms` is monotonic)."""
         state = self._state
         isr_state = state.isr_state
-        if self.is_over or isr_state.moving:
+        if self.is_over or isr_state.is_pending:
             return
         end = self.log.log_end_offset
         out = lagging(isr_state.members, self.followers, leader_end_offset=end, now_ms=now_ms, lag_max_ms=lag_max_ms)
@@ -417,7 +426,7 @@ class Leader:
         """Whether this proposal is pending: neither answered nor ended by newer state."""
         state = self._state
         is_of_now = proposal.leader_epoch == self.epoch and proposal.partition_epoch == state.partition_epoch
-        return is_of_now and not self.is_over and bool(state.isr_state.moving)
+        return is_of_now and not self.is_over and state.isr_state.is_pending
 
     def on_isr_answer(self, isr: Sequence[int] | None, *, leader_epoch: int, partition_epoch: int, eligible: Sequence[int] = ()) -> None:
         """The controller's definite answer to a proposal: the ISR and the eligible replicas as they stand now, or None when the proposal
@@ -434,8 +443,10 @@ class Leader:
         if isr is not None:
             state.is_below_min_insync = bool(eligible)
             self._configure()
-        state.partition_epoch = partition_epoch
+        is_newer, state.partition_epoch = partition_epoch > state.partition_epoch, partition_epoch
         self.advance_high_watermark()
+        if is_newer:
+            self._maybe_prove()
         state.notify()
 
     def _note_refusal(self, isr_state: IsrState) -> None:

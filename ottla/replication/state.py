@@ -134,6 +134,10 @@ class PartitionState:
         few."""
         if self.is_below_min_insync:
             return len(self.isr_state.members) + 1
+        return self.configured_min_insync
+
+    @property
+    def configured_min_insync(self) -> int:
         return min(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
 
     def assign(

@@ -8,7 +8,9 @@ sync again without an operator.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -80,6 +82,9 @@ class Case:
 
     def kill(self, *, is_at_once: bool) -> None:
         """Kills all: at once, or the leader when it is the last one in sync."""
+        if is_at_once:
+            for broker in self.cluster.brokers.values():
+                os.kill(broker.pid, signal.SIGKILL)  # before any of them notices that another one is gone
         for number in self.others:
             self.cluster.brokers[number].kill()
         if not is_at_once:

@@ -9,11 +9,13 @@ from ottla.base.cluster_metadata import NO_LEADER, BrokerEpochsNoted, BrokerLeav
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Create, Set
 from ottla.controller import znodes
-from ottla.controller.api import ElectionType
-from ottla.controller.machine import decide_elect_leaders, decide_eligible
+from ottla.controller.api import ElectionType, IsrChangeRequest
+from ottla.controller.log_dir_events import decide_log_dir_events
+from ottla.controller.machine import decide_alter_partition, decide_elect_leaders, decide_eligible
 from ottla.controller.membership import decide_brokers_changed, decide_controlled_shutdown, restarted_brokers
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
+from ottla.controller.znodes import LogDirEvent
 from tests.controller.cluster import Rules, applied, joined, state_of, with_topic
 
 RULES = Rules()
@@ -70,6 +72,39 @@ def test_many_unclean_elections_are_counted() -> None:
     state = with_topic(state_of(1, 2), *[(1, (1, 2), (1,))] * 150)
     notes = decide_brokers_changed(state, [], [1], Rules(is_unclean_allowed=True)).notes
     assert (len(notes), notes[-1]) == (101, "50 more elections of this kind")
+
+
+def test_all_stay_eligible_until_a_restarted_leader_has_opened_its_log() -> None:
+    """Whatever `min.insync.replicas` is: the log of the leader may turn out to be missing, and then another one leads."""
+    state = with_topic(state_of(), (1, (1, 2, 3), (1, 2, 3)))
+    applied(state, decide_brokers_changed(state, [joined(1)], [], RULES))
+    assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (1, (1,), (2, 3))
+    applied(state, decide_brokers_changed(state, [joined(2)], [], RULES))
+    assert partition(state).eligible == (2, 3), "only the leader can say that its log is open"
+    failed = LogDirEvent(broker_id=1, broker_epoch=501, replicas=((partition_id(state)),))
+    applied(state, decide_log_dir_events(state, [failed], RULES))
+    assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (2, (2,), (3,))
+    proved = IsrChangeRequest(
+        topic_id=partition_id(state)[0], partition=0, leader_epoch=partition(state).leader_epoch,
+        partition_epoch=partition(state).partition_epoch, isr=((2, 502),),
+    )  # fmt: skip
+    applied(state, decide_alter_partition(state, 2, 502, [proved], RULES))
+    assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (2, (2,), ())
+
+
+def test_the_eligible_replicas_wait_for_their_brokers_when_the_restarted_leader_has_lost_its_log() -> None:
+    state = with_topic(state_of(), (1, (1, 2, 3), (1, 2, 3)))
+    applied(state, decide_brokers_changed(state, [joined(1)], [], RULES))
+    applied(state, decide_log_dir_events(state, [LogDirEvent(broker_id=1, broker_epoch=501, replicas=(partition_id(state),))], RULES))
+    assert (partition(state).leader, partition(state).eligible) == (NO_LEADER, (2, 3))
+    applied(state, decide_brokers_changed(state, [joined(3)], [], RULES))
+    assert (partition(state).leader, partition(state).isr) == (3, (3,))
+
+
+def partition_id(state: ClusterState) -> tuple[bytes, int]:
+    topic = state.topic("t")
+    assert topic is not None
+    return topic.topic_id, 0
 
 
 def test_a_restarted_leader_leads_under_a_new_epoch() -> None:

@@ -212,6 +212,24 @@ def test_i11_i12_a_pending_member_holds_the_high_watermark(open_log: OpenLog) ->
     assert partition.high_watermark == 2 and partition.isr == (1, 2)
 
 
+def test_a_leader_with_an_open_log_ends_what_is_eligible_for_that_alone(open_log: OpenLog) -> None:
+    partition = Partition(open_log(log_settings(min_insync_replicas=1)), broker_id=1)
+    proposals: list[IsrProposal] = []
+    partition.state.on_isr_proposal = lambda _state, proposal: proposals.append(proposal)
+    roles = {"leader_epoch": 4, "replicas": [1, 2, 3], "isr": [1], "now_ms": 0}
+    partition.become_leader(partition_epoch=10, eligible=[2, 3], **roles)  # type: ignore[arg-type]
+    leader = partition.require_leading()
+    assert proposals == [IsrProposal(members=((1, -1),), leader_epoch=4, partition_epoch=10)] and leader.has_proposed(proposals[0])
+    assert refusal(lambda: append(partition, batch("early"), acks=-1)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    leader.on_isr_answer([1], leader_epoch=4, partition_epoch=10, eligible=[2, 3])
+    assert len(proposals) == 1, "the controller finds the set too small, and is not asked again"
+    leader.on_isr_answer([1], leader_epoch=4, partition_epoch=11, eligible=[2])
+    assert len(proposals) == 2, "an answer with a newer state than the proposed one"
+    leader.on_isr_answer([1], leader_epoch=4, partition_epoch=12)
+    append(partition, batch("a"), acks=-1)
+    assert partition.high_watermark == 1 and len(proposals) == 2
+
+
 def test_i13_kip_903_a_replica_of_an_earlier_life_is_not_proposed(open_log: OpenLog) -> None:
     partition = three(open_log, isr=(1, 2))
     partition.state.broker_epoch_of = {1: 60, 2: 61, 3: 99}.get
