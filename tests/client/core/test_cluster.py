@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.base.types import TopicPartition
+from ottla.client.addresses import Address
 from ottla.client.core.cluster import GROUP
 from ottla.client.core.operations import committed, list_offsets
 from ottla.client.core.procedure import Ask
@@ -19,7 +20,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
-from tests.client.core.drive import ByHand
+from tests.client.core.drive import ByHand, FakeLink
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
@@ -80,3 +81,18 @@ def test_what_a_broker_led_and_coordinated_is_asked_for_again_when_it_is_gone() 
     assert ask_offsets(world) == [7, 7, 7]
     assert world.run(committed(world.core, "g")) == {}
     assert world.core.metadata.coordinators[GROUP, "g"] == 2
+
+
+def test_connections_that_are_refused_slowly_are_not_tried_beyond_the_deadline() -> None:
+    """Each of twenty connections breaks after half a second; the deadline is one second."""
+
+    def broken(_ask: Ask) -> Any:
+        world.now_s += 0.5
+        raise ConnectError("closed the connection")
+
+    world = ByHand(broken, leaders={"t": [1]}, timeout_s=1.0)
+    world.core._links = {Address(f"b{number}", 9092): FakeLink(Address(f"b{number}", 9092)) for number in range(20)}
+    begin = world.now_s
+    with pytest.raises(ConnectError):
+        world.run(world.core.retrying(lambda: world.core.ask_broker(1, ListOffsetsRequest())))
+    assert world.now_s - begin <= 1.5
