@@ -33,7 +33,7 @@ GROUPS: dict[str, Group] = {
     "consume": Group("records.consume", "Read records and print them.", "Topics and records"),
     "offsets": Group("records.offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
     "records": Group("records.records", "Delete records.", "Topics and records"),
-    "log": Group("inspect.log", "Show the files of a log, offline.", "Topics and records"),
+    "log": Group("inspect.log", "Show and check the files of a log, offline.", "Topics and records"),
     "logdirs": Group("cluster.logdirs", "Log directories of the brokers: sizes and free space.", "Topics and records"),
     "group": Group("groups.group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
     "share-group": Group("groups.share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),

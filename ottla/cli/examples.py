@@ -109,6 +109,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("ottla log dump data/orders-0 --print-data-log", "every file of a partition, without a broker"),
         Example("ottla log dump data/orders-0 --hex --max-bytes 200", "its bytes, with their meaning"),
     ),
+    "log scrub": (
+        Example("ottla log scrub data", "every log in a log directory, also beside the broker"),
+        Example("ottla log scrub data/orders-0 -o json", "one partition, for programs"),
+    ),
     "logdirs": (Example("ottla logdirs --topic-list orders", "sizes, and the room on each disk"),),
     "group list": (Example("ottla group list --state Empty", "groups without members"),),
     "group describe": (

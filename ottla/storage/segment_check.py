@@ -45,9 +45,9 @@ class SegmentCheck:
         self.batches = 0
         self.bytes = 0
         self.damaged: list[DamagedRange] = []
+        self.path = f"{stem}.log"
         self._disk = disk
         self._stem = stem
-        self._path = f"{stem}.log"
         self._base_offset = base_offset
         self._end_offset = end_offset
         self._size = size
@@ -58,9 +58,9 @@ class SegmentCheck:
     def run(self, bytes_max: int) -> bool:
         """Checks about so many bytes more; whether there is more to check. Raises `StorageError` when the disk does."""
         try:
-            file = self._disk.open(self._path)
+            file = self._disk.open(self.path)
         except FileNotFoundError:
-            self._add(self._size, self._end_offset, f"{self._path} is missing")
+            self._add(self._size, self._end_offset, f"{self.path} is missing")
             return False
         begin = self._position
         try:
@@ -72,7 +72,7 @@ class SegmentCheck:
         if self._position < self._size:
             return True
         if self._next_offset < self._end_offset and not self._may_end_early:
-            self._add(self._size, self._end_offset, f"{self._path} ends before offset {self._next_offset}")
+            self._add(self._size, self._end_offset, f"{self.path} ends before offset {self._next_offset}")
         return False
 
     def _run(self, file: File, stop: int) -> None:

@@ -133,6 +133,19 @@ def _dump_file(dump: Dump, path: str) -> None:
     dumper(dump, path, data)
 
 
+def _scrub_arguments(parser: argparse.ArgumentParser) -> None:
+    from ottla.cli.inspect import log_scrub
+
+    log_scrub.add_arguments(parser)
+
+
+def _scrub(args: argparse.Namespace) -> int:
+    from ottla.cli.inspect import log_scrub
+
+    return log_scrub.run(args)
+
+
 COMMANDS = {
     "dump": Command("Show segments, indexes, snapshots and checkpoints.", _arguments, _run, has_connection=False),
+    "scrub": Command("Check the CRCs of all batches, and show which offsets are damaged.", _scrub_arguments, _scrub, has_connection=False),
 }
