@@ -122,7 +122,7 @@ ACLS = (
 
 
 @attack(
-    "20,000 questions about topics of 32 kB names by a user without any right, in requests of 500",
+    "20,000 questions about topics of 32 kB names by a user without any right, in requests of 50",
     LISTENERS, MECHANISMS, USERS, *ACLS, not_on_kafka=NO_SUCH_KAFKA,
 )  # fmt: skip
 def questions_without_rights(target: Target) -> None:
@@ -130,20 +130,20 @@ def questions_without_rights(target: Target) -> None:
     group_ids = load(15)[0]
     with logged_in(target) as client:
         target.begin()
-        for first in range(0, target.part(20_000), 500):
-            names = [f"{number}".ljust(32_000, "q") for number in range(first, first + 500)]
+        for first in range(0, target.part(20_000), 50):
+            names = [f"{number}".ljust(32_000, "q") for number in range(first, first + 50)]
             client.ask(group_ids(groups=names), 5)
 
 
-@attack("FindCoordinator of 20,000 groups with names of 32 kB, in requests of 500")
+@attack("FindCoordinator of 20,000 groups with names of 32 kB, in requests of 50")
 def coordinators_of_long_names(target: Target) -> None:
     """Each name was hashed, and the hash remembered."""
     find = load(10)[0]
     target.begin()
-    for first in range(0, target.part(20_000), 500):
-        names = [f"{number}".ljust(32_000, "f") for number in range(first, first + 500)]
+    for first in range(0, target.part(20_000), 50):
+        names = [f"{number}".ljust(32_000, "f") for number in range(first, first + 50)]
         answer = target.client.ask(find(key_type=0, coordinator_keys=names), 4)
-        assert len(answer.coordinators) == 500
+        assert len(answer.coordinators) == 50
 
 
 @attack(
