@@ -50,6 +50,7 @@ class ControlReceiver:
         self._on_broker_configs = on_broker_configs
         self._on_roles_taken = on_roles_taken
         self._last_broker_epoch = -1
+        self._ended_broker_epoch: int | None = None
         self._states: dict[tuple[bytes, int], PartitionMetadata] = {}
 
     @property
@@ -57,15 +58,23 @@ class ControlReceiver:
         """No controller has sent replicas since this broker registered."""
         return self._last_broker_epoch != self._broker_epoch()
 
+    def end_registration(self, broker_epoch: int) -> None:
+        """Refuses every message to this registration, and to earlier ones, although the broker has no newer registration yet."""
+        self._ended_broker_epoch = broker_epoch
+
     def receive(self, message: ControlMessage, done: Done) -> None:
         """`done` is called when the message has been carried out, or with its refusal."""
         if message.controller_epoch < self.controller_epoch:
             done(ErrorCode.STALE_CONTROLLER_EPOCH)
-        elif message.broker_epoch < self._broker_epoch():
+        elif message.broker_epoch < self._broker_epoch() or self._is_of_ended(message):
             done(ErrorCode.STALE_BROKER_EPOCH)
         else:
             self.controller_epoch = message.controller_epoch
             self._carry_out(message, done)
+
+    def _is_of_ended(self, message: ControlMessage) -> bool:
+        ended = self._ended_broker_epoch
+        return ended is not None and message.broker_epoch <= ended
 
     def _carry_out(self, message: ControlMessage, done: Done) -> None:
         code = ErrorCode.NONE

@@ -207,8 +207,9 @@ class ClusterMember:
             return []
         return [Check(znodes.CONTROLLER_EPOCH, self.controller.state.controller_epoch_version), Delete(path)]
 
-    def _expired(self) -> None:
+    def _expired(self, broker_epoch: int) -> None:
         self._stop_watches()
+        self.receiver.end_registration(broker_epoch)
         self._replicas.on_session_expired()
 
     def _marked_dead(self) -> None:

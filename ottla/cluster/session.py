@@ -32,7 +32,8 @@ class SessionState(Enum):
 
 
 class BrokerSession:
-    """Registers the broker, and again after each expiry; `on_registered` is called each time, `on_expired` in between."""
+    """Registers the broker, and again after each expiry. `on_registered` is called each time; `on_expired` in between, with the broker
+    epoch of the registration that has ended."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class BrokerSession:
         retries: StoreRetries,
         registrar: Registrar,
         on_registered: Callable[[], object],
-        on_expired: Callable[[], object],
+        on_expired: Callable[[int], object],
     ) -> None:
         self.state = SessionState.NEW
         self.broker_epoch = NO_EPOCH
@@ -66,8 +67,9 @@ class BrokerSession:
         if self.state not in (SessionState.REGISTERED, SessionState.SUSPENDED):
             return
         log.warning("the controller took this broker for gone; the broker registers anew")
-        self.state, self.broker_epoch = SessionState.EXPIRED, NO_EPOCH
-        self._on_expired()
+        former, self.broker_epoch = self.broker_epoch, NO_EPOCH
+        self.state = SessionState.EXPIRED
+        self._on_expired(former)
         self._withdraw()
 
     def _withdraw(self) -> None:
@@ -98,12 +100,11 @@ class BrokerSession:
             self._register_anew()
 
     def _expire(self) -> None:
-        was_registered = self.broker_epoch != NO_EPOCH
+        former, self.broker_epoch = self.broker_epoch, NO_EPOCH
         self.state = SessionState.EXPIRED
-        self.broker_epoch = NO_EPOCH
-        if was_registered:
+        if former != NO_EPOCH:
             log.warning("the session with the metadata store has expired; the broker registers anew")
-            self._on_expired()
+            self._on_expired(former)
 
     def _register_anew(self) -> None:
         """Registers under a new session, and tries again after a refusal: another broker that has taken the id over may have stopped by

@@ -20,6 +20,7 @@ from ottla.base.control_messages import (
 from ottla.base.errors import ErrorCode
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.session import NO_EPOCH
 from tests.controller.cluster import RecordingReplicas
 
 ID, ID2 = b"\1" * 16, b"\2" * 16
@@ -53,8 +54,9 @@ class Receiver:
         self.replicas = RecordingReplicas()
         self.cache = MetadataCache()
         self.configured = 0
+        self.broker_epoch = 100
         self.receiver = ControlReceiver(
-            metadata=self.cache, replicas=self.replicas, broker_epoch=lambda: 100, on_broker_configs=self._on_broker_configs,
+            metadata=self.cache, replicas=self.replicas, broker_epoch=lambda: self.broker_epoch, on_broker_configs=self._on_broker_configs,
             on_roles_taken=lambda: None,
         )  # fmt: skip
         assert self.receive(leader_and_isr(3, 7)) == [ErrorCode.NONE]
@@ -85,6 +87,19 @@ def test_what_is_obsolete_is_refused_and_changes_nothing(message: ControlMessage
     world = Receiver()
     assert world.receive(message) == [code]
     assert world.terms() == [(3, 7)] and world.cache.topic("t") is None and world.receiver.controller_epoch == 5
+
+
+def test_i40_between_two_registrations_messages_to_the_former_one_are_refused() -> None:
+    """They would let this broker lead again in an epoch in which it has stopped. The controller may know of the next registration before
+    this broker does."""
+    world = Receiver()
+    world.broker_epoch = NO_EPOCH
+    world.receiver.end_registration(100)
+    assert world.receive(leader_and_isr(3, 8)) == [ErrorCode.STALE_BROKER_EPOCH]
+    assert world.receive(update_metadata(5)) == [ErrorCode.STALE_BROKER_EPOCH]
+    assert world.terms() == [(3, 7)] and world.cache.topic("t") is None
+    assert world.receive(leader_and_isr(4, 8, broker_epoch=101)) == [ErrorCode.NONE]
+    assert world.terms() == [(3, 7), (4, 8)]
 
 
 def test_only_newer_states_of_a_replica_are_passed_on() -> None:

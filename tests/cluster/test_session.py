@@ -37,7 +37,7 @@ class World:
             retries=StoreRetries(self.store, self.timers),
             registrar=self.registrar,
             on_registered=lambda: self.calls.append("registered"),
-            on_expired=lambda: self.calls.append("expired"),
+            on_expired=lambda _epoch: self.calls.append("expired"),
         )
 
     def begin(self) -> None:
