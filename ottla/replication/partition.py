@@ -139,12 +139,16 @@ class Partition:
 
         A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so. Only the
         replica set is taken from a state whose ISR is known already: the controller's answer to a proposal does not name it. Raises
-        `ApiError` FENCED_LEADER_EPOCH for an older epoch, INVALID_REQUEST for an ISR without this broker.
+        `ApiError` FENCED_LEADER_EPOCH for an older epoch, or for the present one if this replica does not lead in it any more: its session
+        was over, or its log was opened again and may be shorter. INVALID_REQUEST for an ISR without this broker.
         """
         state, leader = self.state, self.leader
         self._require_epoch(leader_epoch)
         if state.broker_id not in isr:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{self.topic_partition}: a leader outside of its ISR {isr} (I9)")
+        if leader is None and leader_epoch == state.leader_epoch and not state.offline_reason:
+            message = f"{self.topic_partition}: this replica does not lead in leader epoch {leader_epoch} any more (I15)"
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, message)
         is_same_term = leader is not None and leader.epoch == leader_epoch
         if leader is not None and is_same_term and partition_epoch <= state.partition_epoch:
             if partition_epoch == state.partition_epoch and tuple(replicas) != state.replicas:

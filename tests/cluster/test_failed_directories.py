@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ottla.base.control_messages import ReplicaRole
 from ottla.base.errors import DiskError
 from tests.cluster.nodes import DIRECTORY, Nodes
 
@@ -58,3 +61,25 @@ def test_reports_that_cannot_be_written_are_made_later_and_say_how_it_is_then() 
     world.until(lambda: world.replica(2).is_leading)
     node.replicas.reopen(node.directories[0])
     world.until(lambda: 3 in world.replica(2).isr)
+
+
+def test_i15_logs_that_were_opened_again_lead_in_no_epoch_that_began_before() -> None:
+    """They may have lost their tail, and the controller does not know of the failure yet, because the broker is not connected to the
+    metadata store. Neither the role that the broker had makes it lead again, nor a newer state of the same leader epoch."""
+    world = Nodes(3)
+    world.create("t", [3, 2])
+    world.write("a")
+    world.until(lambda: world.replica(2).log.log_end_offset == 1)
+    node, epoch = world.nodes[3], world.replica(3).leader_epoch
+    node.ports.store.disconnect()  # type: ignore[attr-defined]
+    node.storage_failed(DiskError("input/output error", f"{DIRECTORY}/t-0/00000000000000000000.log"))
+    node.replicas.reopen(node.directories[0])
+    assert world.replica(3).is_online and not world.replica(3).is_leading and world.replica(3).leader_epoch == epoch
+    topic = node.metadata.topic("t")
+    assert topic is not None
+    newer = replace(topic.partitions[0], isr=(3,), partition_epoch=topic.partitions[0].partition_epoch + 1)
+    node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=newer)])
+    assert not world.replica(3).is_leading and world.replica(3).leader_epoch == epoch == newer.leader_epoch
+    node.ports.store.reconnect()  # type: ignore[attr-defined]
+    world.until(lambda: world.replica(2).is_leading and len(world.replica(2).isr) == 2)
+    assert world.replica(2).leader_epoch > epoch and world.replica(3).log.log_end_offset == 1

@@ -44,6 +44,17 @@ def test_i15_epochs_do_not_go_back(alone: Partition) -> None:
     assert alone.is_leading and (alone.leader_epoch, alone.partition_epoch) == (3, 1)
 
 
+def test_i15_a_replica_that_has_stopped_leading_in_an_epoch_does_not_lead_in_it_again(alone: Partition) -> None:
+    """Not by a newer state of that epoch either: its session was over, or its log was opened again."""
+    role: dict[str, Any] = {"leader_epoch": 3, "replicas": [1], "isr": [1]}
+    alone.become_leader(**role, partition_epoch=1, now_ms=0)
+    alone.become_follower(leader_id=-1, **role, partition_epoch=1)
+    assert refusal(lambda: alone.become_leader(**role, partition_epoch=2, now_ms=0)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert not alone.is_leading
+    alone.become_leader(**{**role, "leader_epoch": 4}, partition_epoch=3, now_ms=0)
+    assert alone.is_leading
+
+
 def test_i9_a_leader_outside_of_its_isr_is_refused(alone: Partition) -> None:
     asked: dict[str, Any] = {"leader_epoch": 4, "partition_epoch": 1, "replicas": [1, 2], "isr": [2]}
     assert refusal(lambda: alone.become_leader(**asked, now_ms=0)) is ErrorCode.INVALID_REQUEST
