@@ -213,6 +213,15 @@ class MemDisk:
         """The content that is certain after a crash, if the name is."""
         return bytes(self._content(path).durable)
 
+    def certain_size(self, path: str) -> int:
+        """How many of a file's first bytes a power failure now keeps as they are; 0 if its name may be lost."""
+        found: _Content | _Directory | None = self._root
+        for name in path.strip("/").split("/"):
+            found = found.durable.get(name) if isinstance(found, _Directory) else None
+        if not isinstance(found, _Content):
+            return 0
+        return min([len(found.durable), len(found.data), *(position for position, _ in found.unsynced)])
+
     def write_file(self, path: str, data: bytes) -> None:
         """Puts a file there, durably with its name and its directories."""
         parent = self._make(posixpath.dirname(path), is_durable=True)

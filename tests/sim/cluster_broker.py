@@ -127,7 +127,7 @@ class ClusterBroker:
             timers=self.life,
             random=self.random,
             disk=self.disk,
-            threads=LifeThreads(self.life, self._chance),
+            threads=LifeThreads(self.life, self._chance, self.world.swarm.learned_ms),
             network=ClusterHost(self.world.network, host_of(self.broker_id), self.life),
             store=self.store,
         )

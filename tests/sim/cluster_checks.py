@@ -1,25 +1,31 @@
-"""What must hold in a cluster after every event, over all living brokers, and in the metadata store after every write.
+"""What must hold in a cluster after every event, over all living brokers; `store_judge.py` looks at the metadata store.
 
-The store is watched from below: each state of a partition, each epoch of the controller and who wrote it. Of what any leader's high
-watermark has passed a ledger is kept, batch by batch; every replica must agree with it below its own high watermark, and every living
-member of the committed ISR must have all of it (I1, I3, I10, I14). Replicas are compared as they grow, not as a whole each time.
+Of what any leader's high watermark has passed a ledger is kept, batch by batch. Every replica must agree with it below its own high
+watermark; every living member of the committed ISR, and every eligible replica, must have all of it (I1, I3, I10, I14). Replicas are
+compared as they grow, not as a whole each time. The rules on which these results rest are looked at by themselves as well, because a
+broken rule seldom loses anything at once: terms of leadership (I15), followers that join (I13), the watermark of a set that is too small
+(I12), cuts (I17), and what counts as synced (I5).
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ottla.base.cluster_metadata import PartitionMetadata
-from ottla.base.ports import Check, Operation, Outcome, StoreResult
 from ottla.base.types import TopicPartition
-from ottla.controller import znodes
+from ottla.controller.znodes import LogDirEvent
+from ottla.replication.isr import IsrPhase
 from ottla.replication.partition import Partition
+from ottla.storage.segment import LOG_SUFFIX
 from ottla.wire.records import iter_batches
 from tests.fakes.memory_store import ZooKeeperModel
-from tests.sim.cluster_broker import ClusterBroker
-from tests.sim.cluster_store import ClusterStore
+from tests.sim.cluster_broker import ClusterBroker, ClusterNode
+from tests.sim.store_judge import StoreJudge
+
+NONE_HELD: Mapping[TopicPartition, bytes] = MappingProxyType({})
 
 
 class Batch(NamedTuple):
@@ -46,109 +52,16 @@ class Proposal(NamedTuple):
     answers: int
 
 
-class StoreJudge:
-    """Looks at every write that the metadata store takes."""
-
-    def __init__(self, model: ZooKeeperModel) -> None:
-        self._model = model
-        self._works = model.apply
-        model.apply = self._apply  # type: ignore[method-assign]
-        self.controller_epoch = 0
-        self.elected: dict[int, int] = {}
-        self.noted_epochs: dict[int, int] = {}
-        """The registrations that the states of partitions take into account."""
-        self.writers: dict[int, int] = {}
-        self.states: dict[TopicPartition, PartitionMetadata] = {}
-        self.leaders: dict[TopicPartition, dict[int, int]] = {}
-        self.ids: dict[str, bytes] = {}
-        self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
-        self.writes = 0
-        self.digest = 0
-        self.isr_changes = 0
-        self.on_joined: Callable[[TopicPartition, PartitionMetadata, list[int], int], None] = lambda *_: None
-        """Called with the state of a partition, the followers that are new in its ISR, and the controller that writes it."""
-
-    def _apply(self, operations: list[Operation], session_id: int) -> Outcome:
-        store = self._model.sessions.get(session_id)
-        outcome = self._works(operations, session_id)
-        if outcome.result is StoreResult.OK:
-            self.writes += 1
-            is_changing = any(not isinstance(operation, Check) for operation in operations)
-            for operation in operations:
-                if is_changing and isinstance(store, ClusterStore) and operation.path == znodes.CONTROLLER_EPOCH:
-                    self._note_writer(operation, store.broker_id)
-                self._note(operation.path, store)
-        return outcome
-
-    def _note_writer(self, operation: Operation, broker_id: int) -> None:
-        """I38: under an epoch writes only the controller that was elected to it."""
-        if isinstance(operation, Check):
-            epoch = self.controller_epoch
-            elected = self.elected.get(epoch, broker_id)
-            assert elected == broker_id, f"broker {broker_id} writes in controller epoch {epoch}, to which {elected} was elected (I38)"
-        else:
-            self.elected[self.controller_epoch + 1] = broker_id
-
-    def _note(self, path: str, store: Any) -> None:
-        node = self._model.tree.get(path)
-        self.digest = zlib.crc32(path.encode() + (node.data if node is not None else b"-"), self.digest)
-        if path == znodes.CONTROLLER_EPOCH and node is not None:
-            epoch = znodes.read_controller_epoch(node.data)
-            assert epoch >= self.controller_epoch, f"the controller epoch falls from {self.controller_epoch} to {epoch} (I38)"
-            self.controller_epoch = epoch
-        elif path == znodes.BROKER_EPOCHS and node is not None:
-            self.noted_epochs = znodes.read_broker_epochs(node.data)[0]
-        elif path.startswith("/brokers/topics/") and path.endswith("/state"):
-            _, _, _, topic, _, index, _ = path.split("/")
-            self._note_state(TopicPartition(topic, int(index)), node, store)
-        elif path.startswith("/brokers/topics/") and path.count("/") == 3:
-            self._note_topic(path.rpartition("/")[2], node)
-
-    def _note_topic(self, name: str, node: Any) -> None:
-        if node is None:
-            self.ids.pop(name, None)
-            return
-        topic = znodes.read_topic(name, node.data, node.version, {})
-        self.ids[name] = topic.topic_id
-        for partition in topic.partitions:
-            self.replicas[TopicPartition(name, partition.index)] = partition.replicas
-
-    def _note_state(self, key: TopicPartition, node: Any, store: Any) -> None:
-        if node is None:
-            self.states.pop(key, None)
-            self.leaders.pop(key, None)
-            return
-        new, old = znodes.read_partition(key.partition, node.data, node.version), self.states.get(key)
-        where = f"{key} in the store"
-        known = self.controller_epoch
-        assert new.controller_epoch == known, f"{where}: written under controller epoch {new.controller_epoch}, it is {known} (I39)"
-        if isinstance(store, ClusterStore):
-            writer = self.writers.setdefault(new.controller_epoch, store.broker_id)
-            assert writer == store.broker_id, f"{where}: {store.broker_id} writes in the controller epoch of {writer} (I38)"
-        assert new.leader == -1 or new.leader in new.isr, f"{where}: leader {new.leader} outside of the ISR {new.isr} (I9)"
-        is_empty = new.leader == -1 and new.emptied
-        assert new.isr or is_empty, f"{where}: no replica is in sync"
-        if old is not None:
-            assert new.leader_epoch >= old.leader_epoch, f"{where}: leader epoch {new.leader_epoch} after {old.leader_epoch} (I15)"
-            is_same = new.leader_epoch == old.leader_epoch
-            assert not is_same or new.leader == old.leader, f"{where}: two leaders of epoch {new.leader_epoch} (I15)"
-            self.isr_changes += new.isr != old.isr
-            joined = [member for member in new.isr if member not in old.isr and member != new.leader]
-            if joined and isinstance(store, ClusterStore):
-                self.on_joined(key, new, joined, store.broker_id)
-        self.states[key] = new
-        self.leaders.setdefault(key, {})[new.leader_epoch] = new.leader
-
-
 class ClusterChecks:
     """Everything that is looked at after an event of a broker."""
 
     def __init__(self, model: ZooKeeperModel, brokers: Mapping[int, ClusterBroker]) -> None:
         self.store = StoreJudge(model)
         self.store.on_joined = self._check_joined
+        self.store.is_failed = self._is_failed
         self._brokers = brokers
         self.ledgers: dict[tuple[bytes, int], Ledger] = {}
-        self._terms: dict[tuple[bytes, int, int], tuple[int, int]] = {}
+        self._terms: dict[tuple[bytes, int, int], tuple[int, int, Any]] = {}
         self._acting: dict[int, tuple[int, int]] = {}
         self._floors: dict[tuple[int, bytes, int], tuple[Any, int]] = {}
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
@@ -156,6 +69,7 @@ class ClusterChecks:
         self._topics: dict[tuple[int, str], Any] = {}
         self._looked: dict[Partition, tuple[Any, ...]] = {}
         self._proposals: dict[tuple[int, bytes, int], Proposal] = {}
+        self._held: dict[int, tuple[int, Mapping[TopicPartition, bytes]]] = {}
         self._answers: dict[tuple[int, bytes, int], int] = {}
 
     def note_answer(self, broker_id: int, topic_id: bytes, index: int) -> None:
@@ -168,11 +82,34 @@ class ClusterChecks:
             return
         self._check_epochs(broker)
         self._check_metadata(broker)
+        self._check_kept(broker, broker.node)
         for partition in broker.node.partitions.all():
             if partition.is_online:
                 self._check_partition(broker, partition)
             elif (looked := self._looked.pop(partition, None)) is not None and looked[0] is not None:
                 self._note_last(broker, partition)  # its disk failed in the middle of something
+
+    def _check_kept(self, broker: ClusterBroker, node: ClusterNode) -> None:
+        """I10: a member of the ISR that has not restarted keeps its log."""
+        count, (lives, known) = node.partitions.count(), self._held.get(broker.broker_id, (0, NONE_HELD))
+        if lives == broker.lives and count == len(known):
+            return
+        held = {partition.topic_partition: partition.topic_id for partition in node.partitions.all()}
+        self._held[broker.broker_id] = (broker.lives, held)
+        is_current = self.store.noted_epochs.get(broker.broker_id) == node.member.broker_epoch()
+        if lives != broker.lives or not is_current or not self._is_working(node):
+            return
+        for key, topic_id in known.items():
+            state = self.store.states.get(key)
+            if key in held or state is None or self.store.ids.get(key.topic) != topic_id or self.store.is_deleted(key.topic):
+                continue
+            claim = f"{key} on broker {broker.broker_id}, in the ISR {state.isr} of epoch {state.leader_epoch}"
+            is_member = broker.broker_id in state.isr and len(state.isr) > 1
+            assert not is_member or key in node.partitions._awaited, f"{claim}, has no log any more (I10)"
+
+    @staticmethod
+    def _is_working(node: ClusterNode) -> bool:
+        return all(directory.is_online for directory in node.partitions.log_directories())
 
     def note_end(self, broker: ClusterBroker) -> None:
         """This broker dies in the middle of something."""
@@ -219,11 +156,17 @@ class ClusterChecks:
     def _check_partition(self, broker: ClusterBroker, partition: Partition) -> None:
         log, leader, high = partition.log, partition.leader, partition.high_watermark
         start, end, stable = log.log_start_offset, log.log_end_offset, partition.last_stable_offset
-        now = (leader, high, end, start, partition.isr_state, stable)
-        if self._looked.get(partition) == now:
+        durable = (log.recovery_point, partition.state.durable_end if partition.state.is_flush_on_ack else 0)
+        now = (leader, high, end, start, partition.isr_state, stable, durable)
+        before = self._looked.get(partition)
+        if before == now:
             return
         self._looked[partition] = now  # each life of a broker has partitions of its own
         where = f"{partition.topic_partition} on broker {broker.broker_id}"
+        if before is not None:
+            assert end >= before[1], f"{where}: cut to {end}, below its high watermark {before[1]} (I17)"
+        if max(durable) > (max(before[6]) if before is not None else 0):
+            self._check_durable(broker, partition, max(durable), where)
         assert start <= high <= end, f"{where}: start {start}, high watermark {high}, end {end} (I2)"
         if leader is not None:
             assert start <= stable <= high, f"{where}: start {start}, last stable {stable}, high watermark {high} (I2)"
@@ -235,21 +178,47 @@ class ClusterChecks:
     def _check_leader(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
         leader, key = partition.leader, (partition.topic_id, partition.topic_partition.partition)
         assert leader is not None
-        this = (broker.broker_id, broker.lives)
+        this = (broker.broker_id, broker.lives, leader)
         if (*key, leader.epoch) not in self._terms:
             self._check_first(partition, where)
         term = self._terms.setdefault((*key, leader.epoch), this)
-        assert term == this, f"{where} leads in epoch {leader.epoch}, as does or did {term} (I15)"
+        assert term[:2] == this[:2], f"{where} leads in epoch {leader.epoch}, as does or did {term[:2]} (I15)"
+        assert term[2] is leader, f"{where} begins to lead in epoch {leader.epoch} for the second time (I15)"
         members, replicas = partition.isr, partition.state.replicas
         assert broker.broker_id in members and set(members) <= set(replicas), f"{where}: ISR {members} of {replicas} (I9)"
         before = self._floors.get((broker.broker_id, *key))
         high = partition.high_watermark
-        assert before is None or before[0] is not leader or high >= before[1], f"{where}: the high watermark falls to {high} (I11)"
+        if before is not None and before[0] is leader:
+            assert high >= before[1], f"{where}: the high watermark falls to {high} (I11)"
+            if high > before[1]:
+                self._check_eligible(partition, where)
         self._floors[broker.broker_id, *key] = (leader, high)
         ledger = self.ledgers.setdefault(key, Ledger())
         if high > ledger.end:
             self._extend(ledger, partition, high, where)
             self.check_isr(partition.topic_partition, partition.topic_id)
+
+    def _check_eligible(self, partition: Partition, where: str) -> None:
+        """I12: the watermark stands still in a state with eligible replicas, whatever the leader's settings say (KIP-966)."""
+        state = self.store.versions.get(partition.topic_partition, {}).get(partition.partition_epoch)
+        if state is not None and self.store.ids.get(partition.topic_partition.topic) == partition.topic_id:
+            claim = f"the high watermark moves to {partition.high_watermark} with the ISR {state.isr}"
+            assert not state.eligible, f"{where}: {claim}, although {state.eligible} are eligible (I12)"
+
+    def _check_durable(self, broker: ClusterBroker, partition: Partition, offset: int, where: str) -> None:
+        """I5: what counts as synced is on the disk, whatever the power does."""
+        for segment in reversed(partition.log.segments):
+            if segment.base_offset < offset:
+                path = segment.path(LOG_SUFFIX)
+                needed, certain = size_below(broker.disk.read_file(path), offset), broker.disk.certain_size(path)
+                claim = f"{offset} counts as synced, {needed} bytes of segment {segment.base_offset}"
+                assert certain >= needed, f"{where}: {claim}, and {certain} are on the disk (I5)"
+                if segment.is_name_durable:
+                    return  # the older ones have been looked at
+
+    def _is_failed(self, report: LogDirEvent) -> bool:
+        node = self._brokers[report.broker_id].node
+        return node is not None and node.member.broker_epoch() == report.broker_epoch and not self._is_working(node)
 
     def _check_first(self, partition: Partition, where: str) -> None:
         """I14: a new leader holds all that was ever committed. No election in these worlds is one that may lose records."""
@@ -264,22 +233,38 @@ class ClusterChecks:
         key = (broker.broker_id, partition.topic_id, partition.topic_partition.partition)
         now = Proposal(partition.leader, partition.partition_epoch, partition.isr_state.moving, self._answers.get(key, 0))
         before = self._proposals.get(key)
+        if now.moving and (before is None or before.moving != now.moving) and partition.isr_state.phase is IsrPhase.PENDING_EXPAND:
+            self._check_joining(partition, now.moving, where)
         if before is not None and before.moving and before.moving != now.moving and before._replace(moving=now.moving) == now:
             state = f"partition epoch {now.partition_epoch} of leader epoch {partition.leader_epoch}"
             raise AssertionError(f"{where}: the change by {before.moving} pending since {state} is forgotten without an answer (I12)")
         self._proposals[key] = now
 
+    def _check_joining(self, partition: Partition, joining: tuple[int, ...], where: str) -> None:
+        """I13: a follower that is proposed for the ISR has reached the watermark and the start of the leader's epoch."""
+        leader = partition.leader
+        assert leader is not None
+        least = max(partition.high_watermark, leader.epoch_start_offset)
+        for member in joining:
+            found = self._brokers[member].partitions.get(partition.topic_partition)
+            if found is not None and found.topic_id == partition.topic_id and found.follower_log is not None:
+                end, claim = found.log.log_end_offset, f"{where} proposes broker {member} in epoch {leader.epoch}"
+                is_of_term = found.follower_log.epoch == leader.epoch
+                assert not is_of_term or end >= least, f"{claim}: its log ends at {end}, the least is {least} (I13)"
+
     def _check_member(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
-        """I10: a member of the committed ISR that has registered anew, which the states take into account by now, has all that was ever
-        committed. The last member stays whatever it has lost (KIP-966)."""
+        """I10, I49: a member of the committed ISR, or an eligible replica, that has registered anew, which the states take into account by
+        now, has all that was ever committed. The last member of the ISR stays whatever it has lost (KIP-966)."""
         key, topic_id, node = partition.topic_partition, partition.topic_id, broker.node
         state, ledger = self.store.states.get(key), self.ledgers.get((topic_id, key.partition))
-        if state is None or ledger is None or node is None or self.store.ids.get(key.topic) != topic_id or len(state.isr) < 2:
+        if state is None or ledger is None or node is None or self.store.ids.get(key.topic) != topic_id:
             return
         epoch, end = self.store.noted_epochs.get(broker.broker_id), partition.log.log_end_offset
-        if broker.broker_id in state.isr and epoch == node.member.broker_epoch():
-            stays = f"in the ISR {state.isr} of epoch {state.leader_epoch} with registration {epoch}"
-            assert end >= ledger.end, f"{where}, {stays}: its log ends at {end}, {ledger.end} is committed (I10)"
+        is_member = broker.broker_id in state.isr and len(state.isr) > 1
+        if epoch == node.member.broker_epoch() and (is_member or broker.broker_id in state.eligible):
+            of, number = (state.isr, "I10") if is_member else (state.eligible, "I49")
+            stays = f"in the {'ISR' if is_member else 'eligible replicas'} {of} of epoch {state.leader_epoch} with registration {epoch}"
+            assert end >= ledger.end, f"{where}, {stays}: its log ends at {end}, {ledger.end} is committed ({number})"
 
     def _extend(self, ledger: Ledger, partition: Partition, high: int, where: str) -> None:
         for base, batch in batches_from(partition, ledger.end):
@@ -345,6 +330,11 @@ class ClusterChecks:
                 assert expected == batch, f"{where}: {batch} at {base}, committed is {expected} (I3)"
                 done = batch.end
         self._compared[name] = done
+
+
+def size_below(segment: bytes, end: int) -> int:
+    """The bytes of a segment up to the batch that ends at this offset."""
+    return max([position + header.size_bytes for position, header in iter_batches(segment) if header.next_offset <= end], default=0)
 
 
 def batches_from(partition: Partition, start: int) -> Iterator[tuple[int, Batch]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 from unittest import mock
 
@@ -22,8 +21,9 @@ from ottla.replication import follower, leader
 from ottla.replication.isr import IsrPhase, IsrState
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
+from tests.sim import replica_faults
 from tests.sim.cluster_world import ClusterWorld
-from tests.sim.seed_search import catch_seed
+from tests.sim.seed_search import catch_seed, together
 
 
 def watermark_over_shrunk_isr() -> Any:
@@ -195,16 +195,6 @@ def new_disk_like_old() -> Any:
     return mock.patch.object(membership, "_missing_directories", lambda _state, _broker: [])
 
 
-@contextmanager
-def together(patches: Sequence[Any]) -> Iterator[None]:
-    """Several replacements as one."""
-    if not patches:
-        yield
-        return
-    with patches[0], together(patches[1:]):
-        yield
-
-
 FAULTS: dict[str, Callable[[], Any]] = {
     fault.__name__: fault
     for fault in (
@@ -222,7 +212,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         unknown_is_marked,
         new_disk_like_old,
     )
-}
+} | replica_faults.FAULTS
 VERDICTS = {
     "watermark_over_shrunk_isr": r"in the ISR of epoch .*: ends at \d+, \d+ is committed \(I10\)",
     "watermark_without_pending": r"in the ISR of epoch .*: ends at \d+, \d+ is committed \(I10\)",
@@ -237,7 +227,7 @@ VERDICTS = {
     "unknown_is_marked": r"a transaction hangs \(I31\): .*, has no marker \(I25\)",
     "new_disk_like_old": r"is elected in epoch \d+: its log ends at \d+, \d+ is committed \(I14\)",
     "ack_of_another_term": r"lost-write: .* where they were acknowledged: .* has v\d+.* \(I14\)",
-}
+} | replica_faults.VERDICTS
 """What the checks say of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""
 
 

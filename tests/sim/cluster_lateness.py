@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.ports import Delete, SessionEvent
 from ottla.controller import znodes
 from ottla.controller.api import AlterPartitionDone, IsrChangeRequest
+from ottla.wire.messages.stop_replica import StopReplicaRequest
 from tests.sim.cluster_broker import ClusterBroker, ClusterNode
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ STRUCK_RESTART_MS = (5, 40)
 REPEATED = 0.3
 REPEATED_MS = (1, 40)
 LATER_MS = (500, 4_000)
+RETURNED, RETURNED_MS = 0.8, (100, 2_500)
+"""How many orders to stop a replica come a second time where replicas are moved away and back, and how late."""
 DEPOSED_MS = (20, 200)
 UNCONNECTED = 0.6
 AWAY_MS = (40, 200)
@@ -67,8 +70,9 @@ class LateIsrChanges:
     def take(self, request: Any, done: Callable[[Any], object]) -> None:
         """A request of a controller on another broker; now and then a copy of it comes by another connection, soon or much later."""
         self._last = request
-        if not self._world.is_ending and self._world.chance.random() < REPEATED / 3:
-            self._repeat(LATER_MS)
+        is_stop = isinstance(request, StopReplicaRequest) and "return" in self._world.swarm
+        if not self._world.is_ending and self._world.chance.random() < (RETURNED if is_stop else REPEATED / 3):
+            self._repeat(RETURNED_MS if is_stop else LATER_MS)
         self._take(request, done)
 
     def _later(self, likely: float, function: Callable[[], object]) -> None:

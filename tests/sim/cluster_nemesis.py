@@ -25,6 +25,10 @@ PAUSE_MS = (50, 3_500)
 CUT_MS = (100, 3_500)
 STORM_MS = (300, 2_000)
 DISK_MS = (200, 1_500)
+HICCUP_MS, HICCUP_LOOKS = 25, 6
+"""So often, and so many times, a broker looks whether its disk works again that has failed once."""
+UNREPORTED, UNREPORTED_MS = 0.7, (50, 1_000)
+RECHECKED_MS = (0, 300)
 FUSE_MAX = 40
 USURPED_MS = (20, 150)
 REJOINED_MS = (250, 700)
@@ -57,9 +61,11 @@ class Nemesis:
             (2, "stop", lambda broker: broker.stop()),
             (1, "clock", lambda broker: broker.clock.jump_wall(self.chance.choice(CLOCK_JUMPS_MS))),
             (1, "disk", self._fail_disk),
+            (4 if "hiccup" in world.swarm else 0, "hiccup", self._hiccup),
             (3, "depose", lambda _broker: depose(self.world)),
             (2, "usurp", lambda _broker: self._usurp()),
         ]
+        self._weights = [world.swarm.weighted(name, weight) for weight, name, _ in self._kinds]
 
     def start(self) -> None:
         self.world.later(*ROUND_MS, self._round)
@@ -76,9 +82,8 @@ class Nemesis:
             world.later(*STORM_MS, lambda: setattr(world.network, "weather", CALM))
         numbers = sorted(world.brokers)
         size = self.chance.choice((0, 1, 1, 1, 2, len(numbers)) if self.chance.random() < 0.3 else (0, 1, 1))
-        weights = [weight for weight, _, _ in self._kinds]
         for number in self.chance.sample(numbers, min(size, len(numbers))):
-            _, name, strike = self.chance.choices(self._kinds, weights)[0]
+            _, name, strike = self.chance.choices(self._kinds, self._weights)[0]
             self.counts[name] = self.counts.get(name, 0) + 1
             world.note(name, number)
             strike(world.brokers[number])
@@ -174,10 +179,28 @@ class Nemesis:
             broker.disk.fail_next(kind, errno.EIO, after=self.chance.randint(0, 20), count=self.chance.randint(1, 3))
         self.world.later(*DISK_MS, lambda: self._heal_disk(broker))
 
+    def _hiccup(self, broker: ClusterBroker) -> None:
+        """One write or sync fails, and the broker looks at its disk before a controller has decided what that means: the broker's report
+        takes a while, because it is not connected to the metadata store."""
+        if not broker.is_up or broker.node is None or not self._may_lose(broker):
+            return
+        self._lossy = broker.broker_id
+        self._failing[broker.broker_id] = None
+        broker.disk.fail_next(self.chance.choice(("write", "sync")), errno.EIO, after=self.chance.randint(0, 3))
+        if self.chance.random() < UNREPORTED:
+            self.world.later(*UNREPORTED_MS, self._cut_from_store(broker))
+        for number in range(1, HICCUP_LOOKS + 1):
+            broker.life.call_later(HICCUP_MS * number, broker.node.housekeeping.recheck_offline)
+        self.world.later(*DISK_MS, lambda: self._heal_disk(broker))
+
     def _heal_disk(self, broker: ClusterBroker) -> None:
+        """The disk works again; the broker looks soon whether it does, long before its own interval is over."""
         self._failing.pop(broker.broker_id, None)
         broker.disk.capacity_bytes = 1 << 40
         broker.disk.heal()
+        if "hiccup" in self.world.swarm and broker.node is not None and not self.world.is_ending:
+            node = broker.node
+            broker.life.call_later(self.chance.randint(*RECHECKED_MS), node.housekeeping.recheck_offline)
 
     # Links
 
@@ -200,6 +223,12 @@ class Nemesis:
             mend_store()
 
         self.world.later(*within_ms, mend)
+
+    def cut_way(self, sender: int, receiver: int, within_ms: tuple[int, int]) -> None:
+        """Cuts one way between two brokers for a while."""
+        links = [(host_of(sender), host_of(receiver))]
+        self.world.network.cut(*links[0])
+        self.world.later(*within_ms, lambda: self.world.network.mend(links))
 
     def _cut_link(self, broker: ClusterBroker) -> None:
         other = self.chance.choice([host_of(number) for number in self.world.brokers if number != broker.broker_id])

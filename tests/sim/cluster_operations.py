@@ -61,11 +61,16 @@ class Operations:
         self.world = world
         self.lost = self.restarted = self.moved = self.cancelled = self.wiped = self.darkened = self.replaced = 0
 
+    @property
+    def may_wipe(self) -> bool:
+        """Whether coordinators move in this world, and disks are replaced by empty ones."""
+        return self.world.is_operated and self.world.seed % MOVED_EVERY == MOVED_REST
+
     def start(self) -> None:
         if self.world.seed % EVERY == 0:
             self.world.later(*LOST_AT_MS, self._lose_host)
             self.world.later(*ROLLING_AT_MS, lambda: self._restart(sorted(self.world.brokers)))
-        if self.world.is_operated and self.world.seed % MOVED_EVERY == MOVED_REST:
+        if self.may_wipe:
             self.world.later(*MOVED_MS, self._move)
             self.world.later(*WIPED_MS, self._wipe)
         if self.world.seed % DARK_EVERY == DARK_REST:
@@ -108,9 +113,9 @@ class Operations:
         key = chance.choice([chance.choice((TRANSACTIONS, OFFSETS)), chance.choice(world.moved_keys)])
         numbers = sorted(world.brokers)
         target = chance.sample(numbers, min(REPLICAS, len(numbers)))
-        self._reassign(key, target if len(numbers) > REPLICAS else target[: chance.choice((2, 3))])
+        self.reassign(key, target if len(numbers) > REPLICAS else target[: chance.choice((2, 3))])
         if chance.random() < 0.5:
-            world.later(*CANCELLED_MS, lambda: self._reassign(key, None))
+            world.later(*CANCELLED_MS, lambda: self.reassign(key, None))
 
     def _darken_later(self) -> None:
         self.world.later(*DARK_MS, lambda: self._darken(DARK_LOOKS))
@@ -174,7 +179,7 @@ class Operations:
             world.note("wiped", broker.broker_id)
             self.wiped += 1
 
-    def _reassign(self, key: TopicPartition, replicas: list[int] | None) -> None:
+    def reassign(self, key: TopicPartition, replicas: list[int] | None) -> None:
         partition = ReassignablePartition(partition_index=key.partition, replicas=replicas)
         body = AlterPartitionReassignmentsRequest(timeout_ms=500, topics=[ReassignableTopic(name=key.topic, partitions=[partition])])
 

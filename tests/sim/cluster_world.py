@@ -28,6 +28,8 @@ from tests.sim.cluster_lateness import LateIsrChanges
 from tests.sim.cluster_nemesis import Nemesis
 from tests.sim.cluster_network import CALM, ClusterNetwork
 from tests.sim.cluster_operations import Operations
+from tests.sim.cluster_strands import Strands
+from tests.sim.cluster_swarm import Swarm
 from tests.sim.machine import failures_raised
 from tests.sim.network import Call
 from tests.sim.process import PATIENCE_MS, Process, Steps
@@ -43,6 +45,8 @@ GROUPS = {"a": (("a",), True), "c": (("c",), False)}
 REPLICAS = 3
 FLUSHED = 0.5
 """How many worlds flush on acknowledgement: there any power may be cut. In the others one at a time, between two full ISRs."""
+SEGMENT_BYTES = 1_500
+"""Of the logs of some worlds: a segment has a dozen batches, so that cuts, damage and copies meet more than one."""
 STALE = 0.3
 """How often a client goes by the leader that it asked last."""
 
@@ -57,11 +61,14 @@ class ClusterWorld(ProducerWorld):
     topics: Mapping[str, int] = TOPICS
     settings: tuple[str, ...] = ()
     """Of all brokers."""
+    is_swarm = True
+    """Whether each seed draws its own kinds of faults (`cluster_swarm.py`)."""
     is_operated = True
     """Whether some seeds have coordinators that move, reassignments that are cancelled, and disks that are lost."""
 
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
         super().__init__(seed, chaos_ms)
+        self.swarm = Swarm(seed, is_plain=not self.is_swarm)
         self.network = ClusterNetwork(self.chance, self.timers)
         self.model = ZooKeeperModel({znodes.CLUSTER_ID: StoreNode(data=znodes.cluster_id_bytes(CLUSTER_ID), version=0, czxid=0)})
         self.is_flushed = self.chance.random() < FLUSHED
@@ -71,6 +78,7 @@ class ClusterWorld(ProducerWorld):
         self.checks = ClusterChecks(self.model, self.brokers)
         self.nemesis = Nemesis(self)
         self.operations = Operations(self)
+        self.strands = Strands(self)
         self.operator = Operator(self)
         self.touched: dict[int, None] = {}
         self.keys = [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
@@ -99,6 +107,7 @@ class ClusterWorld(ProducerWorld):
         self._start_clients()
         self.nemesis.start()
         self.operations.start()
+        self.strands.start()
         self.later(300, 1_500, self._disturb)
         self.run_for(self.chaos_ms)
         self._heal()
@@ -198,7 +207,11 @@ class ClusterWorld(ProducerWorld):
     def _set_up(self) -> None:
         """Waits for a controller and makes the topics, before anything fails."""
         self.network.is_kind = True
-        wanted = [NewTopic(name=name, num_partitions=count, replication_factor=REPLICAS) for name, count in self.topics.items()]
+        configs = {"internal.segment.bytes": str(SEGMENT_BYTES)} if "roll" in self.swarm else {}
+        wanted = [
+            NewTopic(name=name, num_partitions=count, replication_factor=REPLICAS, configs={} if name.startswith("__") else configs)
+            for name, count in self.topics.items()
+        ]
         self.wait(lambda: all(broker.is_ready for broker in self.brokers.values()), SETUP_MS, "the brokers do not become ready")
         answers: list[TopicResult] = []
 

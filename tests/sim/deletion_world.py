@@ -32,6 +32,7 @@ class DeletionWorld(ClusterWorld):
     """See above."""
 
     topics = {**TOPICS, DELETED.topic: 1}
+    is_swarm = False
 
     def __init__(self, seed: int, chaos_ms: int = 8_000, *, broker_count: int | None = None) -> None:
         super().__init__(seed, chaos_ms, broker_count=broker_count)

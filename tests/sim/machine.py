@@ -20,6 +20,7 @@ from tests.fakes.timers import ManualTimers
 
 Result = TypeVar("Result")
 THREAD_MS = (0, 25)
+AT_ONCE_MS = (0, 0)
 
 
 class RaisingHandler(logging.Handler):
@@ -75,14 +76,22 @@ class LifeTimers:
 
 
 class LifeThreads:
-    """`ports.Threads`: the work is done in one piece, some time later."""
+    """`ports.Threads`: the work is done in one piece, some time later; the loop learns of it at once, or later still (`learned_ms`)."""
 
-    def __init__(self, timers: LifeTimers, chance: random.Random) -> None:
+    def __init__(self, timers: LifeTimers, chance: random.Random, learned_ms: tuple[int, int] = AT_ONCE_MS) -> None:
         self._timers = timers
         self._chance = chance
+        self._learned_ms = learned_ms
 
     def run(self, work: Callable[[], Result], done: Callable[[Result], object]) -> None:
-        self._timers.call_later(self._chance.randint(*THREAD_MS), lambda: done(work()))
+        def begin() -> None:
+            result = work()
+            if self._learned_ms == AT_ONCE_MS:
+                done(result)
+            else:
+                self._timers.call_later(self._chance.randint(*self._learned_ms), lambda: done(result))
+
+        self._timers.call_later(self._chance.randint(*THREAD_MS), begin)
 
     def worker(self, module: str) -> Worker:
         assert module == "ottla.server.record_worker", f"{module} is not simulated"

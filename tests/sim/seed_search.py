@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 
@@ -52,3 +52,13 @@ def catch_seed(
                 if re.search(verdict, why):
                     return seed, why
     return 0, ""
+
+
+@contextmanager
+def together(patches: Sequence[Any]) -> Iterator[None]:
+    """Several replacements as one."""
+    if not patches:
+        yield
+        return
+    with patches[0], together(patches[1:]):
+        yield

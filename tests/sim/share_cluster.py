@@ -205,7 +205,7 @@ class ShareClusterWorld(ClusterWorld):
 
     topics = {TOPIC: PARTITIONS, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1, SHARE_GROUP_STATE_TOPIC: 1}
     settings = SETTINGS
-    is_operated = False
+    is_swarm = is_operated = False
 
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, broker_count: int | None = None) -> None:
         super().__init__(seed, chaos_ms, broker_count=broker_count)

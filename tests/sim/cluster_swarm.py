@@ -1,0 +1,56 @@
+"""The character of one world of clusters: which faults it has, how often, and which rare combinations it looks for.
+
+Swarm testing: a generator that can do everything at any time hides what happens only when something else does not happen. So each seed
+draws its own weights (`FACTORS`), some of them 0, and its own switches (`SWITCHES`). What a switch is for, and how likely it is, stands in
+`docs/invariants.md`, section "The generator"; the draws depend on the seed alone, not on the run.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tests.sim.machine import AT_ONCE_MS
+
+FACTORS = (0, 1, 1, 1, 2, 4)
+"""How often a kind of fault strikes in one world, compared with its usual weight."""
+SWITCHES = {
+    "strand": 0.3,
+    "alter": 0.4,
+    "hiccup": 0.3,
+    "return": 0.3,
+    "flap": 0.3,
+    "slow": 0.4,
+    "roll": 0.4,
+}
+"""How likely each switch is on."""
+USUAL_MS, SLOW_MS = (0, 15), (0, 120)
+"""How late the loop of a broker learns of what a thread has done. On a busy machine roles change meanwhile, and logs are cut."""
+
+
+class Swarm:
+    """The draws of one seed."""
+
+    def __init__(self, seed: int, *, is_plain: bool = False) -> None:
+        """A plain one has the usual weights and no switch."""
+        self._seed = seed
+        self._is_plain = is_plain
+        self._switches = {name for name, likely in SWITCHES.items() if self._chance(name).random() < likely and not is_plain}
+
+    @property
+    def learned_ms(self) -> tuple[int, int]:
+        """How late the loop of a broker learns of what a thread has done."""
+        if self._is_plain:
+            return AT_ONCE_MS
+        return SLOW_MS if "slow" in self or "flap" in self else USUAL_MS
+
+    def weighted(self, kind: str, weight: int) -> int:
+        """The weight of a kind of fault in this world."""
+        return weight if self._is_plain else weight * self._chance(kind).choice(FACTORS)
+
+    def _chance(self, name: str) -> random.Random:
+        """One for each name: another switch changes nothing in the worlds that do not have it."""
+        return random.Random(f"{self._seed} {name}")
+
+    def __contains__(self, switch: str) -> bool:
+        assert switch in SWITCHES, f"no such switch: {switch}"
+        return switch in self._switches
