@@ -43,6 +43,14 @@ class _Directory:
     durable: dict[str, _Content | _Directory] = field(default_factory=dict)
 
 
+class Copied(dict[str, "Copied | bytes"]):
+    """A copy of a directory: its names, with copies of directories or the bytes of files."""
+
+    def directory(self, name: str) -> Copied | None:
+        found = self.get(name)
+        return found if isinstance(found, Copied) else None
+
+
 @dataclass
 class _Fault:
     operation: str
@@ -185,6 +193,27 @@ class MemDisk:
         content.data[position] ^= mask
         if position < len(content.durable):
             content.durable[position] = content.data[position]
+
+    def lose(self, path: str) -> None:
+        """A file or directory is durably not there any more."""
+        parent, name = self._parent(path)
+        assert parent is not None, f"no directory of {path}"
+        parent.names.pop(name, None)
+        parent.durable.pop(name, None)
+        self.used_bytes = _size(self._root)
+
+    def copy_of(self, path: str) -> Copied:
+        """What a directory holds now, to be put back later."""
+        return _copied(self._directory("copy", path))
+
+    def put_back(self, path: str, copy: Copied | None) -> bool:
+        """Makes a directory durably what it was, as a restored backup does; whether there was a copy."""
+        parent, name = self._parent(path)
+        if copy is None or parent is None:
+            return False
+        parent.names[name] = parent.durable[name] = _restored(copy)
+        self.used_bytes = _size(self._root)
+        return True
 
     def crash(self, random: Random | None = None) -> None:
         """Power loss: back to what is certain, and with `random` an arbitrary legal part of the rest."""
@@ -386,6 +415,17 @@ class MemDisk:
         if dropped is not None:
             self.used_bytes -= _size(dropped)
             self.changed("remove", path)
+
+
+def _copied(directory: _Directory) -> Copied:
+    return Copied({name: _copied(found) if isinstance(found, _Directory) else bytes(found.data) for name, found in directory.names.items()})
+
+
+def _restored(copy: Copied) -> _Directory:
+    names: dict[str, _Content | _Directory] = {}
+    for name, found in copy.items():
+        names[name] = _restored(found) if isinstance(found, Copied) else _Content(bytearray(found), bytearray(found))
+    return _Directory(names, dict(names))
 
 
 def _size(found: _Content | _Directory) -> int:

@@ -1,6 +1,6 @@
 """`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [KIND] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them. `--seeds 5-20` is
 short for the first and the last seed. Kinds: `--share`, `--staged`, `--cluster`, `--groups`, `--members`, `--shares`,
-`--deletions`."""
+`--deletions`, `--disks`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.sim import (
 from tests.sim.cluster_world import ClusterWorld
 from tests.sim.deletion_world import DeletionWorld
 from tests.sim.group_world import GroupWorld
+from tests.sim.lying_world import LyingWorld
 from tests.sim.membership_world import MembershipWorld
 from tests.sim.share_cluster import ShareClusterWorld
 from tests.sim.share_world import ShareWorld
@@ -35,6 +36,7 @@ CLUSTERS: dict[type[ClusterWorld], str] = {
     MembershipWorld: "--members",
     ShareClusterWorld: "--shares",
     DeletionWorld: "--deletions",
+    LyingWorld: "--disks",
 }
 """The worlds of clusters, with their options."""
 
@@ -125,6 +127,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--members", action="store_true", help="static members, changes of the protocol, operators who set offsets")
     parser.add_argument("--shares", action="store_true", help="share groups in clusters")
     parser.add_argument("--deletions", action="store_true", help="clusters in which records are deleted")
+    parser.add_argument("--disks", action="store_true", help="clusters in which a disk loses or alters what was synced")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
     first, dash, last = asked.seeds.partition("-")

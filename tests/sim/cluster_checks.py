@@ -59,6 +59,9 @@ class ClusterChecks:
         self.store = StoreJudge(model)
         self.store.on_joined = self._check_joined
         self.store.is_failed = self._is_failed
+        self.lying: int | None = None
+        """The broker whose disk lies. What it holds may be less than what was committed, whatever it is; that it does not count for more
+        is judged by the others, and by what is read in the end."""
         self._brokers = brokers
         self.ledgers: dict[tuple[bytes, int], Ledger] = {}
         self._terms: dict[tuple[bytes, int, int], tuple[int, int, Any]] = {}
@@ -90,7 +93,7 @@ class ClusterChecks:
                 self._note_last(broker, partition)  # its disk failed in the middle of something
 
     def _check_kept(self, broker: ClusterBroker, node: ClusterNode) -> None:
-        """I10: a member of the ISR that has not restarted keeps its log."""
+        """I10: a member of the ISR that has not restarted keeps its log. One that cannot be opened again is reported."""
         count, (lives, known) = node.partitions.count(), self._held.get(broker.broker_id, (0, NONE_HELD))
         if lives == broker.lives and count == len(known):
             return
@@ -105,7 +108,8 @@ class ClusterChecks:
                 continue
             claim = f"{key} on broker {broker.broker_id}, in the ISR {state.isr} of epoch {state.leader_epoch}"
             is_member = broker.broker_id in state.isr and len(state.isr) > 1
-            assert not is_member or key in node.partitions._awaited, f"{claim}, has no log any more (I10)"
+            is_coming = key in node.partitions._awaited or key in node.partitions._unopened
+            assert not is_member or is_coming, f"{claim}, has no log any more (I10)"
 
     @staticmethod
     def _is_working(node: ClusterNode) -> bool:
@@ -173,7 +177,8 @@ class ClusterChecks:
             self._check_leader(broker, partition, where)
             self._check_proposal(broker, partition, where)
         self._check_member(broker, partition, where)
-        self._compare(broker, partition, where)
+        if broker.broker_id != self.lying:
+            self._compare(broker, partition, where)
 
     def _check_leader(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
         leader, key = partition.leader, (partition.topic_id, partition.topic_partition.partition)
@@ -224,7 +229,7 @@ class ClusterChecks:
         """I14: a new leader holds all that was ever committed. No election in these worlds is one that may lose records."""
         assert partition.leader is not None
         ledger = self.ledgers.get((partition.topic_id, partition.topic_partition.partition))
-        if ledger is not None:
+        if ledger is not None and partition.broker_id != self.lying:
             end, claim = partition.log.log_end_offset, f"{where} is elected in epoch {partition.leader.epoch}"
             assert end >= ledger.end, f"{claim}: its log ends at {end}, {ledger.end} is committed (I14)"
 
@@ -261,6 +266,8 @@ class ClusterChecks:
             return
         epoch, end = self.store.noted_epochs.get(broker.broker_id), partition.log.log_end_offset
         is_member = broker.broker_id in state.isr and len(state.isr) > 1
+        if broker.broker_id == self.lying:
+            return
         if epoch == node.member.broker_epoch() and (is_member or broker.broker_id in state.eligible):
             of, number = (state.isr, "I10") if is_member else (state.eligible, "I49")
             stays = f"in the {'ISR' if is_member else 'eligible replicas'} {of} of epoch {state.leader_epoch} with registration {epoch}"
@@ -283,7 +290,7 @@ class ClusterChecks:
         for member in state.isr:
             broker = self._brokers[member]
             partition = broker.partitions.get(key)
-            if partition is None or partition.topic_id != topic_id or not partition.is_online:
+            if partition is None or partition.topic_id != topic_id or not partition.is_online or member == self.lying:
                 continue
             end, where = partition.log.log_end_offset, f"{key} on broker {member}, in the ISR of epoch {state.leader_epoch}"
             assert end >= ledger.end, f"{where}: ends at {end}, {ledger.end} is committed (I10)"
@@ -334,7 +341,12 @@ class ClusterChecks:
 
 def size_below(segment: bytes, end: int) -> int:
     """The bytes of a segment up to the batch that ends at this offset."""
-    return max([position + header.size_bytes for position, header in iter_batches(segment) if header.next_offset <= end], default=0)
+    size = 0
+    for position, header in iter_batches(segment):
+        if header.next_offset > end:
+            break
+        size = position + header.size_bytes
+    return size
 
 
 def batches_from(partition: Partition, start: int) -> Iterator[tuple[int, Batch]]:

@@ -48,6 +48,7 @@ class Nemesis:
         """Nothing new is broken meanwhile."""
         self._cut_off: dict[int, int] = {}
         self._lossy: int | None = None
+        self._lying: int | None = None
         self._failing: dict[int, None] = {}
         self._kinds: list[tuple[int, str, Callable[[ClusterBroker], None]]] = [
             (3, "kill", self._kill),
@@ -61,7 +62,6 @@ class Nemesis:
             (2, "stop", lambda broker: broker.stop()),
             (1, "clock", lambda broker: broker.clock.jump_wall(self.chance.choice(CLOCK_JUMPS_MS))),
             (1, "disk", self._fail_disk),
-            (4 if "hiccup" in world.swarm else 0, "hiccup", self._hiccup),
             (3, "depose", lambda _broker: depose(self.world)),
             (2, "usurp", lambda _broker: self._usurp()),
         ]
@@ -140,6 +140,16 @@ class Nemesis:
         self.world.crashes += 1
         broker.replace_disk()
 
+    def may_lie(self, broker: ClusterBroker) -> bool:
+        """Whether the disk of this broker may lie from now on: no other one lies or has lost anything, unless all is whole again."""
+        is_first = {self._lying, self._lossy} <= {None, broker.broker_id}
+        if not is_first and not self.world.is_in_sync():
+            return False
+        if any(self._is_about_to_lose(other) for other in self.world.brokers.values()):
+            return False
+        self._lying = self._lossy = self.world.checks.lying = broker.broker_id
+        return True
+
     def _may_lose(self, broker: ClusterBroker) -> bool:
         """Whether the power of this machine may be cut without more loss than the cluster promises to survive."""
         world = self.world
@@ -179,14 +189,14 @@ class Nemesis:
             broker.disk.fail_next(kind, errno.EIO, after=self.chance.randint(0, 20), count=self.chance.randint(1, 3))
         self.world.later(*DISK_MS, lambda: self._heal_disk(broker))
 
-    def _hiccup(self, broker: ClusterBroker) -> None:
-        """One write or sync fails, and the broker looks at its disk before a controller has decided what that means: the broker's report
-        takes a while, because it is not connected to the metadata store."""
+    def hiccup(self, broker: ClusterBroker, path_part: str) -> None:
+        """One write or sync of a log fails, and the broker looks at its disk before a controller has decided what that means: the broker's
+        report takes a while, because it is not connected to the metadata store."""
         if not broker.is_up or broker.node is None or not self._may_lose(broker):
             return
         self._lossy = broker.broker_id
         self._failing[broker.broker_id] = None
-        broker.disk.fail_next(self.chance.choice(("write", "sync")), errno.EIO, after=self.chance.randint(0, 3))
+        broker.disk.fail_next(self.chance.choice(("write", "sync")), errno.EIO, path_part=path_part)
         if self.chance.random() < UNREPORTED:
             self.world.later(*UNREPORTED_MS, self._cut_from_store(broker))
         for number in range(1, HICCUP_LOOKS + 1):

@@ -4,6 +4,7 @@
   eligible replica comes back with less than it had; often the leader ends as well, before that replica has fetched anything.
 - alter: `min.insync.replicas` of a topic is altered, above all while a leader is stranded: controller and leader learn of it at different
   times.
+- hiccup: a write or a sync of a leader's log fails, and soon its disk works again.
 - flap: leadership moves among living replicas while clients write, so that the former leader cuts what only it has, fetches at once what
   has taken its place, and syncs meanwhile.
 - return: replicas are moved away and at once back again, while orders to delete them come a second time (`cluster_lateness.py`).
@@ -37,6 +38,7 @@ SLOW_STORE_MS = (20, 200)
 SLOW_FOR_MS = (100, 500)
 ALTERED = 0.15
 """How often the setting is altered when there is no eligible replica; with one it always is."""
+HICCUP_MS = (500, 2_000)
 FLAP_MS = (100, 500)
 ELECTED_MS, CUT_MS = (20, 120), (80, 250)
 RETURN_MS = (300, 1_500)
@@ -53,11 +55,13 @@ class Strands:
 
     def start(self) -> None:
         world = self.world
-        may_alter = "alter" in world.swarm and world.is_flushed and not world.operations.may_wipe
+        may_alter = "alter" in world.swarm and world.is_flushed and not world.operations.may_wipe and not world.lies
         if "strand" in world.swarm or may_alter:
             world.later(*STRAND_MS, self._strand)
         if may_alter:  # what one replica alone has acknowledged is lost with its disk, and without a sync also with its power
             world.later(*STRAND_MS, self._alter)
+        if "hiccup" in world.swarm:
+            world.later(*HICCUP_MS, self._hiccup)
         if "flap" in world.swarm and world.is_operated:
             world.later(*FLAP_MS, self._flap)
         if "return" in world.swarm and world.is_operated:
@@ -123,6 +127,17 @@ class Strands:
         topic = AlterConfigsResource(resource_type=CONFIG_TOPIC, resource_name="t", configs=[setting])
         body = IncrementalAlterConfigsRequest(resources=[topic], validate_only=False)
         self.world.send(Call(incremental_alter_configs, 1, lambda: body, CONTROLLER), answered)
+
+    def _hiccup(self) -> None:
+        world = self.world
+        if world.is_ending:
+            return
+        world.later(*HICCUP_MS, self._hiccup)
+        key = world.chance.choice(world.usurped_keys)
+        state = world.checks.store.states.get(key)
+        if state is not None and state.leader >= 0:
+            world.note("hiccup", state.leader, key)
+            world.nemesis.hiccup(world.brokers[state.leader], f"/{key}/")
 
     def _flap(self) -> None:
         """The second replica becomes the first one, and is elected while it has not all that the leader has: nothing reaches it from there

@@ -30,6 +30,7 @@ from tests.sim.cluster_network import CALM, ClusterNetwork
 from tests.sim.cluster_operations import Operations
 from tests.sim.cluster_strands import Strands
 from tests.sim.cluster_swarm import Swarm
+from tests.sim.lying_disks import LyingDisks
 from tests.sim.machine import failures_raised
 from tests.sim.network import Call
 from tests.sim.process import PATIENCE_MS, Process, Steps
@@ -61,6 +62,8 @@ class ClusterWorld(ProducerWorld):
     topics: Mapping[str, int] = TOPICS
     settings: tuple[str, ...] = ()
     """Of all brokers."""
+    lies: tuple[str, ...] = ()
+    """How disks lie, by the names of `lying_disks.py`."""
     is_swarm = True
     """Whether each seed draws its own kinds of faults (`cluster_swarm.py`)."""
     is_operated = True
@@ -79,6 +82,7 @@ class ClusterWorld(ProducerWorld):
         self.nemesis = Nemesis(self)
         self.operations = Operations(self)
         self.strands = Strands(self)
+        self.lying_disks = LyingDisks(self)
         self.operator = Operator(self)
         self.touched: dict[int, None] = {}
         self.keys = [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
@@ -108,6 +112,8 @@ class ClusterWorld(ProducerWorld):
         self.nemesis.start()
         self.operations.start()
         self.strands.start()
+        if self.lies:
+            self.lying_disks.start(self.lies)
         self.later(300, 1_500, self._disturb)
         self.run_for(self.chaos_ms)
         self._heal()

@@ -13,7 +13,6 @@ from ottla.cluster.control_inbox import ControlInbox
 from ottla.controller import election, machine, partition_states, reassignment
 from ottla.controller.election import Standing
 from ottla.replication import leader
-from ottla.replication.follower_log import FollowerLog
 from ottla.replication.state import PartitionState
 from ottla.server import replica_changes
 from ottla.storage.durability import Durability
@@ -95,18 +94,6 @@ def late_stop_deletes() -> Any:
     )
 
 
-def cut_below_watermark() -> Any:
-    """A follower cuts its log wherever its leader's parts from it, also below its own high watermark."""
-    truncate = FollowerLog.truncate
-
-    def cut(follower: FollowerLog, offset: int) -> None:
-        state = follower._state
-        state.high_watermark = min(state.high_watermark, max(offset, state.log.log_start_offset))
-        truncate(follower, offset)
-
-    return mock.patch.object(FollowerLog, "truncate", cut)
-
-
 def failed_directory_leads() -> Any:
     """A replica whose directory has failed leads, and is elected, as if it worked."""
     return mock.patch.object(Standing, "without", lambda standing, _failed: standing)
@@ -130,7 +117,6 @@ FAULTS: dict[str, Callable[[], Any]] = {
         move_ends_early,
         flush_over_a_cut,
         late_stop_deletes,
-        cut_below_watermark,
         failed_directory_leads,
         reopened_goes_on,
     )
@@ -142,7 +128,6 @@ VERDICTS = {
     "move_ends_early": r"the move to .* ends with the ISR .* \(I9\)",
     "flush_over_a_cut": r"\d+ counts as synced, .* are on the disk \(I5\)",
     "late_stop_deletes": r"has no log any more \(I10\)",
-    "cut_below_watermark": r"cut to \d+, below its high watermark \d+ \(I17\)",
     "failed_directory_leads": r"has reported that its log has failed \(I44\)",
     "reopened_goes_on": r"begins to lead in epoch \d+ for the second time \(I15\)",
 }

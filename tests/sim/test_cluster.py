@@ -20,7 +20,7 @@ FIRST_SEEDS = {
     "diverge_to_watermark": 3,
     "isr_without_broker_epoch": 13,
     "write_without_epoch_check": 1,
-    "epoch_by_reading": 15,
+    "epoch_by_reading": 28,
     "wipe_pending": 2,
     "restarted_in_isr": 5,
     "ack_of_another_term": 19,
