@@ -14,6 +14,7 @@ from tests.sim import (
     deletion_faults,
     faults,
     group_faults,
+    lying_faults,
     membership_faults,
     share_cluster_faults,
     share_faults,
@@ -155,6 +156,8 @@ def planted_of(asked: argparse.Namespace) -> tuple[Iterable[str], Callable[[str,
         return membership_faults.FAULTS, membership_faults.catch
     if asked.shares:
         return share_cluster_faults.FAULTS, share_cluster_faults.catch
+    if asked.disks:
+        return lying_faults.FAULTS, lying_faults.catch
     if asked.deletions:
         return deletion_faults.FAULTS, deletion_faults.catch
     return (cluster_faults.FAULTS, cluster_faults.catch) if asked.cluster else (faults.FAULTS, faults.catch)

@@ -1,0 +1,32 @@
+"""A rule of the cluster broken on purpose that matters when a disk has lied: nothing else makes a leader shorter than its followers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from ottla.replication.follower_log import FollowerLog
+from tests.sim.lying_world import OldDiskWorld
+from tests.sim.seed_search import catch_seed
+
+
+def cut_below_watermark() -> Any:
+    """A follower cuts its log wherever its leader's parts from it, also below its own high watermark."""
+    truncate = FollowerLog.truncate
+
+    def cut(follower: FollowerLog, offset: int) -> None:
+        state = follower._state
+        state.high_watermark = min(state.high_watermark, max(offset, state.log.log_start_offset))
+        truncate(follower, offset)
+
+    return mock.patch.object(FollowerLog, "truncate", cut)
+
+
+FAULTS: dict[str, Callable[[], Any]] = {"cut_below_watermark": cut_below_watermark}
+VERDICTS = {"cut_below_watermark": r"cut to \d+, below its high watermark \d+ \(I17\)"}
+
+
+def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
+    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    return catch_seed(FAULTS[name](), lambda seed: OldDiskWorld(seed).run(), seeds, first, VERDICTS[name])
