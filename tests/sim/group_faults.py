@@ -8,7 +8,7 @@ from unittest import mock
 
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.groups.consumer import heartbeat
-from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
+from ottla.groups.consumer.group import ConsumerGroup, Position
 from ottla.groups.coordinator import GroupCoordinator
 from ottla.groups.offsets import commit
 from ottla.replication.leader import Leader
@@ -52,7 +52,7 @@ def give_before_revoked() -> Any:
         position, target = group.position(member_id), group.target.get(member_id, {})
         if position.epoch == group.target_epoch and dict(position.assigned) == target:
             return position
-        return Position(group.target_epoch, position.epoch, MemberState.STABLE, dict(target))
+        return Position.settled(group.target_epoch, position.epoch, dict(target))
 
     return mock.patch.object(heartbeat, "next_position", next_position)
 
