@@ -31,7 +31,9 @@ class PartitionMetadata:
 
     `eligible` (KIP-966): replicas that left the in-sync set below `min.insync.replicas` and have not lost their logs since; they hold all
     that was acknowledged. While no broker leads: `last_leader` led last, `last_known` were in sync or eligible until they restarted without
-    a proof that their logs are whole, and `emptied` came back without any of the data directories that they had.
+    a proof that their logs are whole, and `emptied` came back without any of the data directories that they had, or were reported to lack
+    records below a high watermark. `loss_epoch`: the newest leader epoch that began with an election that was allowed to lose records, by
+    an operator or by the topic's settings.
     """
 
     index: int
@@ -48,6 +50,7 @@ class PartitionMetadata:
     last_leader: int = NO_LEADER
     last_known: tuple[int, ...] = ()
     emptied: tuple[int, ...] = ()
+    loss_epoch: int = -1
 
 
 @immutable(kw_only=True)

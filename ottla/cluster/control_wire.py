@@ -101,6 +101,7 @@ def _role_state(role: ReplicaRole) -> leader_and_isr.LeaderAndIsrPartitionState:
         isr=list(state.isr), partition_epoch=state.partition_epoch, replicas=list(state.replicas),
         adding_replicas=list(state.adding_replicas), removing_replicas=list(state.removing_replicas), is_new=role.is_new,
         offline_replicas=list(state.offline_replicas), eligible_replicas=list(state.eligible), last_leader=state.last_leader,
+        loss_epoch=state.loss_epoch,
     )  # fmt: skip
 
 
@@ -165,6 +166,7 @@ def _metadata_state(state: PartitionMetadata) -> update_metadata.UpdateMetadataP
         isr=list(state.isr), zk_version=state.partition_epoch, replicas=list(state.replicas),
         offline_replicas=list(state.offline_replicas), adding_replicas=list(state.adding_replicas),
         removing_replicas=list(state.removing_replicas), eligible_replicas=list(state.eligible), last_leader=state.last_leader,
+        loss_epoch=state.loss_epoch,
     )  # fmt: skip
 
 
@@ -286,6 +288,7 @@ def _partition(
         removing_replicas=tuple(state.removing_replicas),
         eligible=tuple(state.eligible_replicas),
         last_leader=state.last_leader,
+        loss_epoch=state.loss_epoch,
     )
 
 

@@ -15,12 +15,15 @@ from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.base.types import TopicPartition
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.controller import znodes
-from ottla.controller.znodes import LogDirEvent
+from ottla.controller.log_dir_nodes import LogDirEvent, ShortLeader, log_dir_event_bytes
+from ottla.replication.state import PartitionState
 
 log = logging.getLogger("ottla.cluster")
 
 REPLICAS_MAX = 10_000
 """More are not named in one report: it has to fit into a node."""
+SHORT_MAX = 2_000
+"""Leaders named in one report. Each takes some 100 bytes of the node, whose limit is 1 MiB."""
 
 
 class FailedReplicas:
@@ -38,6 +41,7 @@ class FailedReplicas:
         self._is_writing = False
         self._is_due = False
         self._reopened: dict[tuple[bytes, int], None] = {}
+        self._short: dict[ShortLeader, None] = {}
 
     def review(self, controller_epoch: int) -> None:
         """Reports anew if the controller or the registration is another one than before, and there is anything to report."""
@@ -56,14 +60,27 @@ class FailedReplicas:
         if not self._is_writing:
             self._write()
 
+    def report_short_leader(self, state: PartitionState) -> None:
+        """The leader of this replica lacks records that the replica holds."""
+        short = ShortLeader(
+            topic_id=state.log.topic_id or bytes(16),
+            partition=state.topic_partition.partition,
+            leader=state.leader_id,
+            leader_epoch=state.leader_epoch,
+        )
+        self._short[short] = None
+        self.report()
+
     def _write(self) -> None:
         self._is_writing, self._is_due = True, False
         failed, reopened = self._ids(self._metadata.offline_here()), list(self._reopened)
+        short = tuple(self._short)[:SHORT_MAX]
         event = LogDirEvent(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
             replicas=tuple(failed[:REPLICAS_MAX]),
             reopened=tuple(reopened[:REPLICAS_MAX]),
+            short=short,
         )
 
         def written(outcome: Outcome) -> None:
@@ -74,12 +91,14 @@ class FailedReplicas:
                 log.error("failed replicas cannot be reported to the controller: %s", outcome.result.name)
             for key in reopened[:REPLICAS_MAX]:
                 self._reopened.pop(key, None)
+            for one in short:
+                self._short.pop(one, None)
             self._is_writing = False
-            if self._is_due or self._reopened:
+            if self._is_due or self._reopened or self._short:
                 self._write()
 
         path = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_"
-        self._store.multi([Create(path, znodes.log_dir_event_bytes(event), is_sequential=True)], written)
+        self._store.multi([Create(path, log_dir_event_bytes(event), is_sequential=True)], written)
 
     def _ids(self, replicas: Iterable[TopicPartition]) -> list[tuple[bytes, int]]:
         named = []

@@ -26,6 +26,7 @@ from ottla.cluster.session import NO_EPOCH, BrokerSession
 from ottla.controller import znodes
 from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.local_controller import LocalController
+from ottla.replication.state import PartitionState
 
 if TYPE_CHECKING:
     from ottla.base.delegation_token import DelegationToken
@@ -191,6 +192,11 @@ class ClusterMember:
         """Reports to the controller that other replicas than before do not work; `reopened` do again."""
         if self._watches is not None:
             self._watches.report_replicas(reopened)
+
+    def report_short_leader(self, state: PartitionState) -> None:
+        """Reports to the controller that the leader of this replica lacks acknowledged records that the replica holds."""
+        if self._watches is not None:
+            self._watches.report_short_leader(state)
 
     def review_reports(self) -> None:
         """Reports anew to another controller than before, or under another registration."""

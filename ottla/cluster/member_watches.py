@@ -14,6 +14,7 @@ from ottla.cluster.death_mark import DeathMark
 from ottla.cluster.failed_replicas import FailedReplicas
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.controller.damage_notes import DamageNotes
+from ottla.replication.state import PartitionState
 
 
 class MemberWatches:
@@ -54,6 +55,10 @@ class MemberWatches:
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
         """Other replicas than before do not work; `reopened` do again."""
         self._failed_replicas.report(reopened)
+
+    def report_short_leader(self, state: PartitionState) -> None:
+        """The leader of this replica lacks records that the replica holds."""
+        self._failed_replicas.report_short_leader(state)
 
     def review_reports(self, controller_epoch: int) -> None:
         """Reports anew if the controller or the registration is another one than before."""

@@ -48,10 +48,10 @@ from ottla.controller.controller_election import ControllerElection, Mandate
 from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.loading import ROOTS, build_state, read_nodes
 from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
+from ottla.controller.log_dir_nodes import LogDirEvent
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import ConfiguredRules
-from ottla.controller.znodes import LogDirEvent
 
 log = logging.getLogger("ottla.controller")
 

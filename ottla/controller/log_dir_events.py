@@ -6,25 +6,30 @@ one on a broker that is gone does, and it is not eligible, because what comes ba
 one of a broker that restarted without a proof. The reports are deleted when they are
 decided; what they say is the controller's own knowledge, and a broker reports anew when the controller changes. A report of another
 registration of the broker means nothing.
+
+A follower also reports a leader that lacks records below the follower's high watermark (a disk that was set back to an older copy, for
+example). The controller regards such a leader as a replica that has lost everything: it elects another replica that is in sync or
+eligible. Without one the partition has no leader until an operator accepts the loss.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from ottla.base.cluster_metadata import ReplicasFailed
+from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, ReplicasFailed, TopicMetadata
 from ottla.base.ports import Delete, MetadataStore, StoreNode, StoreResult, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
 from ottla.controller.damage_notes import damaged_line
 from ottla.controller.election import Standing
+from ottla.controller.log_dir_nodes import LogDirEvent, ShortLeader, read_log_dir_event
 from ottla.controller.membership import after_membership
 from ottla.controller.partition_states import Elections, NamedPartition, partitions_plan
 from ottla.controller.plans import Plan, Unit
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import TopicRules
-from ottla.controller.znodes import LogDirEvent
 
 log = logging.getLogger("ottla.controller")
 
@@ -33,6 +38,7 @@ def decide_log_dir_events(state: ClusterState, events: Sequence[LogDirEvent], ru
     """The reports in their order."""
     failed = dict(state.failed)
     named: dict[tuple[bytes, int], list[int]] = {}  # with the brokers on which it was opened again
+    short: dict[tuple[bytes, int], tuple[int, ShortLeader]] = {}  # with the follower that reports it
     for event in events:
         broker = state.brokers.get(event.broker_id)
         if broker is None or broker.epoch != event.broker_epoch:
@@ -42,6 +48,9 @@ def decide_log_dir_events(state: ClusterState, events: Sequence[LogDirEvent], ru
             named.setdefault(key, [])
         for key in event.reopened:
             named.setdefault(key, []).append(event.broker_id)
+        for one in event.short:
+            named.setdefault((one.topic_id, one.partition), [])
+            short[one.topic_id, one.partition] = event.broker_id, one
     elections = Elections()
     new: list[NamedPartition] = []
     for key, reopened in named.items():
@@ -50,7 +59,12 @@ def decide_log_dir_events(state: ClusterState, events: Sequence[LogDirEvent], ru
             continue
         standing = Standing(live=state.brokers, restarted=reopened, lost=reopened, leaving=state.leaving)
         standing = standing.without([broker_id for broker_id, replicas in failed.items() if key in replicas])
-        changed = after_membership(state, topic, topic.partitions[key[1]], standing, rules, elections)
+        partition = topic.partitions[key[1]]
+        follower, reported = short.get(key, (NO_LEADER, None))
+        if reported is not None and (reported.leader, reported.leader_epoch) == (partition.leader, partition.leader_epoch):
+            changed = _without_short_leader(state, topic, partition, standing, rules, elections, follower)
+        else:
+            changed = after_membership(state, topic, partition, standing, rules, elections)
         if changed is not None:
             new.append((topic.name, changed))
     changes = [
@@ -59,6 +73,34 @@ def decide_log_dir_events(state: ClusterState, events: Sequence[LogDirEvent], ru
         if state.failed.get(broker_id, frozenset()) != replicas
     ]
     return partitions_plan(state, new, last=[Unit([], changes)], notes=elections.notes)
+
+
+def _without_short_leader(
+    state: ClusterState,
+    topic: TopicMetadata,
+    partition: PartitionMetadata,
+    standing: Standing,
+    rules: TopicRules,
+    elections: Elections,
+    follower: int,
+) -> PartitionMetadata | None:
+    """The partition's next state when `follower` has reported that the leader lacks records that were acknowledged.
+
+    `emptied` keeps the brokers that were reported, also under the next leader: if that leader is reported too, because it had fetched its
+    log from the first one, neither of them is elected again.
+    """
+    short = (*partition.emptied, partition.leader)
+    elections.note_short(topic.name, partition, follower)
+    distrusted = replace(
+        standing,
+        restarted=[*standing.restarted, *short], lost=[*standing.lost, *short], reduced=short, emptied=short,
+    )  # fmt: skip
+    changed = after_membership(state, topic, partition, distrusted, rules, elections)
+    if changed is None:
+        return None
+    if changed.leader == NO_LEADER:
+        return replace(changed, last_leader=follower)  # it holds more than the one that led last
+    return replace(changed, emptied=tuple(replica for replica in partition.replicas if replica in short and replica != changed.leader))
 
 
 class LogDirWatch:
@@ -131,7 +173,7 @@ class LogDirWatch:
 
 def _event(name: str, node: StoreNode) -> LogDirEvent | None:
     try:
-        return znodes.read_log_dir_event(node.data)
+        return read_log_dir_event(node.data)
     except znodes.NodeError as error:
         log.warning(damaged_line(f"{znodes.LOG_DIR_EVENTS}/{name}", error))
         return None

@@ -31,6 +31,9 @@ from ottla.controller.state import ClusterState
 NamedPartition = tuple[str, PartitionMetadata]
 """A partition with the name of its topic."""
 
+LOSS_ACCEPTED = frozenset({Choice.UNCLEAN, Choice.EMPTY})
+"""After an election of these kinds a replica may cut records below its high watermark: they are not in the new leader's log."""
+
 ELECTIONS_NOTED_MAX = 100
 """So many elections that may lose records are logged one by one in one decision."""
 
@@ -55,6 +58,7 @@ def led(
         last_leader=NO_LEADER,
         last_known=last_known,
         emptied=(),
+        loss_epoch=partition.leader_epoch + 1 if elected.choice in LOSS_ACCEPTED else partition.loss_epoch,
         leader_epoch=partition.leader_epoch + 1,
         partition_epoch=partition.partition_epoch + 1,
         controller_epoch=state.controller_epoch,
@@ -104,12 +108,19 @@ class Elections:
             f"{elected.choice.value}; acknowledged records that only brokers {held} held may be lost"
         )
 
+    def note_short(self, topic: str, old: PartitionMetadata, follower: int) -> None:
+        """Of a partition whose leader was reported to lack records."""
+        self._add(
+            f"{topic}-{old.index}: broker {old.leader}, the leader of epoch {old.leader_epoch}, lacks records below the high watermark of "
+            f"broker {follower}; another replica that is in sync or eligible leads, if there is one"
+        )
+
     def note_waiting(self, topic: str, old: PartitionMetadata, new: PartitionMetadata | None) -> None:
         """Of a partition whose last members in sync are there, with other disks."""
         if new is not None and old.isr and not new.isr:
             self._add(
-                f"no election: {topic}-{old.index} has no leader, because brokers {list(old.isr)}, the last in sync, came back without the "
-                f"data directories that they had; an unclean election lets another replica lead"
+                f"no election: {topic}-{old.index} has no leader, because brokers {list(old.isr)}, the last in sync, lack records that "
+                f"they had; an unclean election lets another replica lead"
             )
 
     def _add(self, line: str) -> None:

@@ -1,9 +1,9 @@
 """The nodes of the metadata store: their paths and their JSON, as Kafka lays them out in ZooKeeper.
 
 Writers give exactly the fields that Kafka writes, and only where they say something these of our own: `clean` and `incarnation` of a
-broker, `eligible`, `last_leader`, `last_known` and `emptied` of a partition. Readers take any order and unknown fields, and raise
-`NodeError` for bytes that are not what the path promises; loading ignores such a node with a line in the log, so that garbage in the
-store never stops a broker.
+broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers take any order and unknown fields, and
+raise `NodeError` for bytes that are not what the path promises; loading ignores such a node with a line in the log, so that garbage in
+the store never stops a broker.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from ottla.base.cluster_metadata import (
     QuotaPut,
     TopicMetadata,
 )
-from ottla.base.immutable import immutable
 from ottla.base.uuids import uuid_from_text, uuid_to_text
-from ottla.controller.node_json import BROKER_EPOCH_MAX, NUMBER_MAX, field_of, integer_of, integers, list_of, read_json, write_json
+from ottla.controller.node_json import NUMBER_MAX, field_of, integer_of, integers, list_of, read_json, write_json
 from ottla.controller.node_json import NodeError as NodeError  # noqa: PLC0414 - readers of nodes know it from here
 
 BROKER_IDS = "/brokers/ids"
@@ -77,7 +76,6 @@ BASE_PATHS = (
 SENSITIVE_PATHS = ("/cluster/secret", USERS, "/delegation_token")
 """Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
 
-LOGS_FAILED = 1
 """Kafka's event of log directories."""
 
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
@@ -274,53 +272,6 @@ def _directories(incarnation: Any) -> tuple[str, ...]:
     return tuple(filter(None, str(incarnation).split(",")))
 
 
-@immutable(kw_only=True)
-class LogDirEvent:
-    """All replicas (topic id and partition) of a broker whose logs do not work now, and those that were opened again since the report
-    before: they may have lost something."""
-
-    broker_id: int
-    broker_epoch: int
-    replicas: tuple[tuple[bytes, int], ...]
-    reopened: tuple[tuple[bytes, int], ...] = ()
-
-
-def log_dir_event_bytes(event: LogDirEvent) -> bytes:
-    """Kafka's node, which names the broker alone, and the replicas."""
-    value = {"version": 1, "broker": event.broker_id, "event": LOGS_FAILED, "epoch": event.broker_epoch}
-    return write_json({**value, "replicas": _by_topic(event.replicas), "reopened": _by_topic(event.reopened)})
-
-
-def _by_topic(replicas: Sequence[tuple[bytes, int]]) -> dict[str, list[int]]:
-    by_topic: dict[str, list[int]] = {}
-    for topic_id, partition in replicas:
-        by_topic.setdefault(uuid_to_text(topic_id), []).append(partition)
-    return by_topic
-
-
-def read_log_dir_event(data: bytes) -> LogDirEvent:
-    value = read_json(data)
-    return LogDirEvent(
-        broker_id=integer_of(value, "broker"),
-        broker_epoch=integer_of(value, "epoch", number_max=BROKER_EPOCH_MAX) if "epoch" in value else -1,
-        replicas=_named_replicas(value.get("replicas", {})),
-        reopened=_named_replicas(value.get("reopened", {})),
-    )
-
-
-def _named_replicas(named: Any) -> tuple[tuple[bytes, int], ...]:
-    if not isinstance(named, dict):
-        raise NodeError("replicas are no map of topic ids to partitions")
-    replicas: list[tuple[bytes, int]] = []
-    for text in named:
-        try:
-            topic_id = uuid_from_text(text)
-        except ValueError as error:
-            raise NodeError(str(error)) from None
-        replicas += [(topic_id, partition) for partition in integers(list_of(named, text), "replicas")]
-    return tuple(replicas)
-
-
 def broker_epochs_bytes(
     epochs: Mapping[int, int], dead: Mapping[int, int], directories: Mapping[int, Sequence[str]] = MappingProxyType({})
 ) -> bytes:
@@ -393,6 +344,7 @@ def read_topic(name: str, data: bytes, version: int, states: Mapping[int, Partit
                 last_leader=state.last_leader if state else NO_LEADER,
                 last_known=state.last_known if state else (),
                 emptied=state.emptied if state else (),
+                loss_epoch=state.loss_epoch if state else -1,
             )
         )
     return TopicMetadata(name=name, topic_id=topic_id, partitions=tuple(partitions), version=version)
@@ -414,6 +366,8 @@ def partition_bytes(partition: PartitionMetadata) -> bytes:
         value["last_known"] = list(partition.last_known)
     if partition.emptied:
         value["emptied"] = list(partition.emptied)
+    if partition.loss_epoch >= 0:
+        value["loss_epoch"] = partition.loss_epoch
     return write_json(value)
 
 
@@ -433,6 +387,7 @@ def read_partition(index: int, data: bytes, version: int) -> PartitionMetadata:
         last_leader=integer_of(value, "last_leader") if "last_leader" in value else NO_LEADER,
         last_known=integers(list_of(value, "last_known"), "last_known") if "last_known" in value else (),
         emptied=integers(list_of(value, "emptied"), "emptied") if "emptied" in value else (),
+        loss_epoch=integer_of(value, "loss_epoch") if "loss_epoch" in value else -1,
     )
 
 

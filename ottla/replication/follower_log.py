@@ -3,8 +3,9 @@
 `follower.py` decides which of these; a `FollowerLog` lives as long as one term of one leader. After that it does nothing, so an answer
 of an earlier leader changes nothing (I18).
 
-Invariant: nothing below the high watermark is truncated, unless elections may be unclean (I17). A replica that would have to be goes
-offline with its log as it is: another leader, or leave to lose records (`unclean.leader.election.enable`), brings it back.
+Invariant: nothing below the high watermark is truncated (I17), unless the loss was accepted: by an election that was allowed to lose
+records and is newer than these records, or by the topic's settings (`unclean.leader.election.enable`). Else the replica goes offline with
+its log as it is, and reports that its leader lacks records (`controller/log_dir_events.py`). Its next role brings it back.
 """
 
 from __future__ import annotations
@@ -60,16 +61,32 @@ class FollowerLog:
         state, own = self._state, self._log
         if self.is_over or offset >= own.log_end_offset:
             return
-        if offset < state.high_watermark and not own.config.is_unclean_election_enabled:
-            reason = f"the leader's log diverges at {offset}, below the high watermark {state.high_watermark}"
-            log.error("%s goes offline, so that nothing is lost: %s", state.topic_partition, reason)
-            state.owner.go_offline(reason, may_revive=True)
-            return
+        if offset < state.high_watermark:
+            if not self._is_loss_accepted():
+                self._refuse(offset)
+                return
+            log.warning(
+                "%s: cuts the offsets %d to %d, which were below the high watermark: broker %d leads without them; their loss was accepted",
+                state.topic_partition, offset, state.high_watermark - 1, state.leader_id,
+            )  # fmt: skip
         try:
             own.truncate_to(offset)
         except StorageError as error:
             raise state.owner.fail(error) from error
         state.note_truncated(state.high_watermark)
+
+    def _is_loss_accepted(self) -> bool:
+        """Whether an operator, or the topic's settings, allowed to lose what is below the high watermark, after it was written."""
+        state, own = self._state, self._log
+        return own.config.is_unclean_election_enabled or state.loss_epoch > own.epochs.epoch_at(state.high_watermark - 1)
+
+    def _refuse(self, offset: int) -> None:
+        state = self._state
+        reason = f"the log of its leader, broker {state.leader_id}, diverges at {offset}, below the high watermark {state.high_watermark}"
+        log.error("%s goes offline, so that nothing is lost: %s", state.topic_partition, reason)
+        state.owner.go_offline(reason, may_revive=True)
+        if state.on_short_leader is not None:
+            state.on_short_leader(state)
 
     def restart(self, offset: int) -> None:
         """Empties the log and restarts it at the leader's start, when the leader has deleted everything that it could continue."""

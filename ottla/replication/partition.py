@@ -22,7 +22,7 @@ from ottla.replication.isr import IsrState
 from ottla.replication.leader import AppendResult, Leader
 from ottla.replication.progress import FollowerFetch
 from ottla.replication.reads import PartitionRead
-from ottla.replication.state import PartitionState
+from ottla.replication.state import NO_EPOCH, PartitionState
 from ottla.storage.log import Log
 from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.time_search import TimeSearch
@@ -168,14 +168,16 @@ class Partition:
         state.notify()
 
     def become_follower(
-        self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
-    ) -> None:
-        """Follows `leader_id` (-1: the partition has no leader now). A term of leadership ends. Raises `ApiError` FENCED_LEADER_EPOCH for
-        an older epoch."""
+        self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int],
+        loss_epoch: int = NO_EPOCH,
+    ) -> None:  # fmt: skip
+        """Follows `leader_id` (-1: the partition has no leader now). A term of leadership ends. `loss_epoch`: see `PartitionState`. Raises
+        `ApiError` FENCED_LEADER_EPOCH for an older epoch."""
         state = self.state
         self._require_epoch(leader_epoch)
         is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
         state.assign(leader_id=leader_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
+        state.loss_epoch = loss_epoch
         # An epoch that this replica led without writing anything must not stand in the way of older records it has yet to get.
         self.log.epochs.truncate_end(self.log.log_end_offset)
         if not is_same_term and not state.offline_reason:

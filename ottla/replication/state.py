@@ -56,11 +56,13 @@ class PartitionState:
         "leader_epoch",
         "leader_id",
         "log",
+        "loss_epoch",
         "may_revive",
         "notifier",
         "offline_code",
         "offline_reason",
         "on_isr_proposal",
+        "on_short_leader",
         "owner",
         "partition_epoch",
         "replicas",
@@ -87,6 +89,8 @@ class PartitionState:
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
+        self.loss_epoch = NO_EPOCH
+        """The newest leader epoch whose election was allowed to lose records."""
         self.replicas: tuple[int, ...] = ()
         self.isr_state = IsrState(members=())
         self.is_below_min_insync = False
@@ -107,6 +111,8 @@ class PartitionState:
         self.broker_epoch_of: Callable[[int], int | None] | None = None
         """By broker id, as the controller knows it."""
         self.on_isr_proposal: Callable[[PartitionState, IsrProposal], None] | None = None
+        self.on_short_leader: Callable[[PartitionState], None] | None = None
+        """Called when this follower does not follow its leader, because acknowledged records are missing in the leader's log."""
         self.request_checkpoint: Callable[[], None] | None = None
         """Asks for a round of checkpoints, which ends with `note_log_start`. None: nothing is noted, as in tests of parts."""
         self._noted_log_start = log.log_start_offset

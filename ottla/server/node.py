@@ -321,6 +321,7 @@ class Node:
         partition.on_storage_error = self._on_partition_failed
         state = partition.state
         state.broker_epoch_of, state.on_isr_proposal, state.request_checkpoint = self._broker_epoch_of, self._propose_isr, self._note_starts
+        state.on_short_leader = self.member.report_short_leader
         return partition
 
     # Life

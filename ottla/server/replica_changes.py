@@ -163,14 +163,6 @@ class ReplicaChanges:
             for partition in self._partitions.of_topic(name):
                 partition.log.configure(config)
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
-            if config.is_unclean_election_enabled:
-                self._follow_again(name)
-
-    def _follow_again(self, name: str) -> None:
-        """Replicas of a topic that were not cut below their high watermark may be now: records may be lost."""
-        refused = [partition.topic_partition for partition in self._partitions.of_topic(name) if partition.state.may_revive]
-        states = [self._state_of(key) for key in refused]
-        self.on_leader_and_isr([state for state in states if state is not None])
 
     def reopen(self, directory: LogDirectoryState) -> None:
         """Recovers and leads anew the logs of a directory that was offline and can be written again."""
@@ -235,6 +227,7 @@ class ReplicaChanges:
                 partition_epoch=state.partition_epoch,
                 replicas=state.replicas,
                 isr=state.isr_state.members,
+                loss_epoch=max(state.loss_epoch, newest.loss_epoch),
             )
         if newest.leader == self._broker_id and len(self._metadata.brokers) > 1:
             # The log may have lost its tail: it must not go on in the same epoch. The controller elects a leader when it is reported.
@@ -325,6 +318,7 @@ class ReplicaChanges:
             partition_epoch=wanted.partition_epoch,
             replicas=wanted.replicas,
             isr=wanted.isr,
+            loss_epoch=wanted.loss_epoch,
         )
         self._hosts.resign(state.topic, wanted.index)
         self._fetchers.follow(partition)

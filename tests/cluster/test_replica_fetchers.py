@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.cluster_metadata import CONFIG_TOPIC, ConfigPut
-from ottla.base.control_messages import ReplicaRole, StoppedReplica, UpdateConfigs
+from ottla.base.cluster_metadata import NO_LEADER
+from ottla.base.control_messages import ReplicaRole, StoppedReplica
+from ottla.base.errors import ErrorCode
 from ottla.cluster.replica_fetchers import fetcher_number
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.cluster.nodes import Nodes, content
 
 
@@ -134,23 +136,21 @@ def refused() -> Nodes:
     return nodes
 
 
-def test_i17_what_is_below_the_watermark_is_not_cut_without_leave(refused: Nodes) -> None:
+def test_i17_what_is_below_the_watermark_is_not_cut_and_a_leader_without_it_leads_no_more(refused: Nodes) -> None:
     replica = refused.replica(2)
+    refused.until(lambda: refused.nodes[2].metadata.partition("t", 0).leader == NO_LEADER)  # type: ignore[union-attr]
     refused.settle(5_000)
     assert (replica.high_watermark, replica.log.log_end_offset) == (1, 1)
-    assert "below the high watermark" in replica.offline_reason and refused.leader().isr == (1,)
+    assert not refused.replica(1).is_leading and not replica.is_leading
 
 
-def test_leave_to_lose_records_brings_a_refused_replica_back(refused: Nodes) -> None:
-    change = UpdateConfigs(
-        controller_id=1,
-        controller_epoch=refused.nodes[2].member.receiver.controller_epoch,
-        broker_epoch=refused.nodes[2].member.broker_epoch(),
-        changes=[ConfigPut(CONFIG_TOPIC, "t", {"unclean.leader.election.enable": "true"})],
-    )
-    refused.nodes[2].member.receiver.receive(change, lambda _code: None)
-    refused.until(lambda: refused.leader().isr == (1, 2))
+def test_an_operator_accepts_the_loss_and_the_replica_that_holds_more_leads(refused: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    refused.until(lambda: refused.nodes[2].metadata.partition("t", 0).leader == NO_LEADER)  # type: ignore[union-attr]
+    asked = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+    assert refused.ask(refused.controller_id, asked).error_code == ErrorCode.NONE
+    refused.until(lambda: refused.replica(2).is_leading and set(refused.leader().isr) == {1, 2})
     assert content(refused.replica(2)) == content(refused.replica(1))
+    assert "t-0: cuts the offsets 0 to 0, which were below the high watermark: broker 2 leads without them" in caplog.text
 
 
 def test_a_stopped_replica_follows_again_with_its_next_role() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata
+from dataclasses import replace
+
+from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, PartitionPut
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Create
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
 from ottla.controller.api import ElectionType
 from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
+from ottla.controller.log_dir_nodes import LogDirEvent, ShortLeader, log_dir_event_bytes, read_log_dir_event
 from ottla.controller.machine import decide_alter_partition, decide_elect_leaders
 from ottla.controller.membership import decide_brokers_changed
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
-from ottla.controller.znodes import LogDirEvent
 from tests.controller.cluster import TOPIC_ID, Rules, applied, isr_change, joined, state_of, with_topic
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
@@ -62,7 +64,7 @@ def test_a_log_that_was_opened_again_begins_a_new_term_though_its_failure_was_ne
     after = applied(state, decide_log_dir_events(state, [reopened], RULES))
     assert after == [(2, 6, 10, (2,)), (1, 6, 10, (1,)), (2, 5, 10, (2,))]
     assert partition(state).eligible == () and state.failed == {}
-    assert znodes.read_log_dir_event(znodes.log_dir_event_bytes(reopened)) == reopened
+    assert read_log_dir_event(log_dir_event_bytes(reopened)) == reopened
 
 
 def test_what_failed_in_one_life_of_a_broker_says_nothing_of_the_next() -> None:
@@ -85,7 +87,7 @@ def test_reports_are_read_in_order_decided_once_and_deleted() -> None:
 
     watch = LogDirWatch(store, StoreRetries(store, ManualTimers()), on_events)
     watch.start()
-    for data in (znodes.log_dir_event_bytes(event(1, 0, 4)), b"garbage", b'{"version":1,"broker":2,"event":1}'):
+    for data in (log_dir_event_bytes(event(1, 0, 4)), b"garbage", b'{"version":1,"broker":2,"event":1}'):
         store.multi([Create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", data, is_sequential=True)], lambda _outcome: None)
     named = [events for events in found if events]
     assert named == [[event(1, 0, 4)], [LogDirEvent(broker_id=2, broker_epoch=-1, replicas=())]]
@@ -93,3 +95,43 @@ def test_reports_are_read_in_order_decided_once_and_deleted() -> None:
     watch.stop()
     store.multi([Create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", b"{}", is_sequential=True)], lambda _outcome: None)
     assert [events for events in found if events] == named
+
+
+def short(follower: int, leader: int, leader_epoch: int) -> LogDirEvent:
+    found = ShortLeader(topic_id=TOPIC_ID, partition=0, leader=leader, leader_epoch=leader_epoch)
+    return LogDirEvent(broker_id=follower, broker_epoch=100 + follower, replicas=(), short=(found,))
+
+
+def test_a_leader_that_lacks_records_is_followed_by_an_eligible_replica() -> None:
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1,)))
+    state.apply([PartitionPut("t", replace(partition(state), eligible=(2,)))])
+    report = short(2, 1, 5)
+    assert read_log_dir_event(log_dir_event_bytes(report)) == report
+    plan = decide_log_dir_events(state, [report], RULES)
+    assert any("lacks records below the high watermark of broker 2" in note for note in plan.notes)
+    assert applied(state, plan) == [(2, 6, 10, (2,))]
+    assert partition(state).eligible == () and partition(state).loss_epoch == -1
+    assert decide_log_dir_events(state, [report], RULES) == Plan(), "a report of an earlier epoch"
+
+
+def test_a_leader_that_fetched_its_log_from_a_short_one_is_not_followed_by_that_one() -> None:
+    """Broker 3 is not in sync and holds more than both: neither of them is elected in turn with the other for ever."""
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2)))
+    assert applied(state, decide_log_dir_events(state, [short(3, 1, 5)], RULES)) == [(2, 6, 10, (2,))]
+    state.apply([PartitionPut("t", replace(partition(state), isr=(1, 2)))])
+    plan = decide_log_dir_events(state, [short(3, 2, 6)], RULES)
+    assert applied(state, plan) == [(NO_LEADER, 7, 11, ())]
+    assert any("no election" in note for note in plan.notes)
+    assert applied(state, decide_brokers_changed(state, [joined(1)], [], RULES))[0][0] == NO_LEADER
+    elected = decide_elect_leaders(state, ElectionType.UNCLEAN, [("t", 0)], RULES)
+    assert applied(state, elected)[0][0] == 3, "the replica that holds more"
+    assert partition(state).loss_epoch == partition(state).leader_epoch
+
+
+def test_without_another_replica_the_partition_waits_for_the_operator() -> None:
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1,)))
+    assert applied(state, decide_log_dir_events(state, [short(3, 1, 5)], RULES)) == [(NO_LEADER, 6, 10, ())]
+    assert (partition(state).emptied, partition(state).last_leader) == ((1,), 3)
+    applied(state, decide_elect_leaders(state, ElectionType.UNCLEAN, [("t", 0)], RULES))
+    assert (partition(state).leader, partition(state).loss_epoch) == (3, 7)
+    assert znodes.read_partition(0, znodes.partition_bytes(partition(state)), 1).loss_epoch == 7

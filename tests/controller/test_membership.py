@@ -11,11 +11,11 @@ from ottla.base.ports import Check, Create, Set
 from ottla.controller import znodes
 from ottla.controller.api import ElectionType, IsrChangeRequest
 from ottla.controller.log_dir_events import decide_log_dir_events
+from ottla.controller.log_dir_nodes import LogDirEvent
 from ottla.controller.machine import decide_alter_partition, decide_elect_leaders, decide_eligible
 from ottla.controller.membership import decide_brokers_changed, decide_controlled_shutdown, restarted_brokers
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
-from ottla.controller.znodes import LogDirEvent
 from tests.controller.cluster import Rules, applied, joined, state_of, with_topic
 
 RULES = Rules()
@@ -222,7 +222,7 @@ def test_the_last_in_sync_with_a_new_disk_waits_for_the_operator() -> None:
     state.apply(plan.changes)
     assert (partition(state).leader, partition(state).isr, partition(state).emptied) == (NO_LEADER, (), (1,))
     assert plan.notes == (
-        "no election: t-0 has no leader, because brokers [1], the last in sync, came back without the data directories that they had; "
+        "no election: t-0 has no leader, because brokers [1], the last in sync, lack records that they had; "
         "an unclean election lets another replica lead",
     )
     for again in (back(1, "new", is_clean=True), back(2), back(3, is_clean=True)):

@@ -253,6 +253,32 @@ def test_i17_an_unclean_election_may_cut_it_where_that_is_allowed() -> None:
     assert b.is_online and (b.log.log_end_offset, b.high_watermark) == (0, 0)
 
 
+def test_i17_a_follower_reports_a_leader_that_lacks_what_it_has_below_the_high_watermark() -> None:
+    a, b = replica(1), replica(2)
+    (follower,) = lead(a, b, epoch=0)
+    write(a, "m1")
+    catch_up(a, b, follower)
+    reported: list[tuple[int, int]] = []
+    b.state.on_short_leader = lambda state: reported.append((state.leader_id, state.leader_epoch))
+    following(b).truncate(0)
+    assert reported == [(1, 0)] and not b.is_online
+
+
+@pytest.mark.parametrize(("loss_epoch", "is_cut"), [(-1, False), (0, False), (1, True)])
+def test_i17_only_an_accepted_loss_that_is_newer_than_the_records_cuts_them(
+    loss_epoch: int, is_cut: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = replica(1), replica(2)
+    (follower,) = lead(a, b, epoch=0)
+    write(a, "m1")
+    catch_up(a, b, follower)
+    roles = {"leader_id": 3, "leader_epoch": 2, "partition_epoch": 1, "replicas": [1, 2, 3], "isr": [3], "loss_epoch": loss_epoch}
+    b.become_follower(**roles)  # type: ignore[arg-type]
+    following(b).truncate(0)
+    assert (b.is_online, b.log.log_end_offset) == ((True, 0) if is_cut else (False, 1))
+    assert ("cuts the offsets 0 to 0" in caplog.text) == is_cut
+
+
 def test_i18_answers_of_an_earlier_leader_change_nothing() -> None:
     a, b = replica(1), replica(2)
     lead(a, b, epoch=0)

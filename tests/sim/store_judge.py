@@ -15,8 +15,8 @@ from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.ports import Check, Delete, Operation, Outcome, StoreNode, StoreResult
 from ottla.base.types import TopicPartition
 from ottla.controller import znodes
+from ottla.controller.log_dir_nodes import LogDirEvent, read_log_dir_event
 from ottla.controller.reassignment import is_moving, origin_of, target_of
-from ottla.controller.znodes import LogDirEvent
 from tests.fakes.memory_store import ZooKeeperModel
 from tests.sim.cluster_store import ClusterStore
 
@@ -65,7 +65,7 @@ class StoreJudge:
                     self._note_writer(operation, store.broker_id)
                 self._note(operation.path, store)
             for report in reports:
-                self._check_decided(znodes.read_log_dir_event(report.data) if report is not None else None)
+                self._check_decided(read_log_dir_event(report.data) if report is not None else None)
         return outcome
 
     def _check_decided(self, report: LogDirEvent | None) -> None:

@@ -24,6 +24,7 @@ class LeaderAndIsrPartitionState(Struct):
     offline_replicas: list[int] = array(i32, since=7, tag=20000, ignorable=True)
     eligible_replicas: list[int] = array(i32, since=7, tag=20001, ignorable=True)
     last_leader: int = i32(since=7, tag=20002, default=-1, ignorable=True)
+    loss_epoch: int = i32(since=7, tag=20003, default=-1, ignorable=True)
 
 
 class LeaderAndIsrConfig(Struct):

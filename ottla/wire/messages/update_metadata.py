@@ -22,6 +22,7 @@ class UpdateMetadataPartitionState(Struct):
     removing_replicas: list[int] = array(i32, since=8, tag=20001, ignorable=True)
     eligible_replicas: list[int] = array(i32, since=8, tag=20002, ignorable=True)
     last_leader: int = i32(since=8, tag=20003, default=-1, ignorable=True)
+    loss_epoch: int = i32(since=8, tag=20004, default=-1, ignorable=True)
 
 
 class UpdateMetadataConfig(Struct):
