@@ -17,7 +17,7 @@ DASHBOARDS = Path(__file__).resolve().parents[2] / "dashboards"
 WORDS_OF_PROMQL = frozenset({"sum", "max", "min", "avg", "rate", "increase", "by", "without", "on", "label_values", "time"})
 ALERTS = (
     "UnderReplicatedPartitions", "AbnormalControllerState", "OfflinePartitions", "UnderMinIsrPartitionCount", "OfflineLogDirectoryCount",
-    "TooLargeConsumerGroupLag", "LogDirectoryNearlyFull",
+    "TooLargeConsumerGroupLag", "LogDirectoryNearlyFull", "DamageUnrepaired",
 )  # fmt: skip
 
 

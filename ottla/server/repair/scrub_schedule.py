@@ -17,7 +17,7 @@ from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.partition_table import PartitionTable
-from ottla.server.repair.segment_checks import SegmentChecks
+from ottla.server.repair.segment_checks import PIECE_BYTES, SegmentChecks
 from ottla.storage.segment import Segment
 from ottla.storage.segment_check import SegmentCheck
 
@@ -112,5 +112,6 @@ class ScrubSchedule:
     def _checked(self, partition: Partition, segment: Segment, check: SegmentCheck | None) -> None:
         if check is not None:
             self._take(partition, segment, check)
-        pause_ms = 1 if check is None else check.bytes * 1000 // self._config.ottla_scrub_io_max_bytes_per_second
-        self._timers.call_later(max(pause_ms % 1000, 1), self._next)
+        # The check has paused after each whole piece, and not after the last one.
+        last_bytes = 0 if check is None else check.bytes % PIECE_BYTES
+        self._timers.call_later(max(last_bytes * 1000 // self._config.ottla_scrub_io_max_bytes_per_second, 1), self._next)
