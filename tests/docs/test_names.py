@@ -15,6 +15,7 @@ from tests.docs.test_statements import inline_code
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
 FILES = (".md", ".py", ".zip", ".yml", ".yaml", ".json", ".txt", ".toml", ".pem", ".key", ".log", ".sqlite", ".properties", ".metadata")
 OF_CLIENTS = {
+    "check.crcs",
     "client.rack", "enable.idempotence", "enable.sparse.connections", "group.protocol", "https.ca.location", "isolation.level",
     "sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.password", "sasl.username",
     "security.protocol", "share.acknowledgement.mode", "socket.timeout.ms", "ssl.ca.location", "ssl.certificate.location",

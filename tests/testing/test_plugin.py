@@ -83,7 +83,7 @@ def test_no_client_library_is_needed(tmp_path: Path) -> None:
     source = USES + """
 def test_what_to_install(kafka_broker):
     import pytest
-    for make in (kafka_broker.producer, kafka_broker.consumer, kafka_broker.admin, kafka_broker.aio_producer, kafka_broker.aio_consumer):
+    for make in (kafka_broker.aio_producer, kafka_broker.aio_consumer):
         with pytest.raises(RuntimeError, match="pip install"):
             make()
 """
