@@ -116,11 +116,11 @@ def test_reset_deletes_only_topics_that_this_process_created(broker: Broker) -> 
     broker.add_record("of-others", "precious")
     with foreign_broker(broker.direct_server, "", {}) as foreign:
         foreign.create_topic("created", partitions=2)
-        foreign.add_record("made-on-the-way", "x")
+        foreign.add_record("made-by-a-record", "x")
         foreign.add_record("of-others", "x")
         foreign.reset()
         topics = broker.topics()
-        assert "of-others" in topics and not {"created", "made-on-the-way"} & set(topics)
+        assert "of-others" in topics and not {"created", "made-by-a-record"} & set(topics)
         assert len(broker.records("of-others")) == 2
         foreign.reset()
     assert "of-others" in broker.topics()
