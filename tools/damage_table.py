@@ -1,6 +1,7 @@
 """Counts the acknowledged records that are lost when one of three replicas has a damaged disk: every kind of damage in every place.
 
-usage: python -m tools.damage_table [--faults flip-active,cut] [--places leader,follower] [--flush no,yes] [--seconds-max 60]
+usage: python -m tools.damage_table [--faults flip-active,cut] [--places leader,follower] [--flush no,yes]
+       [--in-sync-min 2] [--seconds-max 60]
 
 Each row starts three broker processes and a ZooKeeper, acknowledges records with acks=all (three replicas, min.insync.replicas=2), kills
 with -9, damages files of one broker, and starts everything again. `lost` counts acknowledged records that a consumer does not get, `wrong`
@@ -353,8 +354,8 @@ class Row:
             raise AssertionError(problem)
 
 
-def run_row(fault: str, place: str, is_flushed: bool, seconds_max: float) -> Outcome:
-    settings = {**SETTINGS, "ottla.flush.on.ack": str(is_flushed).lower()}
+def run_row(fault: str, place: str, is_flushed: bool, in_sync_min: int, seconds_max: float) -> Outcome:
+    settings = {**SETTINGS, "ottla.flush.on.ack": str(is_flushed).lower(), "min.insync.replicas": str(in_sync_min)}
     with tempfile.TemporaryDirectory(prefix="ottla-damage-") as scratch, Cluster(3, settings=settings) as cluster:
         return Row(cluster, Path(scratch), seconds_max).run(FAULTS[fault], place)
 
@@ -365,11 +366,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--places", default="follower,leader,last-in-sync,all")
     parser.add_argument("--flush", default="no,yes")
     parser.add_argument("--seconds-max", type=float, default=60)
+    parser.add_argument("--in-sync-min", type=int, default=2, help="min.insync.replicas of the cluster")
     args = parser.parse_args(argv)
     print("| fault | place | flush on ack | lost | wrong | whole after | lines |\n| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     is_good = True
     for flush, fault, place in product(args.flush.split(","), args.faults.split(","), args.places.split(",")):
-        outcome = run_row(fault, place, flush == "yes", args.seconds_max)
+        outcome = run_row(fault, place, flush == "yes", args.in_sync_min, args.seconds_max)
         whole = "never" if outcome.whole_seconds is None else f"{outcome.whole_seconds:.1f} s"
         print(f"| {fault} | {place} | {flush} | {outcome.lost} | {outcome.wrong} | {whole} | {outcome.lines} |", flush=True)
         is_good = is_good and outcome.is_good

@@ -179,6 +179,12 @@ def in_sync_without_leader(partition: PartitionMetadata, standing: Standing) -> 
     return eligible or tuple(member for member in isr if member not in standing.emptied)
 
 
+def in_sync_min_while_eligible(partition: PartitionMetadata, in_sync_min: int) -> int:
+    """The minimum for decisions that the leader has not asked for. These never end what is eligible, whatever the size of the in-sync set
+    is: the leader may have restarted and not have opened its log yet."""
+    return ANY_SIZE if partition.eligible else in_sync_min
+
+
 def eligible_after(partition: PartitionMetadata, isr: Collection[int], in_sync_min: int, lost: Collection[int] = ()) -> tuple[int, ...]:
     """The eligible replicas when `isr` follows on the partition's present in-sync set. `in_sync_min`: `min.insync.replicas`."""
     if len(isr) >= min(in_sync_min, len(partition.replicas)):

@@ -219,18 +219,18 @@ class LocalController:
             log.error("the controller cannot begin: %s", code.name)
             self._retries.again(lambda: self._read_state(self._begin) if mandate is self._mandate else None)
 
-    def _review_eligible(self) -> None:
+    def _review_last_known(self) -> None:
         self._submit(
-            lambda state: machine.decide_eligible(state, self._rules),
+            lambda state: machine.decide_last_known(state, self._rules),
             lambda _answer: None,
-            lambda code: log.error("eligible replicas: %s", code.name),
+            lambda code: log.error("replicas that were eligible: %s", code.name),
         )
 
     def _announce_all(self) -> None:
         self._is_announcing = True
         self._announcements.everything(self.state, self.state.brokers.values())
         self._complete_interrupted(lambda: None)
-        self._review_eligible()
+        self._review_last_known()
         if self._lease.may_lapse:  # there may be other brokers
             self._balance_later(self._mandate, FIRST_BALANCE_MS)
         if self._live is not None:
@@ -383,7 +383,7 @@ class LocalController:
             if any(entry.name == "min.insync.replicas" for request in requests for entry in request.entries) or any(
                 request.is_replacing for request in requests
             ):
-                self._review_eligible()
+                self._review_last_known()
 
         self._submit(
             lambda state: configs.decide_alter_configs(state, self._config, requests, validate_only=validate_only),

@@ -145,11 +145,12 @@ def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[i
     return finished(changed, state.standing(), in_sync_min)
 
 
-def decide_eligible(state: ClusterState, rules: TopicRules) -> Plan:
-    """`min.insync.replicas` may have changed: eligible replicas are so only while too few are in sync."""
+def decide_last_known(state: ClusterState, rules: TopicRules) -> Plan:
+    """`min.insync.replicas` may be lower: `last_known` is kept only while too few replicas are in sync, or others are eligible. The leader
+    ends what is eligible (AlterPartition) when its log is open."""
     new: list[NamedPartition] = []
     for topic, partition in state.partitions():
-        if partition.eligible or partition.last_known:
+        if partition.last_known and not partition.eligible:
             changed = with_isr(state, partition, partition.isr, rules.in_sync_min(topic))
             if changed is not None:
                 new.append((topic.name, changed))

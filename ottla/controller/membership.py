@@ -122,8 +122,7 @@ def after_membership(
     """The partition's next state when brokers, or its replicas on them, have come or gone; None if it stays as it is."""
     in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
     if standing.has_run_on(partition.leader):
-        if partition.eligible:
-            in_sync_min = election.ANY_SIZE  # only the leader ends that: it may not have opened its log yet
+        in_sync_min = election.in_sync_min_while_eligible(partition, in_sync_min)
         return with_isr(state, partition, election.in_sync_after(partition.isr, standing), in_sync_min, standing)
     elected = election.elect_after_failure(partition, standing, is_unclean_allowed=rules.is_unclean_allowed(topic))
     if elected is None:
@@ -170,7 +169,7 @@ def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: 
                 remaining.append((topic.name, partition.index))  # A replica may come into sync.
         elif leaving in partition.isr and len(partition.isr) > 1:
             isr = [member for member in partition.isr if member != leaving]
-            changed = with_isr(state, partition, isr, rules.in_sync_min(topic))
+            changed = with_isr(state, partition, isr, election.in_sync_min_while_eligible(partition, rules.in_sync_min(topic)))
             assert changed is not None, f"{topic.name}-{partition.index}: {leaving} was in sync"
             new.append((topic.name, changed))
     mark = BrokerLeaving(leaving, registered.epoch)

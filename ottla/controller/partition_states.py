@@ -22,6 +22,7 @@ from ottla.controller.election import (
     Standing,
     eligible_after,
     emptied_after,
+    in_sync_min_while_eligible,
     in_sync_without_leader,
     last_known_after,
 )
@@ -43,8 +44,7 @@ def led(
 ) -> PartitionMetadata:
     """The state under a new leader, and a new leader epoch. After a restart it is not known yet whether the leader can open its log: until
     the leader says so (AlterPartition), all others that hold everything stay eligible."""
-    if partition.eligible or elected.leader in standing.restarted:
-        in_sync_min = ANY_SIZE
+    in_sync_min = ANY_SIZE if elected.leader in standing.restarted else in_sync_min_while_eligible(partition, in_sync_min)
     eligible: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
     if elected.is_lossless:
@@ -68,7 +68,7 @@ def led(
 def leaderless(state: ClusterState, partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata | None:
     """The state of a partition that no broker can lead; None if it is in it already."""
     isr = in_sync_without_leader(partition, standing)
-    eligible = eligible_after(partition, isr, ANY_SIZE if partition.eligible else in_sync_min, standing.lost)
+    eligible = eligible_after(partition, isr, in_sync_min_while_eligible(partition, in_sync_min), standing.lost)
     last_known = last_known_after(partition, isr, eligible, ANY_SIZE, standing)
     new = replace(partition, isr=isr, eligible=eligible, last_known=last_known, emptied=emptied_after(partition, standing))
     if partition.leader != NO_LEADER:

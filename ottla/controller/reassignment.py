@@ -14,7 +14,14 @@ from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller.election import UNCHANGED, Standing, elect_reassigned, eligible_after, last_known_after
+from ottla.controller.election import (
+    UNCHANGED,
+    Standing,
+    elect_reassigned,
+    eligible_after,
+    in_sync_min_while_eligible,
+    last_known_after,
+)
 
 
 def check_target(target: Sequence[int], brokers: Collection[int]) -> None:
@@ -96,6 +103,7 @@ def _narrowed(
             return None
         leader, isr, leader_epoch = elected.leader, elected.isr, leader_epoch + 1
     narrowed = replace(partition, replicas=tuple(replicas))
+    in_sync_min = in_sync_min_while_eligible(partition, in_sync_min)
     eligible = eligible_after(narrowed, isr, in_sync_min)
     last_known = last_known_after(narrowed, isr, eligible, in_sync_min, UNCHANGED)
     held = replace(partition, isr=isr, eligible=eligible, last_known=last_known)

@@ -106,6 +106,10 @@ class Leader:
         self.advance_high_watermark()
         self._maybe_prove()
 
+    def on_configured(self) -> None:
+        """Settings of the topic have changed: the in-sync set may be large enough now."""
+        self._maybe_prove()
+
     def end(self) -> None:
         """The term is over. `Partition` calls the waiters."""
         self.is_over = True
@@ -392,7 +396,8 @@ class Leader:
             self._propose()
 
     def _maybe_prove(self) -> None:
-        """After a restart the controller keeps other replicas eligible until the leader's log is open. Now it is."""
+        """Confirms to the controller that enough replicas are in sync and that the leader's log is open. Until then, the controller keeps
+        other replicas eligible."""
         state = self._state
         isr_state = state.isr_state
         if state.is_below_min_insync and not isr_state.is_pending and len(isr_state.members) >= state.configured_min_insync:

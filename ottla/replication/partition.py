@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ApiError, DamagedLogError, ErrorCode, StorageError
+from ottla.base.log_config import LogConfig
 from ottla.base.types import NO_TIMESTAMP
 from ottla.replication import reads
 from ottla.replication.follower_log import FollowerLog
@@ -292,6 +293,12 @@ class Partition:
     def _report(self) -> None:
         if self.follower_log is not None and self.follower_log.on_durable is not None:
             self.follower_log.on_durable()
+
+    def configure(self, config: LogConfig) -> None:
+        """Applies changed settings of the topic."""
+        self.log.configure(config)
+        if self.leader is not None:
+            self.leader.on_configured()
 
     def set_flush_on_ack(self, is_on: bool) -> None:
         """Sets whether acknowledgements wait for the disk. What was acknowledged before stays so."""

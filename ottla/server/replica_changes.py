@@ -161,7 +161,7 @@ class ReplicaChanges:
         if topic is not None:
             config = self._log_config(topic.configs)
             for partition in self._partitions.of_topic(name):
-                partition.log.configure(config)
+                partition.configure(config)
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
 
     def reopen(self, directory: LogDirectoryState) -> None:

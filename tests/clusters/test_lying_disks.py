@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from ottla.controller import znodes
 from ottla.testing.zookeeper_process import ZooKeeperProcess
@@ -95,6 +95,16 @@ class Case:
         for number in (self.leader, *self.others):
             self.cluster.brokers[number].start()
 
+    def start_others(self) -> None:
+        for number in self.others:
+            self.cluster.brokers[number].start()
+
+    def set_in_sync_min(self, value: int) -> None:
+        entry = ConfigEntry("min.insync.replicas", str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic, incremental_configs=[entry])
+        admin = self.cluster.admin()  # a client that nothing refers to gives up
+        admin.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
+
     def check(self, *words: str) -> None:
         """Nothing is lost, a line says what was wrong, and all replicas are in sync."""
         try:
@@ -156,3 +166,15 @@ def test_a_damaged_leader_that_starts_first_costs_nothing(
     case.check(*words)
     case.write(BATCH)
     case.check(*words)
+
+
+def test_a_damaged_leader_that_is_the_controller_keeps_the_others_eligible_with_a_minimum_of_one(case: Case) -> None:
+    """With `min.insync.replicas=1` the leader alone would be enough. It starts first, so it becomes the controller and elects itself."""
+    case.set_in_sync_min(1)
+    case.kill(is_at_once=True)
+    remove_directory(case)
+    first = case.cluster.brokers[case.leader]
+    first.start()
+    eventually(lambda: case.cluster.controller() == case.leader, WAIT_SECONDS)
+    case.start_others()
+    case.check("missing")

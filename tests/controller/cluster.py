@@ -68,6 +68,7 @@ class Cluster:
         *,
         cluster_id: str = "test-cluster",
         timers: ManualTimers | None = None,
+        is_clean: bool = False,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.config = config if config is not None else BrokerConfig()
@@ -93,6 +94,7 @@ class Cluster:
             endpoints={"PLAINTEXT": ("127.0.0.1", 9092)},
             protocols={"PLAINTEXT": "PLAINTEXT"},
             cluster_id=cluster_id,
+            is_clean=lambda: is_clean,
         )
         self.member.call_when_ready(self._started)
         self.member.start(registration, on_registered=lambda: None, refused=self.refusals.append)

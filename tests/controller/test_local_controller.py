@@ -37,6 +37,11 @@ def overwrite(store: MemoryStore, path: str, data: bytes) -> None:
     assert answers == [StoreResult.OK]
 
 
+def overwrite_or_create(store: MemoryStore, path: str, data: bytes) -> None:
+    store.multi([Create(path, data)], lambda _outcome: None)
+    overwrite(store, path, data)
+
+
 def test_a_first_start_lays_the_ground() -> None:
     cluster = Cluster()
     nodes = cluster.store.nodes()
@@ -64,6 +69,23 @@ def test_epochs_rise_with_every_start_and_the_cluster_stays_the_same() -> None:
         assert [state.partition for state in cluster.replicas.states] == [partition]
     assert seen == sorted(set(seen))
     assert [epochs[:2] for epochs in seen] == [(2, 1), (3, 2), (4, 3)]
+
+
+def test_a_new_controller_keeps_replicas_eligible_until_their_leader_has_opened_its_log() -> None:
+    """`min.insync.replicas` is 1, and the broker of the leader is the controller: its log may be damaged."""
+    cluster = Cluster()
+    cluster.create("a")
+    path = znodes.state_path("a", 0)
+    partition = cluster.metadata.partition("a", 0)
+    assert partition is not None
+    killed = replace(partition, replicas=(0, 1, 2), isr=(0, 1, 2))
+    topic = cluster.metadata.topic("a")
+    assert topic is not None
+    overwrite(cluster.store, znodes.topic_path("a"), znodes.topic_bytes(replace(topic, partitions=(killed,))))
+    overwrite(cluster.store, path, znodes.partition_bytes(killed))
+    overwrite_or_create(cluster.store, znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({0: 1, 1: 2, 2: 3}, {}, {}))
+    again = Cluster(cluster.store.reopened(), is_clean=True).metadata.partition("a", 0)
+    assert again is not None and (again.leader, again.isr, again.eligible) == (0, (0,), (1, 2))
 
 
 def test_every_write_checks_the_controllers_epoch() -> None:

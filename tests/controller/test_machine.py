@@ -4,6 +4,8 @@ tests.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.cluster_metadata import NO_LEADER, BrokerLeaving, PartitionMetadata, TopicMetadata, TopicPut
@@ -12,10 +14,10 @@ from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult
 from ottla.controller.machine import (
     decide_alter_partition,
     decide_elect_leaders,
-    decide_eligible,
+    decide_last_known,
     decide_reassign,
 )
-from ottla.controller.membership import decide_brokers_changed
+from ottla.controller.membership import decide_brokers_changed, decide_controlled_shutdown
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
 from tests.controller.cluster import Rules, applied, isr_change, joined, state_of, with_topic
@@ -80,14 +82,43 @@ def test_the_isr_becomes_smaller_than_the_minimum_only_into_the_eligible() -> No
     assert eligible(state) == (), "enough are in sync again"
 
 
-def test_a_lower_minimum_ends_what_was_eligible_and_a_higher_one_makes_none_so() -> None:
+def test_only_the_leader_ends_what_was_eligible_when_the_minimum_is_lower() -> None:
+    """It may not have opened its log yet. A higher minimum makes no replica eligible."""
     state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
     state.apply(decide_alter_partition(state, 1, 101, [isr_change([(1, 101)])], Rules(in_sync_min=2)).changes)
     assert eligible(state) == (2,)
-    assert decide_eligible(state, Rules(in_sync_min=2)) == Plan()
-    assert applied(state, decide_eligible(state, Rules(in_sync_min=1))) == [(1, 5, 11, (1,))]
+    assert decide_last_known(state, RULES) == Plan()
+    plan = decide_alter_partition(state, 1, 101, [isr_change([(1, 101)], partition_epoch=10)], RULES)
+    assert applied(state, plan) == [(1, 5, 11, (1,))]
     assert eligible(state) == ()
-    assert decide_eligible(state, Rules(in_sync_min=2)) == Plan()
+    assert decide_last_known(state, Rules(in_sync_min=2)) == Plan()
+
+
+def test_only_the_leader_ends_what_is_eligible_when_a_member_stops_or_replicas_move() -> None:
+    """Three were killed, and broker 1 and 2 came back: neither has opened its log yet."""
+
+    def restarted() -> ClusterState:
+        state = with_topic(state_of(), (1, (1, 2, 3), (1, 2, 3)))
+        state.apply(decide_brokers_changed(state, [joined(1), joined(2)], [], RULES).changes)
+        assert isr_and_eligible(state) == ((1, 2), (3,))
+        return state
+
+    state = restarted()
+    state.apply(decide_controlled_shutdown(state, 2, 502, RULES).changes)
+    assert isr_and_eligible(state) == ((1,), (2, 3))
+    state = with_topic(state_of(1, 4, 5), (1, (1, 2, 3, 4), (1, 4)))
+    topic = state.topic("t")
+    assert topic is not None
+    moving = replace(topic.partitions[0], adding_replicas=(4,), eligible=(2, 3))
+    state.apply([TopicPut(replace(topic, partitions=(moving,)))])
+    state.apply(decide_reassign(state, [Reassignment(topic="t", partition=0, replicas=(1, 5))], RULES).changes)
+    assert isr_and_eligible(state) == ((1,), (2, 3)), "broker 4 is a replica no longer"
+
+
+def isr_and_eligible(state: ClusterState) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    partition = state.partition("t", 0)
+    assert partition is not None
+    return partition.isr, partition.eligible
 
 
 def test_isr_change_by_a_broker_that_does_not_lead() -> None:

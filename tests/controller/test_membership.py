@@ -12,7 +12,7 @@ from ottla.controller import znodes
 from ottla.controller.api import ElectionType, IsrChangeRequest
 from ottla.controller.log_dir_events import decide_log_dir_events
 from ottla.controller.log_dir_nodes import LogDirEvent
-from ottla.controller.machine import decide_alter_partition, decide_elect_leaders, decide_eligible
+from ottla.controller.machine import decide_alter_partition, decide_elect_leaders, decide_last_known
 from ottla.controller.membership import decide_brokers_changed, decide_controlled_shutdown, restarted_brokers
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
@@ -261,7 +261,7 @@ def test_who_was_eligible_is_forgotten_when_enough_are_in_sync_again() -> None:
     state = noted_state((1, (1, 2, 3), (1, 2)))
     state.apply(decide_brokers_changed(state, [back(2)], [], TWO).changes)
     assert (partition(state).isr, partition(state).last_known) == ((1,), (2,))
-    state.apply(decide_eligible(state, RULES).changes)
+    state.apply(decide_last_known(state, RULES).changes)
     assert partition(state).last_known == ()
     state.apply(decide_brokers_changed(state, [], [1], TWO).changes)
     state.apply(decide_brokers_changed(state, [back(1)], [], TWO).changes)
@@ -270,7 +270,7 @@ def test_who_was_eligible_is_forgotten_when_enough_are_in_sync_again() -> None:
     away.apply(decide_brokers_changed(away, [], [1, 2, 3], TWO).changes)
     away.apply(decide_brokers_changed(away, [back(1)], [], TWO).changes)
     assert (partition(away).isr, partition(away).last_known) == ((2, 3), (1,))
-    assert not decide_eligible(away, TWO).changes, "while no broker leads the size of the in-sync set says nothing"
+    assert not decide_last_known(away, TWO).changes, "while no broker leads the size of the in-sync set says nothing"
 
 
 def test_where_every_replica_came_back_empty_nothing_is_left_to_wait_for() -> None:

@@ -230,6 +230,21 @@ def test_a_leader_with_an_open_log_ends_what_is_eligible_for_that_alone(open_log
     assert partition.high_watermark == 1 and len(proposals) == 2
 
 
+def test_a_leader_ends_what_is_eligible_when_a_lower_minimum_is_set(open_log: OpenLog) -> None:
+    partition = Partition(open_log(log_settings(min_insync_replicas=2)), broker_id=1)
+    proposals: list[IsrProposal] = []
+    partition.state.on_isr_proposal = lambda _state, proposal: proposals.append(proposal)
+    partition.become_leader(leader_epoch=4, partition_epoch=10, replicas=[1, 2, 3], isr=[1], eligible=[2], now_ms=0)
+    assert proposals == []
+    partition.configure(log_settings(min_insync_replicas=1))
+    assert proposals == [IsrProposal(members=((1, -1),), leader_epoch=4, partition_epoch=10)]
+    partition.configure(log_settings(min_insync_replicas=1))
+    assert len(proposals) == 1
+    partition.require_leading().on_isr_answer([1], leader_epoch=4, partition_epoch=11)
+    append(partition, batch("a"), acks=-1)
+    assert partition.high_watermark == 1
+
+
 def test_i13_kip_903_a_replica_of_an_earlier_life_is_not_proposed(open_log: OpenLog) -> None:
     partition = three(open_log, isr=(1, 2))
     partition.state.broker_epoch_of = {1: 60, 2: 61, 3: 99}.get
