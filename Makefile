@@ -31,6 +31,9 @@ STAMP := .venv/.ready
 SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
+# Compiled modules are kept: compiling them again is half the time that a broker, a command or a test's module needs to start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-pipeline demo-cluster test unit check bench bench-peer bench-cluster bench-spark bench-churn damage sim night rewrite site site-check dist hashes clean
 
