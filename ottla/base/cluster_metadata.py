@@ -65,10 +65,19 @@ class TopicMetadata:
     version: int = 0
 
 
+@immutable
+class LogDirectoryHistory:
+    """Where a log directory is on its broker, and its generations (`storage/generations.py`), the newest last."""
+
+    path: str
+    generations: tuple[str, ...]
+
+
 @immutable(kw_only=True)
 class BrokerMetadata:
     """A live broker: where each of its listeners is reached. `epoch` is new with every registration. `is_clean`: it has proved that its
-    logs lost nothing since its last life. `directories`: the ids of its data directories; only controllers know them."""
+    logs lost nothing since its last life. `directories`: the ids of its data directories, and `histories` by these ids; only controllers
+    know them."""
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
@@ -76,6 +85,7 @@ class BrokerMetadata:
     epoch: int = -1
     is_clean: bool = False
     directories: tuple[str, ...] = ()
+    histories: Mapping[str, LogDirectoryHistory] = field(default_factory=dict)
 
 
 @immutable
@@ -167,12 +177,13 @@ class ReplicasFailed:
 class BrokerEpochsNoted:
     """The epochs of the live brokers that the partitions' states take into account. `dead`: the epochs of brokers whose process is known to
     have died while their registration still exists. `version` is the version of their node, None if the node is damaged and is not written.
-    `directories`: the data directories of every broker when it was last noted, live or not."""
+    `directories`: the data directories of every broker when it was last noted, live or not. `generations`: the newest of each directory."""
 
     epochs: Mapping[int, int]
     version: int | None
     dead: Mapping[int, int] = field(default_factory=dict)
     directories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    generations: Mapping[str, str] = field(default_factory=dict)
 
 
 Change = (

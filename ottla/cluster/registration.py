@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import field
 
-from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.cluster_metadata import BrokerMetadata, LogDirectoryHistory
 from ottla.base.immutable import immutable
 from ottla.base.ports import Check, Clock, Create, Delete, MetadataStore, Operation, Outcome, StoreNode, StoreResult
 from ottla.base.store_retries import TRANSIENT, StoreRetries
@@ -45,6 +46,8 @@ class Registration:
     rack: str | None = None
     incarnation: str = ""
     """The ids of the data directories, separated by commas."""
+    histories: Mapping[str, LogDirectoryHistory] = field(default_factory=dict)
+    """The generations of the data directories, by their ids."""
     is_clean: Callable[[], bool] = _is_unproved
     """Whether the logs are proved to have lost nothing since the last registration that a controller has dealt with."""
 
@@ -111,8 +114,9 @@ class Registrar:
     def _node(self) -> Create:
         registration = self._registration
         broker = BrokerMetadata(
-            broker_id=registration.broker_id, endpoints=registration.endpoints, rack=registration.rack, is_clean=registration.is_clean()
-        )
+            broker_id=registration.broker_id, endpoints=registration.endpoints, rack=registration.rack, is_clean=registration.is_clean(),
+            histories=registration.histories,
+        )  # fmt: skip
         data = znodes.broker_bytes(broker, registration.protocols, self._clock.wall_ms(), incarnation=registration.incarnation)
         return Create(self._path, data, ephemeral=True)
 

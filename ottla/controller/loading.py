@@ -176,7 +176,7 @@ def _noted_epochs(nodes: Mapping[str, StoreNode], notes: list[str]) -> list[Chan
 
 def _read_noted(node: StoreNode) -> BrokerEpochsNoted:
     epochs, dead = znodes.read_broker_epochs(node.data)
-    return BrokerEpochsNoted(epochs, node.version, dead, znodes.read_noted_directories(node.data))
+    return BrokerEpochsNoted(epochs, node.version, dead, *znodes.read_noted_directories(node.data))
 
 
 def _topics(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:

@@ -10,7 +10,8 @@ finds another epoch registered than noted, or none noted, decides as for a resta
 
 The data directories of each broker are noted there as well, and stay noted while it is away: one that comes back without them, because
 its disk was replaced, has nothing of what it held, whatever the partitions' states and its own directories say. One that lacks some of
-them has lost something.
+them has lost something. A directory that was set back to an older copy of itself lacks the noted generation (`storage/generations.py`). It
+counts as a directory that is gone.
 
 A broker whose process is provably gone (`cluster/failure_detector.py`) counts as one that left while its registration still stands. Its
 epoch is marked as dead in the same node, so no later controller takes it for live; if it lives after all, it finds the mark and registers
@@ -26,6 +27,7 @@ controller's own knowledge; after a change of controllers the broker asks again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from ottla.base.cluster_metadata import (
@@ -97,13 +99,32 @@ def decide_brokers_changed(
     dead = {broker_id: epoch for broker_id, epoch in marks.items() if broker_id not in epochs}
     directories = {**state.noted_directories}
     directories.update((broker.broker_id, broker.directories) for broker in (*state.brokers.values(), *joined) if broker.directories)
-    return partitions_plan(state, new, last=[_noted(state, epochs, dead, directories, members)], notes=elections.notes)
+    histories = {key: found for broker in (*state.brokers.values(), *joined) for key, found in broker.histories.items()}
+    newest = {key: found.generations[-1] for key, found in histories.items() if found.generations}
+    noted = BrokerEpochsNoted(epochs, None, dead, directories, {**state.noted_generations, **newest})
+    notes = [_rolled_back_line(broker, key) for broker in joined for key in _rolled_back(state, broker)]
+    return partitions_plan(state, new, last=[_noted(state, noted, members)], notes=[*notes, *elections.notes])
+
+
+def _rolled_back(state: ClusterState, broker: BrokerMetadata) -> list[str]:
+    """The log directories of a broker that are older copies of themselves."""
+    noted = state.noted_generations
+    named = {key: found.generations for key, found in broker.histories.items() if found.generations}
+    return [key for key, generations in named.items() if key in noted and noted[key] not in generations]
 
 
 def _missing_directories(state: ClusterState, broker: BrokerMetadata) -> list[str]:
-    """The noted data directories that a broker has not any more; none of one that names none."""
+    """The noted data directories that a broker has not any more, or only as older copies; none of a broker that names none."""
     noted = state.noted_directories.get(broker.broker_id, ()) if broker.directories else ()
-    return [directory for directory in noted if directory not in broker.directories]
+    present = [directory for directory in broker.directories if directory not in _rolled_back(state, broker)]
+    return [directory for directory in noted if directory not in present]
+
+
+def _rolled_back_line(broker: BrokerMetadata, directory: str) -> str:
+    return (
+        f"broker {broker.broker_id} has an older copy of its log directory {broker.histories[directory].path} (directory.id {directory}): "
+        f"its logs may lack records, so they count as empty, and other replicas lead"
+    )
 
 
 def _is_emptied(state: ClusterState, broker: BrokerMetadata) -> bool:
@@ -133,23 +154,17 @@ def after_membership(
     return led(state, partition, elected, in_sync_min, standing)
 
 
-def _noted(
-    state: ClusterState,
-    epochs: dict[int, int],
-    dead: dict[int, int],
-    directories: dict[int, tuple[str, ...]],
-    members: Sequence[Change],
-) -> Unit:
+def _noted(state: ClusterState, new: BrokerEpochsNoted, members: Sequence[Change]) -> Unit:
     """The write of the epochs that the partitions' states take into account from now on, and the brokers that they belong to."""
-    is_noted = (epochs, dead, directories) == (state.noted_epochs, state.dead, state.noted_directories)
     version = state.noted_version
+    known = BrokerEpochsNoted(state.noted_epochs, None, state.dead, state.noted_directories, state.noted_generations)
     if version is None:
-        return Unit([], [BrokerEpochsNoted(epochs, None, dead, directories), *members])
-    if is_noted or (version < 0 and len(epochs) < 2 and not dead):
+        return Unit([], [new, *members])
+    if new == known or (version < 0 and len(new.epochs) < 2 and not new.dead):
         return Unit([], members)
-    data = znodes.broker_epochs_bytes(epochs, dead, directories)
+    data = znodes.broker_epochs_bytes(new.epochs, new.dead, new.directories, new.generations)
     write: Operation = Create(znodes.BROKER_EPOCHS, data) if version < 0 else Set(znodes.BROKER_EPOCHS, data, version)
-    return Unit([write], [BrokerEpochsNoted(epochs, version + 1, dead, directories), *members])
+    return Unit([write], [replace(new, version=version + 1), *members])
 
 
 def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int, rules: TopicRules) -> Plan:

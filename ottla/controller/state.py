@@ -81,6 +81,7 @@ class ClusterState(ClusterMetadata):
         self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
         self.noted_version: int | None = -1  # of the node that they stand in; None if it is damaged
         self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # of brokers, live or not
+        self.noted_generations: Mapping[str, str] = {}  # the newest of each of these directories
         self.dead: Mapping[int, int] = {}  # registrations that stand though their brokers are gone, by broker
         self._names_by_metric: dict[str, str] = {}
 
@@ -117,7 +118,7 @@ class ClusterState(ClusterMetadata):
                 self._put_scram(change)
             elif isinstance(change, BrokerEpochsNoted):
                 self.noted_epochs, self.noted_version, self.dead = change.epochs, change.version, change.dead
-                self.noted_directories = change.directories
+                self.noted_directories, self.noted_generations = change.directories, change.generations
             elif isinstance(change, BrokerLeaving):
                 self.leaving[change.broker_id] = change.epoch
             elif isinstance(change, ReplicasFailed):

@@ -1,8 +1,8 @@
 """The nodes of the metadata store: their paths and their JSON, as Kafka lays them out in ZooKeeper.
 
-Writers give exactly the fields that Kafka writes, and only where they say something these of our own: `clean` and `incarnation` of a
-broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers take any order and unknown fields, and
-raise `NodeError` for bytes that are not what the path promises; loading ignores such a node with a line in the log, so that garbage in
+Writers give exactly the fields that Kafka writes, and only where they say something these of our own: `clean`, `incarnation` and `log_dirs`
+of a broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers take any order and unknown fields,
+and raise `NodeError` for bytes that are not what the path promises; loading ignores such a node with a line in the log, so that garbage in
 the store never stops a broker.
 """
 
@@ -21,6 +21,7 @@ from ottla.base.cluster_metadata import (
     NO_LEADER,
     BrokerMetadata,
     ConfigPut,
+    LogDirectoryHistory,
     PartitionMetadata,
     QuotaEntity,
     QuotaPut,
@@ -240,6 +241,8 @@ def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: i
         value["clean"] = True
     if incarnation:
         value["incarnation"] = incarnation
+    if broker.histories:
+        value["log_dirs"] = {key: {"path": found.path, "generations": list(found.generations)} for key, found in broker.histories.items()}
     return write_json(value)
 
 
@@ -265,7 +268,16 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
         epoch=epoch,
         is_clean=value.get("clean") is True,
         directories=_directories(value.get("incarnation", "")),
+        histories=_histories(value.get("log_dirs", {})),
     )
+
+
+def _histories(value: Any) -> dict[str, LogDirectoryHistory]:
+    if not isinstance(value, dict) or not all(isinstance(found, dict) for found in value.values()):
+        raise NodeError("log_dirs are no map of ids to directories")
+    return {
+        key: LogDirectoryHistory(str(found.get("path", "")), tuple(map(str, list_of(found, "generations")))) for key, found in value.items()
+    }
 
 
 def _directories(incarnation: Any) -> tuple[str, ...]:
@@ -273,13 +285,18 @@ def _directories(incarnation: Any) -> tuple[str, ...]:
 
 
 def broker_epochs_bytes(
-    epochs: Mapping[int, int], dead: Mapping[int, int], directories: Mapping[int, Sequence[str]] = MappingProxyType({})
+    epochs: Mapping[int, int],
+    dead: Mapping[int, int],
+    directories: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    generations: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     value: dict[str, Any] = {"version": 1, "epochs": {str(broker_id): epochs[broker_id] for broker_id in sorted(epochs)}}
     if dead:
         value["dead"] = {str(broker_id): dead[broker_id] for broker_id in sorted(dead)}
     if directories:
         value["directories"] = {str(broker_id): list(directories[broker_id]) for broker_id in sorted(directories)}
+    if generations:
+        value["generations"] = {directory: generations[directory] for directory in sorted(generations)}
     return write_json(value)
 
 
@@ -289,12 +306,15 @@ def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
     return _epochs(field_of(value, "epochs")), _epochs(value.get("dead", {}))
 
 
-def read_noted_directories(data: bytes) -> dict[int, tuple[str, ...]]:
-    """The data directories of the brokers, as they were noted with their epochs."""
-    value = read_json(data).get("directories", {})
+def read_noted_directories(data: bytes) -> tuple[dict[int, tuple[str, ...]], dict[str, str]]:
+    """The data directories of the brokers, as they were noted with their epochs, and the newest generation of each directory."""
+    found = read_json(data)
+    value, generations = found.get("directories", {}), found.get("generations", {})
     if not isinstance(value, dict) or not all(key.isdigit() and isinstance(ids, list) for key, ids in value.items()):
         raise NodeError("directories are no map of broker ids to lists")
-    return {int(key): tuple(map(str, ids)) for key, ids in value.items()}
+    if not isinstance(generations, dict) or not all(isinstance(name, str) for name in generations.values()):
+        raise NodeError("generations are no map of directories to names")
+    return {int(key): tuple(map(str, ids)) for key, ids in value.items()}, generations
 
 
 def _epochs(value: Any) -> dict[int, int]:

@@ -385,6 +385,7 @@ class Node:
             rack=self.config.broker_rack,
             cluster_id=self.cluster_id,
             incarnation=",".join(directory.directory_id for directory in self.directories if directory.directory_id),
+            histories={directory.directory_id: directory.history for directory in self.directories if directory.directory_id},
             is_clean=self._is_clean,
         )
         self.member.start(registration, on_registered=self._serve, refused=on_refused)

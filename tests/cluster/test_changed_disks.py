@@ -93,6 +93,38 @@ def test_an_old_disk_that_is_put_back_later_is_one_that_the_broker_did_not_have(
     assert [content(world.replica(broker_id)) for broker_id in (1, 2, 3)] == [kept] * 3
 
 
+def test_an_older_copy_of_the_same_disk_leads_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The copy was made after a clean stop, so it says that it is whole. Its broker starts first, and no follower has a watermark above
+    what the copy holds."""
+    world = Nodes(3)
+    world.create("t", [2, 3, 1], min_insync_replicas="2")
+    world.write("on all")
+    world.until(lambda: all(world.replica(broker_id).high_watermark == 1 for broker_id in (1, 2, 3)))
+    closed: list[bool] = []
+    world.nodes[2].stop(closed.append)
+    world.until(lambda: closed == [True])
+    stop(world, 2)
+    copy = world.disks[2].copy_of("/data")
+    world.start(2)
+    wait_for_all(world)
+    assert world.ask(world.controller_id, preferred()).error_code == ErrorCode.NONE
+    world.until(lambda: world.replica(2).is_leading)
+    wait_for_all(world)
+    world.write("after the copy")
+    world.until(lambda: world.replica(2).high_watermark == 2)
+    assert [world.replica(broker_id).high_watermark for broker_id in (1, 3)] == [1, 1]
+    kept = content(world.replica(2))
+    for broker_id in (1, 3, 2):
+        stop(world, broker_id)
+    assert world.disks[2].put_back("/data", copy)
+    for broker_id in (2, 1, 3):
+        world.start(broker_id, is_awaited=False)
+        world.settle(2_000)
+    wait_for_all(world)
+    assert [content(world.replica(broker_id)) for broker_id in (1, 2, 3)] == [kept] * 3
+    assert any("broker 2 has an older copy of its log directory /data" in record.getMessage() for record in caplog.records)
+
+
 def preferred() -> ElectLeadersRequest:
     return ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
 

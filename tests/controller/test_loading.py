@@ -132,10 +132,10 @@ def test_an_empty_store() -> None:
 
 
 def test_noted_epochs_and_directories() -> None:
-    data = znodes.broker_epochs_bytes({2: 7, 11: 9}, {3: 5}, {2: ("a", "b"), 3: ("c",)})
+    data = znodes.broker_epochs_bytes({2: 7, 11: 9}, {3: 5}, {2: ("a", "b"), 3: ("c",)}, {"a": "g"})
     state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
     assert (state.noted_epochs, state.noted_version, state.dead, notes) == ({2: 7, 11: 9}, 4, {3: 5}, [])
-    assert state.noted_directories == {2: ("a", "b"), 3: ("c",)}
+    assert (state.noted_directories, state.noted_generations) == ({2: ("a", "b"), 3: ("c",)}, {"a": "g"})
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b'{"epochs":{"x":1}}', b'{"epochs":{"2":7},"directories":{"2":"a"}}'])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
-from ottla.base.cluster_metadata import NO_LEADER, BrokerEpochsNoted, BrokerLeaving, BrokerMetadata, PartitionMetadata
+from ottla.base.cluster_metadata import NO_LEADER, BrokerEpochsNoted, BrokerLeaving, BrokerMetadata, LogDirectoryHistory, PartitionMetadata
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Create, Set
 from ottla.controller import znodes
@@ -197,6 +197,46 @@ def noted_state(*partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> Cl
 
 def back(broker_id: int, *directories: str, is_clean: bool = False) -> BrokerMetadata:
     return replace(joined(broker_id, is_clean=is_clean), directories=directories or DISKS[broker_id])
+
+
+def registered_in(broker_id: int, *generations: str) -> BrokerMetadata:
+    """A whole broker whose directory has had these generations."""
+    (directory,) = DISKS[broker_id]
+    return replace(back(broker_id, is_clean=True), histories={directory: LogDirectoryHistory("/data", generations)})
+
+
+def test_an_older_copy_of_a_log_directory_counts_as_a_new_disk() -> None:
+    """Whatever the copy says of itself."""
+    state = noted_state((1, (1, 2, 3), (1, 2, 3)))
+    state.apply(decide_brokers_changed(state, [], [1, 2, 3], TWO).changes)
+    for generations in (["a"], ["a", "b"]):
+        plan = decide_brokers_changed(state, [registered_in(1, *generations)], [], TWO)
+        state.apply(plan.changes)
+        assert plan.notes == ()
+        assert (partition(state).leader, state.noted_generations) == (1, {"one": generations[-1]})
+        state.apply(decide_brokers_changed(state, [], [1], TWO).changes)
+    plan = decide_brokers_changed(state, [registered_in(1, "a", "c")], [], TWO)
+    state.apply(plan.changes)
+    assert plan.notes[0] == (
+        "broker 1 has an older copy of its log directory /data (directory.id one): its logs may lack records, so they count as empty, "
+        "and other replicas lead"
+    )
+    assert (partition(state).leader, partition(state).isr, partition(state).emptied) == (NO_LEADER, (2, 3), (1,))
+    assert state.noted_generations == {"one": "c"}, "the partitions' states take the loss into account"
+    state.apply(decide_brokers_changed(state, [back(3, is_clean=True)], [], TWO).changes)
+    assert partition(state).leader == 3
+
+
+def test_a_directory_without_generations_is_accepted_until_they_are_known() -> None:
+    """Brokers of earlier versions register none; a directory that has lost its file of them is no continuation of itself."""
+    state = noted_state((1, (1, 2, 3), (1, 2, 3)))
+    assert state.noted_generations == {}
+    state.apply(decide_brokers_changed(state, [registered_in(1, "a")], [], TWO).changes)
+    state.apply(decide_brokers_changed(state, [back(1, is_clean=True)], [], TWO).changes)
+    state.apply(decide_brokers_changed(state, [replace(registered_in(1), is_clean=True)], [], TWO).changes)
+    assert state.noted_generations == {"one": "a"}
+    plans = [decide_brokers_changed(state, [registered_in(1, *names)], [], TWO) for names in (["b"], ["a", "b"])]
+    assert [bool(plan.notes) for plan in plans] == [True, False]
 
 
 def test_one_by_one_after_a_loss_of_power_with_a_new_disk_and_that_one_leads_nothing() -> None:

@@ -58,6 +58,9 @@ def claim_directories(
         directory.belong_to(config.this_broker_id, cluster_id, ports.random)
     for directory in online(directories):
         _try(directory, directories, lambda: directory.claim(config.this_broker_id, cluster_id, ports.random))  # noqa: B023
+    if not config.is_single_broker:
+        for directory in online(directories):
+            _try(directory, directories, lambda: directory.begin_generation(ports.random))  # noqa: B023
     return cluster_id
 
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Protocol
 
+from ottla.base.cluster_metadata import LogDirectoryHistory
 from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.base.ports import Disk, Random
 from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
-from ottla.storage import small_files
+from ottla.storage import generations, small_files
 from ottla.storage.ledger import UNKNOWN, Ledger, Proof
 from ottla.storage.log import Log
 from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries, write_watermarks
@@ -54,6 +55,8 @@ class LogDirectoryState:
         self.path = path
         self.directory_id = ""
         """Names the directory itself, wherever it is mounted; empty until it is claimed."""
+        self.generations: tuple[str, ...] = ()
+        """Ids that an older copy of it lacks (`storage/generations.py`); none where the broker is alone."""
         self.was_whole = False
         """Whether its logs have certainly lost nothing that was acknowledged: closed cleanly, or the machine has run on, or nothing was
         acknowledged before it was synced."""
@@ -112,6 +115,14 @@ class LogDirectoryState:
         self.is_proved = self.was_whole
         self.is_claimed = True
 
+    def begin_generation(self, random: Random) -> None:
+        """The broker is about to register. Raises `StorageError`."""
+        self.generations = generations.begin(self._disk, self.path, random)
+
+    @property
+    def history(self) -> LogDirectoryHistory:
+        return LogDirectoryHistory(self.path, self.generations)
+
     def _read_proof(self, before: Boot) -> None:
         """What the last life of the directory proves of its logs. What is in here after another boot was on the disk."""
         has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
@@ -142,6 +153,8 @@ class LogDirectoryState:
         boot = Boot(self._boot_id, self._is_flush_on_ack and self._is_settled, has_ledger=True)
         if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != boot:
             small_files.write_boot(self._disk, self.path, boot)
+        if self.generations and not self.has_failed:
+            generations.note(self._disk, self.path)
 
     # What is noted of logs
 

@@ -1,0 +1,52 @@
+"""The generations of a log directory: what each life of the broker appends."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.storage import generations
+from ottla.storage.generations import GENERATIONS_FILE, KEPT_MAX
+from tests.fakes.disk import MemDisk
+from tests.fakes.randomness import SeededRandom
+
+ROOT = "/data"
+RANDOM = SeededRandom(1)
+
+
+def test_each_life_whose_generation_was_noted_is_followed_by_another_one() -> None:
+    disk = MemDisk(ROOT)
+    first = generations.begin(disk, ROOT, RANDOM)
+    assert len(first) == 1
+    disk.crash()
+    assert generations.begin(disk, ROOT, RANDOM) == first, "it was durable, and perhaps no controller has noted it"
+    for _ in range(2):
+        generations.note(disk, ROOT)
+        disk.crash()
+    second = generations.begin(disk, ROOT, RANDOM)
+    assert second[:1] == first and len(set(second)) == 2
+
+
+def test_a_directory_remembers_a_bounded_number_of_them() -> None:
+    disk = MemDisk(ROOT)
+    seen: list[str] = []
+    for _ in range(KEPT_MAX + 5):
+        found = generations.begin(disk, ROOT, RANDOM)
+        seen.append(found[-1])
+        generations.note(disk, ROOT)
+    assert list(found) == seen[-KEPT_MAX:]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\x00garbage", b"noted\n", b"\n\n"])
+def test_a_damaged_file_is_no_proof(data: bytes) -> None:
+    disk = MemDisk(ROOT)
+    generations.begin(disk, ROOT, RANDOM)
+    generations.note(disk, ROOT)
+    (known,) = generations.begin(disk, ROOT, RANDOM)[:1]
+    disk.write_file(f"{ROOT}/{GENERATIONS_FILE}", data)
+    assert known not in generations.begin(disk, ROOT, RANDOM)
+
+
+def test_nothing_is_noted_in_a_directory_without_generations() -> None:
+    disk = MemDisk(ROOT)
+    generations.note(disk, ROOT)
+    assert disk.listdir(ROOT) == []
