@@ -81,6 +81,9 @@ MAY_ANSWER: dict[int, set[ErrorCode]] = {
     **{key: {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED} for key in (38, 39, 40, 41)},
     43: {ErrorCode.ELECTION_NOT_NEEDED},
     57: {ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FEATURE_UPDATE_FAILED},
+    64: {ErrorCode.BROKER_ID_NOT_REGISTERED},
+    80: {ErrorCode.UNSUPPORTED_VERSION},
+    81: {ErrorCode.UNSUPPORTED_VERSION},
 }
 
 
@@ -232,8 +235,11 @@ plain(
 plain(50, users=None)
 plain(51, upsertions=[scram.ScramCredentialUpsertion(name="sample", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"p" * 32)])
 plain(60, include_cluster_authorized_operations=True)
+plain(64, broker_id=77)
 plain(66)
 plain(74)
+plain(80, cluster_id=None, voter_id=1, voter_directory_id=bytes(range(16)))
+plain(81, cluster_id=None, voter_id=1, voter_directory_id=bytes(range(16)))
 plain(7, broker_id=1)
 plain(55, topics=[])
 

@@ -21,6 +21,8 @@ WHOLE = {
     "AlterUserScramCredentials",
     # One token with its renewers; a filter.
     "CreateDelegationToken", "DescribeDelegationToken",
+    # Refused as a whole.
+    "AddRaftVoter",
     # Only from brokers.
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition",
 }  # fmt: skip
