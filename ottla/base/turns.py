@@ -126,11 +126,6 @@ def run_steps(steps: Generator[object, None, Result]) -> Result:
             return result
 
 
-def as_steps(steps: Generator[object, None, Result]) -> Generator[object, None, Result]:
-    """Returns the steps unchanged, for a caller that runs them in time slices. The alternative is `run_steps`."""
-    return steps
-
-
 def pieces_of(things: Iterable[Thing], size: int = 200) -> Iterator[list[Thing]]:
     """The things in lists of bounded length, for steps; which things these are is settled before the first step."""
     found = list(things)

@@ -63,9 +63,6 @@ class RuleTable(Protocol):
 
     def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None: ...
 
-    @property
-    def pattern_count(self) -> int: ...
-
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]: ...
 
 
@@ -121,11 +118,6 @@ class AclRules:
         self._waiting.append(writing)
         if len(self._waiting) == 1:
             self._waiting[0].run()
-
-    @property
-    def pattern_count(self) -> int:
-        """How many patterns have rules in force."""
-        return self._table.pattern_count
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
         """The rules in force that the filter means, by pattern, in steps."""

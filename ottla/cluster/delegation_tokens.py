@@ -69,11 +69,6 @@ class DelegationTokens:
         token = self._tokens.get(token_id)
         return None if token is None or token.is_expired(self._clock.wall_ms()) else token
 
-    @property
-    def count(self) -> int:
-        """How many tokens are stored."""
-        return len(self._tokens)
-
     def all(self) -> list[DelegationToken]:
         """Every token that is stored, by id."""
         return [self._tokens[token_id] for token_id in sorted(self._tokens)]

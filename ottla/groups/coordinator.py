@@ -70,10 +70,6 @@ class GroupCoordinator(Coordinator[str]):
             raise ApiError(ErrorCode.INVALID_GROUP_ID, f"a group's id has at most {ID_CHARACTERS_MAX} characters")
         return super().host_of(group_id)
 
-    def group_count(self) -> int:
-        """The number of groups in the shards here, as far as they are loaded."""
-        return sum([len(host.machine.shard.groups) for host in self._hosts.values()])
-
     def apply_marker(self, partition: int, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """Applies the marker of a transaction that was appended to a partition of `__consumer_offsets`."""
         host = self._hosts.get(partition)

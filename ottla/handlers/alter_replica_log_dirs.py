@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode
-from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
@@ -30,14 +29,9 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 PARTITIONS_PER_STEP = 200
 
 
-def handle(broker: Broker, request: RequestContext, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: AlterReplicaLogDirsRequest
 ) -> Generator[None, None, AlterReplicaLogDirsResponse]:
-    """The same for a request of thousands of partitions, a few of them in each step."""
     count = 0
     is_allowed = is_allowed_on_cluster(broker, request, AclOperation.ALTER)
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}

@@ -12,8 +12,7 @@ Not done: nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
-from itertools import chain
+from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ScramRequest, ScramResult
@@ -41,13 +40,13 @@ TOO_MANY = ScramResult(user="", error=ErrorCode.POLICY_VIOLATION, message=f"More
 
 def handle(
     broker: Broker, request: RequestContext, body: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse | Pending:
+) -> Pending | Generator[None, None, AlterUserScramCredentialsResponse]:
     entries: list[Entry] = [*body.deletions, *body.upsertions]
-    users = list(dict.fromkeys(entry.name for entry in entries))
     if not is_allowed_on_cluster(broker, request, AclOperation.ALTER):
-        return _all(users, ScramResult(user="", error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return _refused(entries, ScramResult(user="", error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     if len(entries) > ENTRIES_MAX:
-        return _all(users, TOO_MANY)
+        return _refused(entries, TOO_MANY)
+    users = list(dict.fromkeys(entry.name for entry in entries))
     repeated = Counter((entry.name, entry.mechanism) for entry in entries)
     refused: dict[str, ScramResult] = {}
     wanted: list[ScramRequest] = []
@@ -68,16 +67,9 @@ def handle(
     return pending
 
 
-def handle_in_steps(
-    broker: Broker, request: RequestContext, body: AlterUserScramCredentialsRequest
-) -> Generator[None, None, AlterUserScramCredentialsResponse | Pending]:
-    """The same where thousands of changes are refused."""
-    if len(body.deletions) + len(body.upsertions) <= ENTRIES_MAX:
-        return handle(broker, request, body)
-    is_allowed = is_allowed_on_cluster(broker, request, AclOperation.ALTER)
-    refusal = TOO_MANY if is_allowed else ScramResult(user="", error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+def _refused(entries: list[Entry], refusal: ScramResult) -> Generator[None, None, AlterUserScramCredentialsResponse]:
+    """Refuses every change of a request, which may have thousands."""
     results: dict[str, AlterUserScramCredentialsResult] = {}
-    entries: Iterator[Entry] = chain(body.deletions, body.upsertions)
     for number, entry in enumerate(entries, 1):
         if entry.name not in results:
             results[entry.name] = _answer(entry.name, refusal)
@@ -115,10 +107,6 @@ def _request(entry: Entry) -> ScramRequest:
         return ScramRequest(user=entry.name, mechanism=name, credential=None)
     credential = credential_of(name, bytes(entry.salt), bytes(entry.salted_password), entry.iterations)
     return ScramRequest(user=entry.name, mechanism=name, credential=credential_text(credential))
-
-
-def _all(users: list[str], result: ScramResult) -> AlterUserScramCredentialsResponse:
-    return AlterUserScramCredentialsResponse(results=[_answer(user, result) for user in users])
 
 
 def _answer(user: str, result: ScramResult) -> AlterUserScramCredentialsResult:

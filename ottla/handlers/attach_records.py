@@ -37,20 +37,16 @@ PARTITIONS_MAX = 10_000
 PARTITIONS_PER_STEP = 500
 
 
-def handle(broker: Broker, request: RequestContext, body: AttachRecordsRequest) -> Pending:
-    return Attach(broker, request, body).begin()
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: AttachRecordsRequest
-) -> Generator[None, None, AttachRecordsResponse | Pending]:
-    """The same; a request that is refused as a whole may name many thousands of partitions."""
+) -> Pending | Generator[None, None, AttachRecordsResponse]:
     attach = Attach(broker, request, body)
     refusal = attach.refusal()
-    return attach.begin() if refusal is None else (yield from _refused_in_steps(body, refusal))
+    return attach.begin() if refusal is None else _refused(body, refusal)
 
 
-def _refused_in_steps(body: AttachRecordsRequest, refusal: ApiError) -> Generator[None, None, AttachRecordsResponse]:
+def _refused(body: AttachRecordsRequest, refusal: ApiError) -> Generator[None, None, AttachRecordsResponse]:
+    """Refuses the whole request, which may name many thousands of partitions."""
     topics, count = [], 0
     for topic in body.topics:
         results = [AttachPartitionResult(index=data.index) for data in topic.partitions]
@@ -93,11 +89,10 @@ class Attach:
         self._watch: Watch | None = None
 
     def begin(self) -> Pending:
-        refusal = self.refusal()
         for topic in self._body.topics:
             results = [AttachPartitionResult(index=data.index) for data in topic.partitions]
             self._topics.append(AttachTopicResult(name=topic.name, partitions=results))
-            refused = refusal or refusal_to_write(self._broker, self._request, topic.name)
+            refused = refusal_to_write(self._broker, self._request, topic.name)
             for data, result in zip(topic.partitions, results, strict=True):
                 try:
                     if refused is not None:

@@ -12,10 +12,10 @@ Not done: `create.topic.policy.class.name`, which would run foreign code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode
-from ottla.base.turns import as_steps, pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext
@@ -33,24 +33,11 @@ from ottla.wire.messages.create_topics import (
 STRICT_QUOTA_SINCE = 6
 TOPICS_PER_STEP = 200
 
-Answering = Generator[None, None, CreateTopicsResponse]
 Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 """Settings in force, by those that were given."""
 
 
-def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Pending:
-    return run_steps(_handle(broker, request, body, run_steps))
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:
-    """The same for a request of thousands of topics."""
-    return _handle(broker, request, body, as_steps)
-
-
-def _handle(
-    broker: Broker, request: RequestContext, body: CreateTopicsRequest, finish: Callable[[Answering], object]
-) -> Generator[None, None, Pending]:
-    """`finish` makes the response, or steps that make it, of the steps of answering."""
+def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:
     answers: dict[str, CreatableTopicResult] = {}
     wanted: dict[str, NewTopic] = {}
     for number, topic in enumerate(body.topics, 1):
@@ -72,7 +59,7 @@ def _handle(
         yield
     pending = Pending()
 
-    def answering(results: list[TopicResult]) -> Answering:
+    def answering(results: list[TopicResult]) -> Generator[None, None, CreateTopicsResponse]:
         entries: Entries = {}
         for number, result in enumerate(results, 1):
             answers[result.name] = _answer(broker, request, result, entries)
@@ -82,7 +69,7 @@ def _handle(
 
     order = dict.fromkeys(topic.name for topic in body.topics)
     broker.controller.create_topics(
-        list(wanted.values()), body.validate_only, lambda results: pending.complete(finish(answering(results))), timeout_ms=body.timeout_ms
+        list(wanted.values()), body.validate_only, lambda results: pending.complete(answering(results)), timeout_ms=body.timeout_ms
     )
     return pending
 

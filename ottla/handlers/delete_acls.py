@@ -15,26 +15,17 @@ from collections.abc import Generator, Mapping
 
 from ottla.base.acls import AclFilter, Pattern, PatternType, ResourceType, Rule
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.cluster.acl_rules import RuleChange
-from ottla.requests.acls import filter_of, rules_for, rules_listed
+from ottla.requests.acls import filter_of, rules_for
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 
-def handle(broker: Broker, request: RequestContext, body: DeleteAclsRequest) -> DeleteAclsResponse | Pending:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, body: DeleteAclsRequest) -> int:
-    return rules_listed(broker, body.filters)
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: DeleteAclsRequest
 ) -> Generator[None, None, DeleteAclsResponse | Pending]:
-    """The same for thousands of rules."""
     try:
         rules = rules_for(broker, request, AclOperation.ALTER)
     except ApiError as refusal:

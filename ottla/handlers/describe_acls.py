@@ -14,23 +14,14 @@ from collections.abc import Generator
 
 from ottla.base.acls import Pattern, Rule
 from ottla.base.errors import ApiError
-from ottla.base.turns import pieces_of, run_steps
-from ottla.requests.acls import filter_of, rules_for, rules_listed
+from ottla.base.turns import pieces_of
+from ottla.requests.acls import filter_of, rules_for
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 
-def handle(broker: Broker, request: RequestContext, body: DescribeAclsRequest) -> DescribeAclsResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, body: DescribeAclsRequest) -> int:
-    return rules_listed(broker, [body])
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: DescribeAclsRequest) -> Generator[None, None, DescribeAclsResponse]:
-    """The same for thousands of rules."""
+def handle(broker: Broker, request: RequestContext, body: DescribeAclsRequest) -> Generator[None, None, DescribeAclsResponse]:
     try:
         bindings = yield from rules_for(broker, request, AclOperation.DESCRIBE).bindings(filter_of(body))
     except ApiError as refusal:

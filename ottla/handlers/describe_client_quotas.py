@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping
 
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.controller.configs import ENTITY_TYPES
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import require_on_cluster
@@ -31,18 +31,9 @@ from ottla.wire.messages.describe_client_quotas import (
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 
-def handle(broker: Broker, request: RequestContext, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, _body: DescribeClientQuotasRequest) -> int:
-    return len(broker.metadata.quotas)
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: DescribeClientQuotasRequest
 ) -> Generator[None, None, DescribeClientQuotasResponse]:
-    """The same for thousands of quotas."""
     try:
         require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
         _check(body.components)

@@ -15,7 +15,7 @@ from collections.abc import Generator
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ApiError
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.delegation_tokens import principal_of, secret_of, tokens_for
 from ottla.security.acl import AclOperation, ResourceType
@@ -28,18 +28,9 @@ from ottla.wire.messages.describe_delegation_token import (
 )
 
 
-def handle(broker: Broker, request: RequestContext, body: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, _body: DescribeDelegationTokenRequest) -> int:
-    return 0 if broker.delegation_tokens is None else broker.delegation_tokens.count
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: DescribeDelegationTokenRequest
 ) -> Generator[None, None, DescribeDelegationTokenResponse]:
-    """The same for thousands of tokens."""
     try:
         tokens = tokens_for(broker, request)
     except ApiError as refusal:

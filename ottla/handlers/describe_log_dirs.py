@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 
 from ottla.base.errors import ErrorCode, StorageError
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, LogDirectory, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
@@ -34,18 +34,9 @@ Topics = dict[str, DescribeLogDirsTopic]
 INDEXES_PER_STEP = 5_000
 
 
-def handle(broker: Broker, request: RequestContext, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, body: DescribeLogDirsRequest) -> int:
-    return broker.metadata.partition_count if body.topics is None else 0
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: DescribeLogDirsRequest
 ) -> Generator[None, None, DescribeLogDirsResponse]:
-    """The same for thousands of partitions."""
     if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_directory: dict[str, Topics] = {}

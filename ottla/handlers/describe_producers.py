@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
@@ -26,23 +26,9 @@ from ottla.wire.messages.describe_producers import (
 )
 
 
-def handle(broker: Broker, request: RequestContext, body: DescribeProducersRequest) -> DescribeProducersResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, body: DescribeProducersRequest) -> int:
-    """Of the first partition: a request that names more is answered in steps whatever they hold."""
-    for topic in body.topics:
-        for index in topic.partition_indexes:
-            partition = broker.partitions.get(topic.name, index)
-            return len(partition.log.producers) if partition is not None and partition.is_online else 0
-    return 0
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: DescribeProducersRequest
 ) -> Generator[None, None, DescribeProducersResponse]:
-    """The same for thousands of producers, of one partition or of all that are named."""
     topics = []
     for topic in body.topics:
         answer = TopicResponse(name=topic.name)

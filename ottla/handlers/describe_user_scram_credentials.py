@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode, shortened
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation
@@ -28,18 +28,9 @@ from ottla.wire.messages.describe_user_scram_credentials import (
 )
 
 
-def handle(broker: Broker, request: RequestContext, body: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, body: DescribeUserScramCredentialsRequest) -> int:
-    return 0 if body.users else len(broker.metadata.scram)
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: DescribeUserScramCredentialsRequest
 ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
-    """The same for thousands of users."""
     if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeUserScramCredentialsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     counts = Counter(user.name for user in body.users or ())

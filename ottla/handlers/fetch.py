@@ -20,6 +20,7 @@ Not done: nothing.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
@@ -54,20 +55,30 @@ PARTITIONS_AT_ONCE_MAX = 1000
 PARTITIONS_MAX = 20_000
 """A fetch of more different partitions is refused."""
 
+Answer = FetchResponse | Pending | Generator[None, None, Any]
+
 make_response = maker(FetchResponse)
 make_topic = maker(FetchableTopicResponse)
 make_result = maker(PartitionData)
 
 
-def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
+def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answer:
+    if len(body.topics) > PARTITIONS_AT_ONCE_MAX or sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_AT_ONCE_MAX:
+        return _begin_wide(broker, request, body)
+    return _handle(broker, request, body)
+
+
+def _handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answer:
     if (body.replica_state.replica_id if request.version >= follower_fetches.STATE_SINCE else body.replica_id) >= 0:
         return follower_fetches.fetch(broker, request, body)
     return _begin(broker, request, body, broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection))
 
 
-def _begin(broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> FetchResponse | Pending:
+def _begin(broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> Answer:
     if plan.error:
         return FetchResponse(error_code=plan.error)
+    if len(plan.wanted) > PARTITIONS_AT_ONCE_MAX:
+        return _fetch_in_steps(broker, request, body, plan)
     fetch = new_fetch(broker, request, body, plan)
     answer = fetch.attempt()
     if answer is not None or body.max_wait_ms <= 0:
@@ -75,15 +86,8 @@ def _begin(broker: Broker, request: RequestContext, body: FetchRequest, plan: Fe
     return fetch.wait()
 
 
-def listed(broker: Broker, body: FetchRequest) -> int:
-    """The partitions of the session, which a request need not name."""
-    session = broker.fetch_sessions.find(body.session_id)
-    return len(session.wanted) if session is not None else 0
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest) -> Generator[None, None, FetchResponse | Pending]:
-    """The same for thousands of partitions: it looks at a few of them in each step. A request of more than a session may have waits for its
-    time to be over or for the first move of a partition, and then answers whatever there is."""
+def _begin_wide(broker: Broker, request: RequestContext, body: FetchRequest) -> Generator[None, None, Any]:
+    """Begins a request that names thousands of partitions: collects them a few at a time."""
     wanted: dict[Key, Wanted] = {}
     for number, entry in enumerate(wanted_of(body), 1):
         wanted[entry.key()] = entry
@@ -92,11 +96,18 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest)
         if not number % PARTITIONS_PER_STEP:
             yield
     if follower_fetches.replica_of(request, body) >= 0:
-        return handle(broker, request, body)
+        return _handle(broker, request, body)
     has_topic_ids = request.version >= TOPIC_IDS_SINCE
-    plan = broker.fetch_sessions.plan(body, has_topic_ids, request.connection, list(wanted.values()))
-    if plan.error or len(plan.wanted) <= PARTITIONS_AT_ONCE_MAX:
-        return _begin(broker, request, body, plan)
+    answer = _begin(broker, request, body, broker.fetch_sessions.plan(body, has_topic_ids, request.connection, list(wanted.values())))
+    return (yield from answer) if isinstance(answer, Generator) else answer
+
+
+def _fetch_in_steps(
+    broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan
+) -> Generator[None, None, FetchResponse | Pending]:
+    """Looks at thousands of partitions, a few of them in each step. A request of more partitions than a session may have waits for its time
+    to be over, or for the first move of a partition, and then answers with what there is."""
+    has_topic_ids = request.version >= TOPIC_IDS_SINCE
     partitions: list[Partition | None] = []
     for number, entry in enumerate(plan.wanted, 1):
         partitions.append(find_partition(broker, entry, has_topic_ids))

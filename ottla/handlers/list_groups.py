@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.groups import answers as groups
 from ottla.groups.answers import GroupList
 from ottla.groups.commands import ListGroups
@@ -28,16 +28,7 @@ from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, List
 NAMES_PER_STEP = 2000
 
 
-def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Any:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def listed(broker: Broker, _body: ListGroupsRequest) -> int:
-    return broker.groups.group_count()
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Generator[None, None, Any]:
-    """The same for thousands of groups: those of one shard after the other."""
+def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Generator[None, None, Any]:
     hosts = broker.groups.all_hosts()
     if any(host.state is HostState.LOADING for host in hosts):
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

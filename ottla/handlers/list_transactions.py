@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
-from ottla.base.turns import as_steps, pieces_of, run_steps
+from ottla.base.turns import pieces_of
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import permits
 from ottla.security.acl import AclOperation, ResourceType
@@ -33,28 +33,10 @@ from ottla.wire.messages.list_transactions import (
 NAMES = {state.value: state for state in TransactionState}
 
 
-Answering = Generator[None, None, ListTransactionsResponse]
 
-
-def handle(broker: Broker, request: RequestContext, body: ListTransactionsRequest) -> ListTransactionsResponse | Pending:
-    return run_steps(_handle(broker, request, body, run_steps))
-
-
-def listed(broker: Broker, _body: ListTransactionsRequest) -> int:
-    return broker.transactions.transaction_count()
-
-
-def handle_in_steps(
+def handle(
     broker: Broker, request: RequestContext, body: ListTransactionsRequest
 ) -> Generator[None, None, ListTransactionsResponse | Pending]:
-    """The same for thousands of transactional ids."""
-    return _handle(broker, request, body, as_steps)
-
-
-def _handle(
-    broker: Broker, request: RequestContext, body: ListTransactionsRequest, finish: Callable[[Answering], object]
-) -> Generator[None, None, ListTransactionsResponse | Pending]:
-    """`finish` makes the response, or steps that make it, of the steps of answering."""
     try:
         matches = matcher(body.transactional_id_pattern)
     except ApiError as error:
@@ -65,7 +47,7 @@ def _handle(
         return ListTransactionsResponse(unknown_state_filters=unknown)
     pending = Pending()
 
-    def answering(found: list[TransactionMetadata], code: ErrorCode) -> Answering:
+    def answering(found: list[TransactionMetadata], code: ErrorCode) -> Generator[None, None, ListTransactionsResponse]:
         shown: list[ListedTransaction] = []
         for piece in pieces_of(() if code else found):
             shown += visible(broker, request, piece)
@@ -73,8 +55,8 @@ def _handle(
         return ListTransactionsResponse(error_code=code, unknown_state_filters=unknown, transaction_states=shown)
 
     wanted = ListFilter(states, frozenset(body.producer_id_filters), body.duration_filter, matches)
-    yield from broker.transactions.list_transactions(wanted, lambda found, code: pending.complete(finish(answering(found, code))))
-    return pending.response if pending.is_done else pending
+    yield from broker.transactions.list_transactions(wanted, lambda found, code: pending.complete(answering(found, code)))
+    return pending
 
 
 def visible(broker: Broker, request: RequestContext, found: list[TransactionMetadata]) -> list[ListedTransaction]:

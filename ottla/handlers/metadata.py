@@ -17,12 +17,10 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
-from typing import Any
+from collections.abc import Collection, Generator, Iterable
 
 from ottla.base.cluster_metadata import TopicMetadata
 from ottla.base.errors import ErrorCode
-from ottla.base.turns import run_steps
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic, TopicResult
@@ -45,44 +43,19 @@ from ottla.wire.messages.metadata import (
 IDS_SINCE = 12
 CACHED_TOPICS_MAX = 20_000
 PARTITIONS_PER_STEP = 500
-AllTopics = Generator[None, None, MetadataResponse]
+Answer = MetadataResponse | Pending | Generator[None, None, MetadataResponse]
 _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
 """The last answer made for each topic; it holds as long as the (immutable) metadata it was made from is the topic's."""
 
 
-def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
-    answer: MetadataResponse | Pending = _when_settled(broker, body, lambda: _answer(broker, request, body))
-    return answer
-
-
-def listed(broker: Broker, body: MetadataRequest) -> int:
-    """How many partitions stand in the answer about all topics."""
-    return 0 if body.topics else broker.metadata.partition_count
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: MetadataRequest) -> AllTopics | MetadataResponse | Pending:
-    """The same for all topics of a large cluster."""
-    if not asks_for_all(request, body):
-        return handle(broker, request, body)
-    answer: AllTopics | Pending = _when_settled(broker, body, lambda: _all_topics(broker, request, body))
-    return answer
-
-
-def _when_settled(broker: Broker, body: MetadataRequest, make_answer: Callable[[], Any]) -> Any:
-    """What `make_answer` returns, or a `Pending` of it."""
+def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> Answer:
     suspects = broker.suspects
     if suspects is None or not suspects.brokers or _is_settled(broker, body, suspects.brokers):
-        return make_answer()
+        return _answer(broker, request, body)
     pending = Pending(is_change=_may_create_some(broker, body))
-
-    def over() -> None:
-        answer = make_answer()
-        if isinstance(answer, Pending):
-            answer.then(pending.complete)
-        else:
-            pending.complete(answer)
-
-    suspects.call_when_over(lambda brokers: _is_settled(broker, body, brokers), over)
+    suspects.call_when_over(
+        lambda brokers: _is_settled(broker, body, brokers), lambda: pending.complete(_answer(broker, request, body))
+    )
     return pending
 
 
@@ -104,9 +77,9 @@ def _is_settled(broker: Broker, body: MetadataRequest, suspected: Collection[int
     return not any(partition.leader in suspected for topic in found if topic is not None for partition in topic.partitions)
 
 
-def _answer(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
+def _answer(broker: Broker, request: RequestContext, body: MetadataRequest) -> Answer:
     if asks_for_all(request, body):
-        return run_steps(_all_topics(broker, request, body))
+        return _all_topics(broker, request, body)
     assert body.topics is not None
     ids = [wanted.topic_id for wanted in body.topics if wanted.topic_id != ZERO_UUID]
     if request.version < IDS_SINCE and (ids or any(wanted.name is None for wanted in body.topics)):
@@ -156,7 +129,7 @@ def asks_for_all(request: RequestContext, body: MetadataRequest) -> bool:
     return body.topics is None or (request.version == 0 and not body.topics)
 
 
-def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> AllTopics:
+def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> Generator[None, None, MetadataResponse]:
     may_describe = describable_topics(broker, request)
     found: list[MetadataResponseTopic] = []
     partition_count = 0

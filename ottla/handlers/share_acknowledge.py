@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import run_steps
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
 from ottla.requests.share_acknowledgements import (
@@ -39,22 +38,11 @@ from ottla.wire.messages.share_acknowledge import (
 
 RESULTS_PER_STEP = 200
 
-Response = ShareAcknowledgeResponse | Generator[None, None, ShareAcknowledgeResponse]
-"""An answer, or the steps that make one of thousands of partitions."""
 
 
-def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest) -> Response | Pending:
-    return run_steps(_steps(broker, request, body, is_in_turns=False))
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest) -> Generator[None, None, Response | Pending]:
-    """The same for thousands of partitions."""
-    return (yield from _steps(broker, request, body, is_in_turns=True))
-
-
-def _steps(
-    broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest, *, is_in_turns: bool
-) -> Generator[None, None, Response | Pending]:
+def handle(
+    broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest
+) -> Generator[None, None, ShareAcknowledgeResponse | Pending]:
     try:
         group_id, member_id = identity(broker, request, body.group_id, body.member_id)
         if body.share_session_epoch == INITIAL_EPOCH:
@@ -74,15 +62,11 @@ def _steps(
     ]
     pending = Pending()
 
-    def done(codes: Codes) -> None:
-        response = _response(broker, request, body, codes)
-        pending.complete(response if is_in_turns else run_steps(response))
-
     is_renewing = request.version >= RENEWAL_SINCE and body.is_renew_ack
     collect = yield from acknowledge(broker, request, group_id, member_id, stated, is_renewing)
     if body.share_session_epoch == FINAL_EPOCH:
         broker.share_sessions.end(session)
-    collect(done)
+    collect(lambda codes: pending.complete(_response(broker, request, body, codes)))
     return pending
 
 

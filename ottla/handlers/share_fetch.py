@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import run_steps
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
 from ottla.requests.share_acknowledgements import (
@@ -47,35 +46,13 @@ from ottla.wire.messages.share_fetch import (
 )
 from ottla.wire.schema import maker
 
-Response = ShareFetchResponse | Generator[None, None, ShareFetchResponse]
-"""An answer, or the steps that make one of thousands of partitions."""
-
 make_result = maker(PartitionData)
 make_acquired = maker(AcquiredRecords)
 
 RESULTS_PER_STEP = 200
 
 
-def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> Response | Pending:
-    return run_steps(_steps(broker, request, body, is_in_turns=False))
-
-
-def listed(broker: Broker, body: ShareFetchRequest) -> int:
-    """The partitions of the session, which a request need not name."""
-    session = broker.share_sessions.find(body.group_id or "", body.member_id or "")
-    return len(session.wanted) if session is not None else 0
-
-
-def handle_in_steps(
-    broker: Broker, request: RequestContext, body: ShareFetchRequest
-) -> Generator[None, None, Response | Pending]:
-    """The same for thousands of partitions."""
-    return (yield from _steps(broker, request, body, is_in_turns=True))
-
-
-def _steps(
-    broker: Broker, request: RequestContext, body: ShareFetchRequest, *, is_in_turns: bool
-) -> Generator[None, None, Response | Pending]:
+def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> Generator[None, None, ShareFetchResponse | Pending]:
     try:
         group_id, member_id = identity(broker, request, body.group_id, body.member_id)
         is_renewing = request.version >= RENEWAL_SINCE and body.is_renew_ack
@@ -89,13 +66,13 @@ def _steps(
         refusal = ShareFetchResponse(error_code=error.code, error_message=error.message)
         return refusal if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED else answer_later(broker, refusal, body.max_wait_ms)
     acknowledging = yield from acknowledge(broker, request, group_id, member_id, stated, is_renewing)
-    answer = Answer(broker, request, body, session, is_in_turns=is_in_turns)
+    answer = Answer(broker, request, body, session)
     if body.share_session_epoch == FINAL_EPOCH:
         broker.share_sessions.end(session)
     elif not is_renewing:
         yield from answer.fetch.start()
     acknowledging(answer.on_acknowledged)
-    return answer.finish_or_wait()
+    return answer.pending
 
 
 def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> Pending:
@@ -146,42 +123,29 @@ def enter(
 class Answer:
     """Waits for both parts of a request, the acknowledgements and the reading."""
 
-    __slots__ = ("_body", "_broker", "_codes", "_is_in_turns", "_pending", "_request", "fetch")
+    __slots__ = ("_body", "_broker", "_codes", "_request", "fetch", "pending")
 
-    def __init__(
-        self, broker: Broker, request: RequestContext, body: ShareFetchRequest, session: ShareSession, *, is_in_turns: bool
-    ) -> None:
+    def __init__(self, broker: Broker, request: RequestContext, body: ShareFetchRequest, session: ShareSession) -> None:
         self._broker = broker
         self._request = request
         self._body = body
         self._codes: Codes | None = None
-        self._is_in_turns = is_in_turns
-        self._pending: Pending | None = None
-        self.fetch = ShareReading(broker, request, body, session, self._maybe_complete, self._fail, is_in_turns=is_in_turns)
+        self.fetch = ShareReading(broker, request, body, session, self._maybe_complete, self._fail)
+        self.pending = Pending()
+        self.pending.abandon = self.fetch.abandon
 
     def on_acknowledged(self, codes: Codes) -> None:
         self._codes = codes
         self._maybe_complete()
 
-    def finish_or_wait(self) -> Response | Pending:
-        if self.fetch.is_over and self._codes is not None:
-            return self._response(self._codes)
-        self._pending = Pending()
-        self._pending.abandon = self.fetch.abandon
-        return self._pending
-
     def _maybe_complete(self) -> None:
-        if self._pending is not None and self.fetch.is_over and self._codes is not None:
-            self._pending.complete(self._response(self._codes))
+        if self.fetch.is_over and self._codes is not None:
+            self.pending.complete(self._response(self._codes))
 
     def _fail(self, error: Exception) -> None:
-        assert self._pending is not None
-        self._pending.fail(error)
+        self.pending.fail(error)
 
-    def _response(self, codes: Codes) -> Response:
-        return self._response_in_steps(codes) if self._is_in_turns else run_steps(self._response_in_steps(codes))
-
-    def _response_in_steps(self, codes: Codes) -> Generator[None, None, ShareFetchResponse]:
+    def _response(self, codes: Codes) -> Generator[None, None, ShareFetchResponse]:
         """Partitions with records, with errors, or with acknowledgements."""
         results: dict[Place, PartitionData] = {}
         leaders: dict[int, None] = {}

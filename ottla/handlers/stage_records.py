@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import run_steps
 from ottla.base.uuids import ZERO_UUID
 from ottla.replication.stages import Token
 from ottla.requests.context import Broker, RequestContext
@@ -34,12 +33,7 @@ CHUNKS_PER_STEP = 20
 TOPICS_PER_STEP = 200
 
 
-def handle(broker: Broker, request: RequestContext, body: StageRecordsRequest) -> StageRecordsResponse:
-    return run_steps(handle_in_steps(broker, request, body))
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: StageRecordsRequest) -> Generator[None, None, StageRecordsResponse]:
-    """The same for a request of thousands of chunks."""
+def handle(broker: Broker, request: RequestContext, body: StageRecordsRequest) -> Generator[None, None, StageRecordsResponse]:
     staging = Staging(broker, request, body)
     answer = StageRecordsResponse()
     for number, topic in enumerate(body.topics, 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -22,13 +21,6 @@ def rules_for(broker: Broker, request: RequestContext, operation: AclOperation) 
     if broker.acl_rules is None:
         raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     return broker.acl_rules
-
-
-def rules_listed(broker: Broker, asked: Iterable[Any]) -> int:
-    """How many patterns the filters look through: few where each of them names a resource."""
-    if broker.acl_rules is None or all(each.resource_name_filter is not None for each in asked):
-        return 0
-    return broker.acl_rules.pattern_count
 
 
 def binding_of(asked: Any) -> Binding:

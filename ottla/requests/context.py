@@ -1,8 +1,8 @@
 """The arguments of a handler: the broker it serves, the request's context, and a place for an answer that comes later.
 
-A handler is `handle(broker, request, body)`: a run of synchronous core calls that returns the response object, `None` (no answer is wanted)
-or a `Pending` that is completed later. Requests of a connection are executed in the order in which they arrive, answers leave in that
-order, and a pending answer does not hold up the work of the next request.
+A handler is `handle(broker, request, body)`. It returns the response, `None` if no answer is wanted, a `Pending` that is completed later,
+or a `Task` that makes one of these in steps. Requests of a connection are executed in the order in which they arrive, answers are sent in
+that order, and a pending answer does not hold up the next request.
 
 Every request passes one authorisation point, `Authorizer.is_allowed`, with the principal, host and listener of `ConnectionInfo`.
 """
@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     from ottla.storage.future_log import FutureLog
     from ottla.storage.time_search import TimeAnswers
     from ottla.transactions.routing import TransactionCoordinators
+
+
+Task = Generator[None, None, Any]
+"""Work that may take long. It yields where other work may run, and returns the response or a `Pending`. A request whose task
+ends within a time slice is answered at once. Whatever a task has looked at before a `yield` may have changed after it."""
 
 
 class Pending:
@@ -305,10 +310,6 @@ class ControlRequests(Protocol):
 class AccessRules(Protocol):
     """The access rules of the cluster (`cluster/acl_rules.py`)."""
 
-    @property
-    def pattern_count(self) -> int:
-        """How many patterns have rules in force."""
-
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
         """The rules in force that the filter means, by pattern, in steps."""
 
@@ -318,10 +319,6 @@ class AccessRules(Protocol):
 
 class StoredTokens(Protocol):
     """The delegation tokens of the cluster (`cluster/delegation_tokens.py`)."""
-
-    @property
-    def count(self) -> int:
-        """How many tokens are stored."""
 
     def all(self) -> list[DelegationToken]:
         """Every token that is stored, by id."""

@@ -39,14 +39,6 @@ class Forwarder:
 
         return handle_or_forward
 
-    def forwarding_in_steps(self, handle_in_steps: Handle, forward: Handle) -> Handle:
-        """The same for a handler that works in steps; `forward` is what `forwarding` made."""
-
-        def begin_or_forward(broker: Broker, request: RequestContext, body: Any) -> Any:
-            return handle_in_steps(broker, request, body) if self._route.is_here else forward(broker, request, body)
-
-        return begin_or_forward
-
     def _forward(self, key: int, version: int, request: RequestContext, body: Any, handle_here: Callable[[], Any]) -> Pending:
         from ottla.requests.envelopes import answer_in, enveloped  # on use: a broker by itself forwards nothing
 
@@ -60,11 +52,7 @@ class Forwarder:
 
         def here() -> None:
             end()
-            response = handle_here()
-            if isinstance(response, Pending):
-                response.then(pending.complete)
-            else:
-                pending.complete(response)
+            pending.complete(handle_here())
 
         def answered(response: Any) -> None:
             found = answer_in(key, version, response)

@@ -43,8 +43,6 @@ class Items(NamedTuple):
     since: int
     is_amplified: bool
     """An element's answer may be many times as large as the element."""
-    is_in_steps: bool
-    """The answer about so many elements may be too much for one turn: their handler answers in steps."""
     key: Callable[[Any], Hashable]
     response_key: Callable[[Any], Hashable]
 
@@ -60,13 +58,12 @@ def _items(
     at_once: int = 200,
     since: int = 0,
     is_amplified: bool = False,
-    is_in_steps: bool = False,
     key: Callable[[Any], Hashable] | None = None,
 ) -> Items:
     asked = tuple(names.split())
     answered = asked if response_names is None else tuple(response_names.split())
     request_key, response_key = (key or (attrgetter(*names) if names else _itself) for names in (asked, answered))
-    return Items(request, response, asked, answered, repeats, inner, at_once, since, is_amplified, is_in_steps, request_key, response_key)
+    return Items(request, response, asked, answered, repeats, inner, at_once, since, is_amplified, request_key, response_key)
 
 
 def _itself(value: Hashable) -> Hashable:
@@ -152,7 +149,7 @@ ITEMS: dict[int, Sequence[Items]] = {
         "AddPartitionsToTxn": [
             _items("transactions", "results_by_transaction", "transactional_id", repeats=_ALL, since=4, at_once=5),
         ],
-        "DescribeProducers": [_items("topics", "topics", "name", None, _INDEXES, is_amplified=True, is_in_steps=True)],
+        "DescribeProducers": [_items("topics", "topics", "name", None, _INDEXES, is_amplified=True)],
         "DescribeTransactions": [_items("transactional_ids", "transaction_states", "", "transactional_id", at_once=50, is_amplified=True)],
         "ConsumerGroupDescribe": [_items("group_ids", "groups", "", "group_id", at_once=5, is_amplified=True)],
         "ShareGroupDescribe": [_items("group_ids", "groups", "", "group_id", at_once=5, is_amplified=True)],

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.share_state import SharePartitionKey
-from ottla.base.turns import run_steps
 from ottla.replication.partition import Partition
-from ottla.requests.context import Broker, RequestContext, Watch, Watched
+from ottla.requests.context import Broker, RequestContext, Watched
 from ottla.requests.rights import is_allowed, require
 from ottla.requests.share_acknowledgements import topic_name
 from ottla.requests.share_reads import LogWalk, find_start
@@ -54,13 +53,13 @@ class ShareReading:
     """The reading part of a request: tried at once, and again whenever something has moved, until it has ended."""
 
     __slots__ = (
-        "_body", "_broker", "_is_in_turns", "_is_record_limit", "_on_end", "_on_failure", "_readings", "_request", "_session",
-        "_stepped_wait", "_watch", "got", "is_over",
+        "_body", "_broker", "_is_record_limit", "_on_end", "_on_failure", "_readings", "_request", "_session", "_stepped_wait", "got",
+        "is_over",
     )  # fmt: skip
 
     def __init__(
         self, broker: Broker, request: RequestContext, body: ShareFetchRequest, session: ShareSession, on_end: Callable[[], None],
-        on_failure: Callable[[Exception], None], *, is_in_turns: bool,
+        on_failure: Callable[[Exception], None],
     ) -> None:  # fmt: skip
         self._broker = broker
         self._request = request
@@ -68,17 +67,14 @@ class ShareReading:
         self._session = session
         self._on_end = on_end
         self._on_failure = on_failure
-        self._is_in_turns = is_in_turns
         self._is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         self._readings: list[Reading] = []
-        self._watch: Watch | None = None
         self._stepped_wait: SteppedWait | None = None
         self.got: dict[Place, Got] = {}
         self.is_over = True
 
     def start(self) -> Generator[None, None, None]:
-        """Steps: between two of them, where they run in turns, the session may end, and what was read may move, as they may while a request
-        waits."""
+        """Between two steps the session may end, and what was read may move, as they may while a request waits."""
         if not self._is_in_session():
             return
         for number, place in enumerate(self._session.in_turn(self._body.share_session_epoch), 1):
@@ -90,14 +86,10 @@ class ShareReading:
         if not self._readings:
             return
         if self._body.max_wait_ms <= 0 or not self._wants_records:
-            yield from self._attempt_in_steps(True)
-        elif self._is_in_turns:
+            yield from self._attempt(True)
+        else:
             wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._ended, self._on_failure)
             self.is_over = yield from wait.begin(self._watched(), self._body.max_wait_ms)
-        else:
-            self.is_over = self._attempt(False)
-            if not self.is_over:
-                self._watch = self._broker.waiters.watch(self._watched(), self._body.max_wait_ms, self._wake, self._give_up)
 
     def _watched(self) -> list[Watched]:
         watched: list[Watched] = []
@@ -113,12 +105,10 @@ class ShareReading:
 
     def let_go(self) -> None:
         """Ends the circle of references with the answer, once that is made: many partitions would be kept until the next collection."""
-        self._readings, self._watch, self._stepped_wait, self._on_end, self._on_failure = [], None, None, _nothing, _ignore
+        self._readings, self._stepped_wait, self._on_end, self._on_failure = [], None, _nothing, _ignore
 
     def abandon(self) -> None:
         """Ends the wait of a client that is gone, without reading."""
-        if self._watch is not None:
-            self._watch.cancel()
         if self._stepped_wait is not None:
             self._stepped_wait.cancel()
 
@@ -128,24 +118,12 @@ class ShareReading:
         return self._body.max_records > 0 and self._body.max_bytes > 0
 
     def _look(self, is_last: bool) -> Generator[None, None, bool]:
-        """An attempt in turns; returns whether the reading is over."""
-        if not (yield from self._may_go_on_in_steps()):
+        """An attempt; returns whether the reading is over."""
+        if not (yield from self._may_go_on()):
             return True
-        return (yield from self._attempt_in_steps(is_last)) or is_last
+        return (yield from self._attempt(is_last)) or is_last
 
-    def _wake(self) -> None:
-        if not self._may_go_on() or self._attempt(False):
-            self._end()
-
-    def _give_up(self) -> None:
-        if self._may_go_on():
-            self._attempt(True)
-        self._end()
-
-    def _may_go_on(self) -> bool:
-        return run_steps(self._may_go_on_in_steps())
-
-    def _may_go_on_in_steps(self) -> Generator[None, None, bool]:
+    def _may_go_on(self) -> Generator[None, None, bool]:
         """Whether the group may still be read with after a wait: rights may have been withdrawn. Sets the error of topics that may not.
 
         Without the right to the group nothing is acquired, and the member's next request is refused.
@@ -160,11 +138,6 @@ class ShareReading:
             if not number % PARTITIONS_PER_STEP:
                 yield
         return is_allowed(broker, request, AclOperation.READ, ResourceType.GROUP, self._session.group_id)
-
-    def _end(self) -> None:
-        if self._watch is not None and not self._watch.is_cancelled:
-            self._watch.cancel()
-            self._ended()
 
     def _ended(self) -> None:
         self.is_over = True
@@ -218,10 +191,7 @@ class ShareReading:
         """Whether the client has gone while its request looks at the partitions: nothing may be locked for it."""
         return self._stepped_wait is not None and self._stepped_wait.is_over
 
-    def _attempt(self, is_last: bool) -> bool:
-        return run_steps(self._attempt_in_steps(is_last))
-
-    def _attempt_in_steps(self, is_last: bool) -> Generator[None, None, bool]:
+    def _attempt(self, is_last: bool) -> Generator[None, None, bool]:
         """Acquires available records; False if the request should wait for more."""
         if not self._is_in_session():
             return True

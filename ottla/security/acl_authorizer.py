@@ -83,10 +83,6 @@ class AclAuthorizer:
         self._index.put(pattern, rules)
         self._decisions.clear()
 
-    @property
-    def pattern_count(self) -> int:
-        return len(self._index)
-
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
         """The rules that the filter means, by pattern; in steps of some patterns, whose rules are those of before the first step."""
         found: list[Binding] = []

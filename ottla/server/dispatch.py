@@ -9,22 +9,24 @@ a newer client can find out what we speak. The keys of our extensions are outsid
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from struct import Struct
 from struct import error as StructError
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.requests.apis import ServedApi
-from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext
+from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext, Task
 from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.guarded import call_guarded, guarded
 from ottla.requests.levels import served
+from ottla.requests.pieces import has_many_items
 from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
-from ottla.server.long_requests import LongRequest, LongRequests
-from ottla.server.memory.held_memory import WAITING_REQUEST_BYTES
+from ottla.server.long_requests import FIRST_PIECE_NS, LongRequest, LongRequests
+from ottla.server.memory.held_memory import WAITING_REQUEST_BYTES, Slot
 from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.server.route import ANY_BYTES, Route
 from ottla.server.waiters import Waiters
@@ -154,9 +156,13 @@ class Dispatcher:
             return self._begin_long(connection, route, request, correlation_id, frame, at, None)
         if end != size:
             route.check_end(end, size)
-        if route.may_be_long and route.is_long(self._broker, body):
+        if route.is_amplified and has_many_items(body, route.items):
             return self._begin_long(connection, route, request, correlation_id, frame, at, body)
         response = route.handle(self._broker, request, body)
+        if type(response) is GeneratorType:
+            response = self._first_slice(route, response)
+            if type(response) is GeneratorType:
+                return self._begin_long(connection, route, request, correlation_id, frame, at, body, response)
         if self._throttling is not None:
             spent_ns = self._now_ns() - self._last_ns
             if self._throttling.charge(connection, route, request, response, size, spent_ns):
@@ -177,6 +183,23 @@ class Dispatcher:
         if elapsed_ns > NOTABLE_NS or connection.cost_ns or route.cost_ns:
             self._weigh(connection, route, elapsed_ns)
         return now_ns > self._turn_end_ns
+
+    def _first_slice(self, route: Route, response: Any) -> Any:
+        """Runs a task for one time slice, or for what the connection has left of its time. Returns its result, or the task if it is not
+        done. A task whose request has records runs to its end: they are views of a buffer that the next frame overwrites."""
+        end_ns = min(self._turn_end_ns, self._now_ns() + FIRST_PIECE_NS)
+        while True:
+            if type(response) is GeneratorType:
+                try:
+                    next(response)
+                    if self._now_ns() >= end_ns and not route.has_records:
+                        return response
+                except StopIteration as end:
+                    response = end.value
+            elif type(response) is Pending and response.is_done:
+                response = response.response
+            else:
+                return response
 
     def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
         """Whether a request is large, or requests of its kind have been notable lately, and the connection's, too, or this is its first.
@@ -228,16 +251,17 @@ class Dispatcher:
         yield
 
     def _begin_long(
-        self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any
-    ) -> bool:
-        """Executes a request that names many things in turns; `body` is None where it is not decoded yet."""
+        self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any,
+        task: Task | None = None,
+    ) -> bool:  # fmt: skip
+        """Executes a large request in turns. `body` is None if it is not decoded yet; `task` is what its handler has begun."""
         started_ns, size = self._last_ns, len(frame)
         slot = connection.hold(size * route.parked_factor)
         long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
         long.frame_bytes = size
         if body is None:
             long.decode_in_steps(connection.kept(frame), at, is_large=size > SHARED_BYTES)
-        self.long_requests.begin(long, body)
+        self.long_requests.begin(long, body, task)
         now_ns = self._last_ns = self._now_ns()
         elapsed_ns = now_ns - started_ns
         route.deferred[elapsed_ns.bit_length()] += 1
@@ -250,10 +274,10 @@ class Dispatcher:
         if pending.is_done:
             if connection.info.must_authenticate_again:
                 self._turn_end_ns = 0  # what follows is executed by the rules of an authentication
-            connection.answer(route.encode(pending.response, correlation_id))
-            return route.immediate
+            if type(pending.response) is not GeneratorType:
+                connection.answer(route.encode(pending.response, correlation_id))
+                return route.immediate
         slot = connection.reserve(WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES)
-        slot.abandon = pending.abandon
         is_change = route.is_change or pending.is_change
         if is_change:  # what follows waits for it, so a client with thousands of changes is not ahead of others with all of them
             connection.is_held, self._turn_end_ns = True, 0
@@ -263,17 +287,37 @@ class Dispatcher:
             now_ns = self._now_ns()
             route.parked_nanoseconds += now_ns - parked_ns
             route.waited[(now_ns - started_ns).bit_length()] += 1
-            if isinstance(response, Exception):  # `Pending.fail`
-                connection.fail(response)
-                return
             if self._throttling is not None:
                 self._throttling.note(connection, route, response)
             if is_change:
                 connection.release()
-            call_guarded(lambda: connection.fill(slot, route.encode(response, correlation_id)), connection.fail)
 
-        pending.then(answer)
+        self._fill_later(connection, route, slot, correlation_id, pending, answer)
         return route.deferred
+
+    def _fill_later(
+        self, connection: Connection, route: Route, slot: Slot, correlation_id: int, pending: Pending, before: Callable[[Any], None]
+    ) -> None:
+        """Answers a request when its response is there, which a task or another `Pending` may make. Calls `before` with the response."""
+
+        def run(task: Task) -> Iterator[None]:
+            fill((yield from task))
+
+        def fill(response: Any) -> None:
+            if type(response) is GeneratorType:
+                response = self._first_slice(route, response)
+            if isinstance(response, Exception):  # `Pending.fail`
+                connection.fail(response)
+            elif type(response) is GeneratorType:
+                self.long_requests.turns.add_later(connection.guarded(run(response)))
+            elif type(response) is Pending:
+                self._fill_later(connection, route, slot, correlation_id, response, before)
+            else:
+                before(response)
+                connection.fill(slot, route.encode(response, correlation_id))
+
+        slot.abandon = pending.abandon
+        pending.then(lambda response: call_guarded(lambda: fill(response), connection.fail))
 
     def _route(self, key: int, version: int) -> Route:
         """Makes the route of a kind of request that comes for the first time."""
@@ -281,13 +325,11 @@ class Dispatcher:
         if api is None:
             raise unknown_key(key)
         module = importlib.import_module(f"ottla.handlers.{api.module}")
-        handle, in_steps = module.handle, getattr(module, "handle_in_steps", None)
+        handle = module.handle
         if api.is_extension:
             handle = for_extended_connections(key, handle)
-            in_steps = in_steps and for_extended_connections(key, in_steps)
         if api.is_forwarded and self._forwarder is not None:
             handle = self._forwarder.forwarding(api, version, handle)
-            in_steps = in_steps and self._forwarder.forwarding_in_steps(in_steps, handle)
         if api.awaits_metadata and self._forwarder is not None:
             handle = self.first_metadata.awaiting(handle)
         if hasattr(module, "wanted_change"):
@@ -300,7 +342,7 @@ class Dispatcher:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
             return unsupported_api_versions(api)
-        route = Route(api, version, handle, in_steps, getattr(module, "listed", None))
+        route = Route(api, version, handle)
         if not has_client_id(key, version):
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode
@@ -319,57 +361,53 @@ class Dispatcher:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"version {version} of api key {key} is not for the controller")
         route = self.routes.get(key << 16 | version) or self._route(key, version)
         context = RequestContext(version, client_id, client)
-        if route.handle_in_steps is not None and len(frame) > SHARED_BYTES:  # what is cut into pieces has been cut by the other broker
-            self.long_requests.turns.add_later(guarded(self._forwarded_in_steps(route, context, correlation_id, frame, at, done), done))
+        if len(frame) > SHARED_BYTES:  # what is cut into pieces has been cut by the other broker
+            self.long_requests.turns.add_later(guarded(self._execute_forwarded(route, context, correlation_id, frame, at, done), done))
             return
         body, end = route.decode(frame, at)
         route.check_end(end, len(frame))
         started_ns = self._now_ns()
         response = route.handle(self._broker, context, body)
-        spent_ns = self._now_ns() - started_ns
+        self._answer_forwarded(route, context, correlation_id, response, self._now_ns() - started_ns, done)
 
-        def answer(found: Any) -> None:
-            if isinstance(found, Exception):
-                done(found)
-                return
-            if self._throttling is not None:
-                self._throttling.charge_forwarded(route, context, found, spent_ns)
-            done(bytes(route.write(found, correlation_id)[FRAME_SIZE_BYTES:]))
-
-        if isinstance(response, Pending):
-            response.then(answer)
-        else:
-            answer(response)
-
-    def _forwarded_in_steps(
+    def _execute_forwarded(
         self, route: Route, context: RequestContext, correlation_id: int, frame: memoryview, at: int, done: ForwardedAnswer
     ) -> Iterator[None]:
         """The same for a large request."""
-        assert route.handle_in_steps is not None
-
-        def answer(found: Any) -> Iterator[None]:
-            if isinstance(found, Exception):
-                raise found
-            if isinstance(found, Generator):
-                found = yield from found
-            if self._throttling is not None:
-                self._throttling.charge_forwarded(route, context, found, 0)
-            frame: list[Any] = yield from route.frame_in_steps(found, correlation_id)
-            done(b"".join(frame)[FRAME_SIZE_BYTES:])
-
         try:
             body, end = yield from route.step_decoder(frame, at)
             route.check_end(end, len(frame))
-            response = route.handle_in_steps(self._broker, context, body)
-            if isinstance(response, Generator):
-                response = yield from response
+            response = route.handle(self._broker, context, body)
         except (ApiError, WireError) as refusal:
             done(refusal.code if isinstance(refusal, ApiError) else ErrorCode.INVALID_REQUEST)
             return
-        if isinstance(response, Pending):
-            response.then(lambda found: self.long_requests.turns.add_later(guarded(answer(found), done)))
+        self._answer_forwarded(route, context, correlation_id, response, 0, done)
+
+    def _answer_forwarded(
+        self, route: Route, context: RequestContext, correlation_id: int, response: Any, spent_ns: int, done: ForwardedAnswer
+    ) -> None:
+        """Gives `done` the response of a handler, of its task or of its `Pending`."""
+
+        def answer(found: Any) -> None:
+            self._answer_forwarded(route, context, correlation_id, found, spent_ns, done)
+
+        def run(task: Task) -> Iterator[None]:
+            answer((yield from task))
+
+        if isinstance(response, Exception):
+            done(response)
+        elif isinstance(response, GeneratorType):
+            self.long_requests.turns.add_later(guarded(run(response), done))
+        elif isinstance(response, Pending):
+            response.then(answer)
         else:
-            yield from answer(response)
+            if self._throttling is not None:
+                self._throttling.charge_forwarded(route, context, response, spent_ns)
+            self.long_requests.turns.add(guarded(self._encode_forwarded(route, correlation_id, response, done), done))
+
+    def _encode_forwarded(self, route: Route, correlation_id: int, response: Any, done: ForwardedAnswer) -> Iterator[None]:
+        frame: list[Any] = yield from route.frame_in_steps(response, correlation_id)
+        done(b"".join(frame)[FRAME_SIZE_BYTES:])
 
     def _name_client(self, connection: Connection, frame: memoryview) -> None:
         """Remembers the client id, which is the same in every request of a connection."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, Part, Timers
 from ottla.base.turns import Turns
-from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext, Task
 from ottla.requests.disposal import dispose
 from ottla.requests.items import Items
 from ottla.requests.long_answer import LongAnswer
@@ -57,16 +57,20 @@ class LongRequests:
         self.throttling: Throttling | None = None
         """None while no client has a quota."""
 
-    def begin(self, request: LongRequest, body: Any) -> None:
-        """Executes the first piece of a request, or all of it; `body` counts where it is not decoded in steps."""
-        request.body = body
+    def begin(self, request: LongRequest, body: Any, task: Task | None = None) -> None:
+        """Executes the first slice of a request, or all of it. `body` counts if it is not decoded in steps; a `task` of its handler has had
+        its first slice."""
+        request.body, request.task = body, task
         lane = request.lane = self._large if request.is_large else self._small
         if lane.count >= min(lane.at_once_max, request.at_once_max):
             lane.waiting.append(request)
             return
         lane.count += 1
         request.has_begun = True
-        self.run(request, request.begin())
+        if task is None:
+            self.run(request, request.begin())
+        else:
+            self.turns.add_later(request.connection.guarded(request.begin()))
 
     def run(self, request: LongRequest, steps: Iterator[object]) -> None:
         """Runs steps of a request: some at once, unless others are at it, and the rest in turns."""
@@ -131,6 +135,8 @@ class LongRequest:
         self._spent_ns = 0
         self.frame_bytes = 0
         self.body: Any = None
+        self.task: Task | None = None
+        """What its handler has begun."""
         self.is_large = False
         self.lane: Lane | None = None
         self.has_begun = False
@@ -160,12 +166,16 @@ class LongRequest:
             self._step_began_ns = self._owner.now_ns()
 
     def _begin(self) -> Generator[None, None, None]:
+        if self.task is not None:
+            task, self.task = self.task, None
+            yield from self._finish(task)
+            return
         if self._frame is not None:
             self.body, end = yield from self._route.step_decoder(self._frame, self._at)
             self._route.check_end(end, len(self._frame))
         items = self._route.items
         if items is None or not has_many_items(self.body, items):
-            yield from self._execute_whole()
+            yield from self._finish(self._route.handle(self._broker, self._context, self.body))
             return
         yield from gather(self.body, items)
         self._pieces = cut(self.body, items)
@@ -182,32 +192,25 @@ class LongRequest:
 
     # A request that cannot be cut
 
-    def _execute_whole(self) -> Generator[None, None, None]:
-        route = self._route
-        response = (route.handle_in_steps or route.handle)(self._broker, self._context, self.body)
-        if isinstance(response, Generator):
-            response = yield from response
-        self._owner.dispose(self._take_body())
-        self._let_connection_go_on()
-        if type(response) is Pending and not response.is_done:
+    def _finish(self, response: Any) -> Generator[None, None, None]:
+        """Answers with a response, or with what a task or a `Pending` makes of it."""
+        response = yield from settled(response)
+        if not self._is_executed:
+            self._owner.dispose(self._take_body())
+            self._let_connection_go_on()
+        if type(response) is Pending:
             self._outstanding[0] = response
             self._leave_lane()
-            response.then(lambda answer: self._owner.run(self, self._to_the_end(self._encode_whole(answer))))
-        else:
-            yield from self._encode_whole(response.response if type(response) is Pending else response)
-
-    def _encode_whole(self, response: Any) -> Generator[None, None, None]:
+            response.then(lambda answer: self._owner.run(self, self._to_the_end(self._finish(answer))))
+            return
         self._outstanding.clear()
-        route = self._route
         if isinstance(response, Exception):  # `Pending.fail`
             raise response
-        if isinstance(response, Generator):  # an answer that is made in steps
-            response = yield from response
         self._note_throttling(response)
         if response is None:
             self._respond([])
             return
-        frame = yield from route.frame_in_steps(response, self._correlation_id)
+        frame = yield from self._route.frame_in_steps(response, self._correlation_id)
         self._owner.dispose(response)
         self._respond(frame)
 
@@ -218,20 +221,15 @@ class LongRequest:
             if self.is_over:
                 return
             number = answer.expect(is_end=is_end)
-            response = self._executed(piece, items, answer)
-            if isinstance(response, Generator):
-                response = yield from response
+            response = yield from settled(self._executed(piece, items, answer))
             if type(response) is Pending:
-                if not response.is_done:
-                    self._outstanding[number] = response
-                    response.then(lambda found, number=number: self._arrived(number, found))  # type: ignore[misc]
-                    if len(self._outstanding) >= PIECES_OUTSTANDING_MAX:
-                        self._is_suspended = True
-                        self._leave_lane()
-                        return
-                    yield
-                    continue
-                response = response.response
+                self._await(number, response)
+                if len(self._outstanding) >= PIECES_OUTSTANDING_MAX:
+                    self._is_suspended = True
+                    self._leave_lane()
+                    return
+                yield
+                continue
             yield from answer.add(number, response)
             del response
             self.connection.charge(self._slot, self._size_asked + answer.size)
@@ -246,8 +244,11 @@ class LongRequest:
         route = self._route
         if answer.size > self._broker.config.ottla_response_max_bytes:
             return refuse(load(route.key)[1], piece, items, ErrorCode.POLICY_VIOLATION, TOO_LARGE)
-        handle = route.handle_in_steps if items.is_in_steps else None
-        return (handle or route.handle)(self._broker, self._context, piece)
+        return route.handle(self._broker, self._context, piece)
+
+    def _await(self, number: int, pending: Pending) -> None:
+        self._outstanding[number] = pending
+        pending.then(lambda response: self._arrived(number, response))
 
     def _arrived(self, number: int, response: Any) -> None:
         """The answer to a piece has come later."""
@@ -257,6 +258,10 @@ class LongRequest:
     def _add(self, number: int, response: Any) -> Iterator[None]:
         answer, items = self._answer, self._route.items
         assert answer is not None and items is not None
+        response = yield from settled(response)
+        if type(response) is Pending:
+            self._await(number, response)
+            return
         yield from answer.add(number, response)
         self.connection.charge(self._slot, self._size_asked + answer.size)
         del self._outstanding[number]
@@ -327,3 +332,10 @@ class LongRequest:
         if self.has_begun and self.lane is not None:
             lane, self.lane = self.lane, None
             self._owner.done(lane)
+
+
+def settled(response: Any) -> Task:
+    """Returns the response that tasks and completed `Pending`s make, or the `Pending` that waits for it."""
+    while isinstance(response, Generator) or (type(response) is Pending and response.is_done):
+        response = (yield from response) if isinstance(response, Generator) else response.response
+    return response

@@ -9,12 +9,11 @@ from typing import Any
 from ottla.base.errors import WireError
 from ottla.base.ports import Part
 from ottla.requests.apis import ServedApi
-from ottla.requests.context import Broker
 from ottla.requests.items import items_of
 from ottla.requests.long_answer import PARTS_AT_ONCE
-from ottla.requests.pieces import has_many_items
 from ottla.server.histogram import new_buckets
 from ottla.wire.codec import bounded_decoder, decoder, element_writer, encoder_parts, spliced_writer, step_decoder, step_writer
+from ottla.wire.decoding import holds_records
 from ottla.wire.framing import is_flexible, load, response_head, write_response
 
 OBJECTS_AT_ONCE_MAX = 2000
@@ -23,8 +22,6 @@ PLAIN_BYTES_MAX = 4096
 ANY_BYTES = 1 << 31
 JOINED_BYTES_MAX = 1 << 20
 """Larger answers are sent in the pieces in which they were encoded."""
-LISTED_AT_ONCE_MAX = 1000
-"""Longer lists are answered in turns: some milliseconds."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
 """Up to so many bytes a request is executed without counting what it names."""
 
@@ -32,10 +29,7 @@ PLAIN_BYTES_MAX_OF_ITEMS = 512
 class Route:
     """The compiled way of one (key, version)."""
 
-    def __init__(
-        self, api: ServedApi, version: int, handle: Callable[..., Any], handle_in_steps: Callable[..., Any] | None = None,
-        listed: Callable[..., int] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, api: ServedApi, version: int, handle: Callable[..., Any]) -> None:
         key = api.key
         request_class, response_class = load(key)
         self.key = key
@@ -45,8 +39,6 @@ class Route:
         self.parked_factor = api.parked_factor
         self.is_change = api.is_change
         self.handle = handle
-        self.handle_in_steps = handle_in_steps
-        """For large requests that cannot be cut: answers as `handle` does, or with a generator that returns such an answer."""
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
         self.write = write_response(response_class, version)
         self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None
@@ -54,9 +46,8 @@ class Route:
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in response_class.__fields__)
         self.items = items_of(key, version)
         self.is_amplified = self.items is not None and self.items.is_amplified
-        self._listed = listed
-        """(broker, body) -> how many things are in the answer to a request that may ask for all there are."""
-        self.may_be_long = self.is_amplified or listed is not None
+        self.has_records = holds_records(request_class, version)
+        """Whether the decoded request has views of its frame, which the next frame overwrites."""
         is_small_work = self.items is None or api.parked_factor == 1
         self.plain_bytes_max = PLAIN_BYTES_MAX if is_small_work else PLAIN_BYTES_MAX_OF_ITEMS
         self.nanoseconds = 0
@@ -67,12 +58,6 @@ class Route:
         self.immediate = new_buckets()
         self.deferred = new_buckets()
         self.waited = new_buckets()
-
-    def is_long(self, broker: Broker, body: Any) -> bool:
-        """Whether the answer to a small request would be large."""
-        if self._listed is not None and self._listed(broker, body) > LISTED_AT_ONCE_MAX:
-            return True
-        return self.is_amplified and has_many_items(body, self.items)
 
     @property
     def count(self) -> int:

@@ -193,10 +193,6 @@ class TransactionCoordinators(Coordinator[str]):
         """Answers the transaction, None if the id is unknown, or the error of this coordinator."""
         self._run(transactional_id, lambda shard, _now_ms, reply: decide_describe(shard, transactional_id, reply), done, same_code)
 
-    def transaction_count(self) -> int:
-        """How many transactional ids are coordinated here, as far as they are loaded."""
-        return sum([len(host.machine.shard.transactions) for host in self._hosts.values()])
-
     def list_transactions(
         self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]
     ) -> Generator[None, None, None]:

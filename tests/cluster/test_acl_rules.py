@@ -46,10 +46,6 @@ class Table:
         if not self.rules[pattern]:
             del self.rules[pattern]
 
-    @property
-    def pattern_count(self) -> int:
-        return len(self.rules)
-
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
         yield from ()
         return []

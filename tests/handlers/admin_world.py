@@ -18,6 +18,7 @@ from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authorizer import AllowClients
 from ottla.wire.codec import decoder, encoder
 from tests.controller.cluster import Cluster
+from tests.fakes.answers import answer_of
 
 
 class DenyAll:
@@ -68,9 +69,7 @@ class AdminWorld:
         version = api.max_version if version is None else version
         module = import_module(f"ottla.handlers.{api.module}")
         request, _ = decoder(type(body), version)(encoder(type(body), version)(body), 0)
-        answer = module.handle(self.broker, RequestContext(version, "test", self.connection), request)
-        if isinstance(answer, Pending):
-            assert answer.is_done, "with the embedded store an answer is there at once"
-            answer = answer.response
+        answer = answer_of(module.handle(self.broker, RequestContext(version, "test", self.connection), request))
+        assert not isinstance(answer, Pending), "with the embedded store an answer is there at once"
         response, _ = decoder(type(answer), version)(encoder(type(answer), version)(answer), 0)
         return response

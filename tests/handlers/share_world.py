@@ -9,7 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.handlers import share_acknowledge, share_fetch
 from ottla.machine.memory import CoordinatorMemory
-from ottla.requests.context import ConnectionInfo, Pending, RequestContext
+from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.sharing.partition_memory import PartitionMemory
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.sessions import ShareSessions
@@ -24,6 +24,7 @@ from ottla.wire.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from tests.fakes.answers import answer_of
 from tests.fakes.persister import MemoryPersister
 from tests.handlers.records_world import TOPIC_ID, World, batch
 
@@ -99,7 +100,7 @@ class ShareWorld(World):
             forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=list(forgotten))] if forgotten else [],
             **settings,
         )  # fmt: skip
-        return answered(share_fetch.handle(self.broker, self._request(version, connection), body))
+        return answer_of(share_fetch.handle(self.broker, self._request(version, connection), body))
 
     def acknowledge(
         self, epoch: int, *said: Said, member: str | None = "a", group: str | None = GROUP, version: int = 2, topic_id: bytes = TOPIC_ID,
@@ -121,14 +122,10 @@ class ShareWorld(World):
             group_id=group, member_id=member, share_session_epoch=epoch, is_renew_ack=is_renewing,
             topics=[AcknowledgeTopic(topic_id=topic_id, partitions=partitions)] if partitions else [],
         )  # fmt: skip
-        return answered(share_acknowledge.handle(self.broker, self._request(version, None), body))
+        return answer_of(share_acknowledge.handle(self.broker, self._request(version, None), body))
 
     def _request(self, version: int, connection: ConnectionInfo | None) -> RequestContext:
         return RequestContext(version, "test", connection or self.connection)
-
-
-def answered(response: Any) -> Any:
-    return response.response if isinstance(response, Pending) and response.is_done else response
 
 
 def acquired(response: ShareFetchResponse) -> dict[int, list[tuple[int, int, int]]]:

@@ -23,6 +23,7 @@ from ottla.wire.messages.attach_records import (
     StagedChunk,
 )
 from ottla.wire.messages.stage_records import StagePartition, StageRecordsRequest, StageRecordsResponse, StageTopic
+from tests.fakes.answers import answer_of
 from tests.handlers.records_world import World, batch, request
 
 TOKEN = b"0123456789abcdef"
@@ -68,7 +69,7 @@ class StagedWorld(World):
         read = decoder(StageRecordsRequest, 0)(memoryview(bytearray(encoder(StageRecordsRequest, 0)(body))), 0)[0]
         context = request(0)
         context.connection.principal = who.get("principal", context.connection.principal)
-        answer = stage_records.handle(self.broker, context, read)
+        answer = answer_of(stage_records.handle(self.broker, context, read))
         self.last_stage: StageRecordsResponse = decoder(StageRecordsResponse, 0)(encoder(StageRecordsResponse, 0)(answer), 0)[0]
         assert [(found.name, len(found.partitions)) for found in self.last_stage.topics] == [(topic, len(parts))]
         return [ErrorCode(result.error_code).name for result in self.last_stage.topics[0].partitions]
@@ -86,7 +87,12 @@ class StagedWorld(World):
         read = decoder(AttachRecordsRequest, version)(encoder(AttachRecordsRequest, version)(body), 0)[0]
         context = request(version)
         context.connection.principal = principal or context.connection.principal
-        return attach_records.handle(self.broker, context, read)
+        answer = answer_of(attach_records.handle(self.broker, context, read))
+        if isinstance(answer, Pending):
+            return answer
+        pending = Pending()
+        pending.complete(answer)
+        return pending
 
 
 def results(pending: Pending) -> list[AttachPartitionResult]:

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.alter_user_scram_credentials import handle_in_steps
+from ottla.handlers.alter_user_scram_credentials import handle
 from ottla.requests.context import RequestContext
 from ottla.security.credentials import credential_text, read_credential
 from ottla.security.scram_server import make_credential
@@ -115,7 +115,7 @@ def test_rights_and_bounds() -> None:
 )
 def test_thousands_of_changes_are_refused_in_steps(world: AdminWorld, code: ErrorCode) -> None:
     body = AlterUserScramCredentialsRequest(deletions=[deletion(str(number // 2)) for number in range(3_000)])
-    steps = handle_in_steps(world.broker, RequestContext(0, "test", world.connection), body)
+    steps = handle(world.broker, RequestContext(0, "test", world.connection), body)
     count = 0
     try:
         while True:

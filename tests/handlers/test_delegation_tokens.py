@@ -113,8 +113,7 @@ def test_many_tokens_are_described_in_steps() -> None:
     world = TokenWorld()
     made = sorted(world.create(*(["User:bob"] if number % 2 else [])).token_id for number in range(300))
     listing = DescribeDelegationTokenRequest(owners=None)
-    assert describe_delegation_token.listed(world.broker, listing) == 300
-    steps = describe_delegation_token.handle_in_steps(world.broker, RequestContext(3, "test", world.connection), listing)
+    steps = describe_delegation_token.handle(world.broker, RequestContext(3, "test", world.connection), listing)
     assert next(steps) is None and next(steps) is None, "300 tokens are no single step"
     assert [token.token_id for token in run_steps(steps).tokens] == made == world.described(of_all=True)
     assert len(world.described("User:bob", "User:carol")) == 150 and world.described("User:carol") == []

@@ -10,7 +10,7 @@ from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.config import BrokerConfig, load
 from ottla.base.errors import ErrorCode
 from ottla.handlers import fetch
-from ottla.handlers.fetch import handle, handle_in_steps
+from ottla.handlers.fetch import handle
 from ottla.replication.progress import FollowerFetch
 from ottla.requests.context import Pending
 from ottla.security.acl import AclOperation
@@ -18,6 +18,7 @@ from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.rates import Windows
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
 from ottla.wire.records import read_records
+from tests.fakes.answers import answer_of
 from tests.fakes.authorizer import StrictAuthorizer
 from tests.handlers.records_world import TOPIC_ID, World, batch, request
 
@@ -155,11 +156,12 @@ def test_aborted_transactions_bound_the_answer_over_all_partitions(monkeypatch: 
     monkeypatch.setattr(fetch, "ABORTED_MAX", 5)
     if is_in_steps:
         monkeypatch.setattr(fetch, "SESSION_PARTITIONS_MAX", 1)
+        monkeypatch.setattr(fetch, "PARTITIONS_AT_ONCE_MAX", 1)
     world = World()
     for index in (0, 1):
         abort_some(world, index, 8)
     asked = body({0: 0, 1: 0}, isolation=1)
-    answer = run(handle_in_steps(world.broker, request(12), asked)) if is_in_steps else handle(world.broker, request(12), asked)
+    answer = answer_of(handle(world.broker, request(12), asked))
     assert [len(result.aborted_transactions or ()) for result in results(answer)] == [8, 0]
     assert [bool(result.records) for result in results(answer)] == [True, False]
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.handlers import fetch
-from ottla.handlers.fetch import PARTITIONS_MAX, handle, handle_in_steps
+from ottla.handlers.fetch import PARTITIONS_MAX, handle
 from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX
 from ottla.requests.context import Pending
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
@@ -38,7 +38,7 @@ def waiting(**options: Any) -> FetchRequest:
 
 
 def steps_of(world: World, asked: FetchRequest, version: int = 12) -> Generator[None, None, FetchResponse | Pending]:
-    return handle_in_steps(world.broker, request(version), asked)
+    return handle(world.broker, request(version), asked)
 
 
 def begun(world: World, asked: FetchRequest, looked_at: int, version: int = 12) -> Generator[None, None, FetchResponse | Pending]:
@@ -157,12 +157,12 @@ def in_session(monkeypatch: pytest.MonkeyPatch) -> tuple[World, int]:
 
 def test_what_a_session_wants_makes_a_small_request_long(in_session: tuple[World, int]) -> None:
     world, session_id = in_session
-    assert fetch.listed(world.broker, body({}, session=(session_id, 1))) == PARTITIONS
-    assert fetch.listed(world.broker, body({}, session=(session_id + 1, 1))) == 0
-    assert fetch.listed(world.broker, body({})) == 0
+    assert isinstance(handle(world.broker, request(12), body({}, session=(session_id, 1))), Generator)
+    assert isinstance(handle(world.broker, request(12), body({}, session=(session_id + 1, 1))), FetchResponse)
+    assert isinstance(handle(world.broker, request(12), body({})), FetchResponse)
 
 
-def test_a_session_is_answered_in_steps_as_it_is_at_once(in_session: tuple[World, int]) -> None:
+def test_a_session_is_answered_in_steps_as_it_is_at_once(in_session: tuple[World, int], monkeypatch: pytest.MonkeyPatch) -> None:
     world, session_id = in_session
     for index in (1, 4):
         append(world, index, b"a")
@@ -176,6 +176,7 @@ def test_a_session_is_answered_in_steps_as_it_is_at_once(in_session: tuple[World
     assert len(answer.responses) == 1
     again = answer_of(run(steps_of(world, body({1: 1, 4: 1}, session=(session_id, 2)))))
     assert not results(again)
+    monkeypatch.setattr(fetch, "PARTITIONS_AT_ONCE_MAX", PARTITIONS)
     at_once = handle(world.broker, request(12), body({0: 0}, session=(session_id, 3)))
     assert isinstance(at_once, FetchResponse) and not at_once.error_code and not results(at_once)
 
@@ -219,7 +220,7 @@ def test_a_fetch_of_thousands_of_partitions_is_answered_in_steps() -> None:
     world = World()
     append(world, 0, b"a")
     wanted = dict.fromkeys(range(SESSION_PARTITIONS_MAX + 1), 0)
-    steps = handle_in_steps(world.broker, request(12), body(wanted, session=(0, 0)))
+    steps = handle(world.broker, request(12), body(wanted, session=(0, 0)))
     answer = run(steps)
     found = results(answer)
     assert isinstance(answer, FetchResponse) and answer.session_id == 0, "too many for a session"
@@ -230,7 +231,7 @@ def test_a_fetch_of_thousands_of_partitions_is_answered_in_steps() -> None:
 
 def test_a_fetch_of_too_many_partitions_is_refused() -> None:
     wanted = dict.fromkeys(range(PARTITIONS_MAX + 1), 0)
-    answer = run(handle_in_steps(World().broker, request(12), body(wanted)))
+    answer = run(handle(World().broker, request(12), body(wanted)))
     assert isinstance(answer, FetchResponse) and answer.error_code == ErrorCode.INVALID_REQUEST and not answer.responses
 
 

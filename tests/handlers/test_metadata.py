@@ -18,6 +18,7 @@ from ottla.requests.context import Pending, RequestContext
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.controller.cluster import Rules
+from tests.fakes.answers import answer_of
 from tests.handlers.admin_world import AdminWorld, DenyAll
 
 ZERO = bytes(16)
@@ -246,7 +247,7 @@ def test_an_answer_about_a_leader_that_may_have_just_died_waits(asked: MetadataR
     world.cluster.create("a")
     suspects = world.broker.suspects = Suspects(0)
     context = RequestContext(12, "test", world.connection)
-    pending = handle(world.broker, context, asked)
+    pending = answer_of(handle(world.broker, context, asked))
     assert isinstance(pending, Pending) and not pending.is_done
     assert not pending.is_change, "nothing will be created"
     ((is_over, function),) = suspects.waiting

@@ -13,9 +13,9 @@ from ottla.requests.share_acknowledgements import PARTITIONS_PER_STEP
 from ottla.wire.messages.share_acknowledge import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
 from ottla.wire.messages.share_fetch import AcknowledgementBatch as FetchedBatch
 from ottla.wire.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
+from tests.fakes.answers import answer_of
 from tests.handlers.records_world import TOPIC_ID
 from tests.handlers.share_world import GROUP, ShareWorld, codes
-from tests.handlers.test_share_fetch_steps import finish
 
 PARTITIONS = 3 * PARTITIONS_PER_STEP
 
@@ -36,7 +36,7 @@ def acknowledging(world: ShareWorld) -> Generator[None, None, Any]:
     body = ShareAcknowledgeRequest(
         group_id=GROUP, member_id="a", share_session_epoch=1, topics=[AcknowledgeTopic(topic_id=TOPIC_ID, partitions=partitions)]
     )
-    return share_acknowledge.handle_in_steps(world.broker, RequestContext(1, "test", world.connection), body)
+    return share_acknowledge.handle(world.broker, RequestContext(1, "test", world.connection), body)
 
 
 def fetching(world: ShareWorld) -> Generator[None, None, Any]:
@@ -46,7 +46,7 @@ def fetching(world: ShareWorld) -> Generator[None, None, Any]:
         group_id=GROUP, member_id="a", share_session_epoch=1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, max_records=500,
         batch_size=500, topics=[FetchTopic(topic_id=TOPIC_ID, partitions=partitions)],
     )  # fmt: skip
-    return share_fetch.handle_in_steps(world.broker, RequestContext(1, "test", world.connection), body)
+    return share_fetch.handle(world.broker, RequestContext(1, "test", world.connection), body)
 
 
 @pytest.mark.parametrize("asking", [acknowledging, fetching])
@@ -56,7 +56,7 @@ def test_the_acknowledgements_of_a_few_partitions_are_written_in_each_step(world
     for number in range(1, PARTITIONS // PARTITIONS_PER_STEP + 1):
         next(steps)
         assert sum(share.flight.start for share in world.shares) == number * PARTITIONS_PER_STEP
-    assert set(codes(finish(steps)).values()) == {0}
+    assert set(codes(answer_of(steps)).values()) == {0}
 
 
 def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: ShareWorld) -> None:

@@ -12,8 +12,9 @@ from ottla.handlers import share_fetch
 from ottla.requests.context import RequestContext
 from ottla.requests.share_reading import PARTITIONS_PER_STEP
 from ottla.wire.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
+from tests.fakes.answers import answer_of
 from tests.handlers.records_world import TOPIC_ID
-from tests.handlers.share_world import GROUP, ShareWorld, acquired, answered, codes
+from tests.handlers.share_world import GROUP, ShareWorld, acquired, codes
 
 PARTITIONS = 3 * PARTITIONS_PER_STEP
 
@@ -35,16 +36,7 @@ def request(epoch: int = 0, named: int = PARTITIONS, member: str = "a") -> Share
 
 
 def steps_of(world: ShareWorld, body: ShareFetchRequest) -> Generator[None, None, Any]:
-    return share_fetch.handle_in_steps(world.broker, RequestContext(1, "test", world.connection), body)
-
-
-def finish(steps: Generator[None, None, Any]) -> Any:
-    """The answer, or the `Pending` that waits for it."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return finish(found) if isinstance(found := answered(end.value), Generator) else found
+    return share_fetch.handle(world.broker, RequestContext(1, "test", world.connection), body)
 
 
 def test_so_many_partitions_are_opened_in_a_step(world: ShareWorld) -> None:
@@ -53,7 +45,7 @@ def test_so_many_partitions_are_opened_in_a_step(world: ShareWorld) -> None:
     for number in range(1, PARTITIONS // PARTITIONS_PER_STEP + 1):
         next(steps)
         assert len(list(world.shares)) == number * PARTITIONS_PER_STEP
-    assert acquired(finish(steps)) == {partition: [(0, 0, 1)] for partition in range(PARTITIONS)}
+    assert acquired(answer_of(steps)) == {partition: [(0, 0, 1)] for partition in range(PARTITIONS)}
 
 
 @pytest.mark.parametrize("done", [1, 3, 5, 6, 7, 30], ids="{} steps".format)
@@ -63,7 +55,7 @@ def test_a_session_that_ends_meanwhile_acquires_nothing_more_and_leaves_nothing(
         next(steps)
     world.connection.closed()
     acquired_before = max(done - 2 * PARTITIONS // PARTITIONS_PER_STEP, 0)
-    assert len(acquired(finish(steps))) == acquired_before
+    assert len(acquired(answer_of(steps))) == acquired_before
     assert list(world.shares) == []
 
 
@@ -73,8 +65,8 @@ def test_a_session_that_is_replaced_meanwhile_leaves_the_records_to_the_new_one(
         next(steps)
     again = steps_of(world, request())
     next(again)
-    finish(steps)
-    assert len(acquired(finish(again))) == PARTITIONS
+    answer_of(steps)
+    assert len(acquired(answer_of(again))) == PARTITIONS
 
 
 def test_what_another_member_takes_meanwhile_is_its_own(world: ShareWorld) -> None:
@@ -82,8 +74,8 @@ def test_what_another_member_takes_meanwhile_is_its_own(world: ShareWorld) -> No
     first = steps_of(world, request(1, 0))
     for _ in range(2 * PARTITIONS // PARTITIONS_PER_STEP):
         next(first)
-    second = acquired(finish(steps_of(world, request(member="b"))))
-    mine = finish(first)
+    second = acquired(answer_of(steps_of(world, request(member="b"))))
+    mine = answer_of(first)
     mine = acquired(mine) if hasattr(mine, "responses") else {}
     assert len(second) + len(mine) == PARTITIONS
     assert not second.keys() & mine.keys()
@@ -97,7 +89,7 @@ def test_partitions_that_are_lost_meanwhile_have_an_error(world: ShareWorld) -> 
         next(steps)
     for share in list(world.shares)[:2]:
         share.close()
-    found = codes(finish(steps))
+    found = codes(answer_of(steps))
     assert [index for index, code in found.items() if code is ErrorCode.NOT_LEADER_OR_FOLLOWER] == [0, 1]
 
 
@@ -107,26 +99,20 @@ def test_what_moves_before_the_wait_begins_is_noticed() -> None:
     for _ in range(2 * PARTITIONS // PARTITIONS_PER_STEP):
         next(steps)
     world.append(1)
-    pending = finish(steps)
+    pending = answer_of(steps)
     assert not pending.is_done
     world.timers.run_due()
-    assert acquired(finish(pending.response)) == {0: [(0, 0, 1)]}
+    assert acquired(answer_of(pending.response)) == {0: [(0, 0, 1)]}
 
 
 def test_a_request_whose_client_has_gone_does_not_look_again() -> None:
     world = ShareWorld(partitions=PARTITIONS)
-    pending = finish(steps_of(world, request()))
+    pending = answer_of(steps_of(world, request()))
     pending.abandon()
     world.append(1)
     world.timers.run_due()
     assert not pending.is_done
     assert not any(share.flight.runs for share in world.shares)
-
-
-def test_what_a_session_wants_makes_a_small_request_long(world: ShareWorld) -> None:
-    assert share_fetch.listed(world.broker, request(1, 0)) == 0
-    world.fetch(0, partitions=tuple(range(PARTITIONS)))
-    assert share_fetch.listed(world.broker, request(1, 0)) == PARTITIONS
 
 
 # Waiting
@@ -150,10 +136,10 @@ def appended_after(world: ShareWorld, turns: int, partition: int) -> None:
 
 def test_a_waiting_request_is_woken_in_turns(empty: ShareWorld) -> None:
     """Five thousand partitions were looked at in one turn: 50 ms."""
-    pending = finish(steps_of(empty, request()))
+    pending = answer_of(steps_of(empty, request()))
     empty.append(1, partition=PARTITIONS - 1)
     assert empty.timers.run_due() > PARTITIONS // PARTITIONS_PER_STEP, "each step has a turn"
-    assert acquired(finish(pending.response)) == {PARTITIONS - 1: [(0, 0, 1)]}
+    assert acquired(answer_of(pending.response)) == {PARTITIONS - 1: [(0, 0, 1)]}
     assert not empty.waiters.watches
 
 
@@ -161,11 +147,11 @@ def test_what_becomes_available_within_a_later_look_is_noticed(empty: ShareWorld
     """The first move leaves too little, the second is in a partition that the look has passed."""
     body = request()
     body.min_bytes = 100
-    pending = finish(steps_of(empty, body))
+    pending = answer_of(steps_of(empty, body))
     empty.append(1, partition=PARTITIONS - 1)
     appended_after(empty, PARTITIONS // PARTITIONS_PER_STEP, 1)
     empty.timers.run_due()
-    assert acquired(finish(pending.response)) == {1: [(0, 0, 1)], PARTITIONS - 1: [(0, 0, 1)]}
+    assert acquired(answer_of(pending.response)) == {1: [(0, 0, 1)], PARTITIONS - 1: [(0, 0, 1)]}
 
 
 def test_records_that_are_released_before_the_wait_begins_are_noticed(empty: ShareWorld) -> None:
@@ -175,13 +161,13 @@ def test_records_that_are_released_before_the_wait_begins_are_noticed(empty: Sha
     for _ in range(2 * PARTITIONS // PARTITIONS_PER_STEP):
         next(steps)
     empty.acknowledge(1, (0, 0, 0, [2]), member="b")
-    pending = finish(steps)
+    pending = answer_of(steps)
     empty.timers.run_due()
-    assert acquired(finish(pending.response)) == {0: [(0, 0, 2)]}
+    assert acquired(answer_of(pending.response)) == {0: [(0, 0, 2)]}
 
 
 def test_a_client_that_goes_while_its_request_looks_again_has_nothing_locked(empty: ShareWorld) -> None:
-    pending = finish(steps_of(empty, request()))
+    pending = answer_of(steps_of(empty, request()))
     empty.append(1)
     empty.timers.call_soon(lambda: empty.timers.call_soon(pending.abandon))
     assert empty.timers.run_due() > 2
@@ -190,11 +176,11 @@ def test_a_client_that_goes_while_its_request_looks_again_has_nothing_locked(emp
 
 
 def test_the_time_ends_the_wait(empty: ShareWorld) -> None:
-    pending = finish(steps_of(empty, request()))
+    pending = answer_of(steps_of(empty, request()))
     empty.timers.advance(499)
     assert not pending.is_done
     empty.timers.advance(1)
-    assert acquired(finish(pending.response)) == {}
+    assert acquired(answer_of(pending.response)) == {}
     assert not empty.waiters.watches
 
 
@@ -206,16 +192,16 @@ def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: Shar
             next(steps)
         except StopIteration as over:
             end = over
-    made = answered(end.value)
+    made = end.value.response
     assert sum(1 for _ in made) == 2 * PARTITIONS // 10, "those with records, then all"
 
 
-@pytest.mark.parametrize(("owner", "method"), [(share_fetch.ShareReading, "_attempt_in_steps"), (share_fetch.Answer, "_response")])
+@pytest.mark.parametrize(("owner", "method"), [(share_fetch.ShareReading, "_attempt"), (share_fetch.Answer, "_response")])
 def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch, empty: ShareWorld, owner: type, method: str
 ) -> None:
     """It left the request unanswered for ever, and what waited behind it."""
-    pending = finish(steps_of(empty, request()))
+    pending = answer_of(steps_of(empty, request()))
     failure = KeyError("a mistake of ours")
 
     def fail(*_given: object) -> None:

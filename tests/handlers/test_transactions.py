@@ -33,6 +33,7 @@ from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.fakes.answers import answer_of
 from tests.scenarios.transactions_world import World
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
@@ -94,9 +95,7 @@ class BrokerWorld:
         connection = ConnectionInfo(identity="c", host=host, listener="PLAINTEXT")
         connection.client_software_name = software
         request = RequestContext(newest(handler) if version is None else version, "client", connection)
-        answer = handler.handle(self.broker, request, body)
-        assert not (isinstance(answer, Pending) and answer.is_done), "an answer that is there is given directly"
-        return answer
+        return answer_of(handler.handle(self.broker, request, body))
 
     def init(self, transactional_id: str | None = "tx", version: int | None = None, **fields: Any) -> Any:
         body = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000, **fields)
@@ -370,7 +369,7 @@ def test_thousands_of_producers_are_described_in_steps() -> None:
     ]
     body = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
     connection = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
-    steps = describe_producers.handle_in_steps(world.broker, RequestContext(0, "client", connection), body)
+    steps = describe_producers.handle(world.broker, RequestContext(0, "client", connection), body)
     assert sum(1 for _ in steps) == 5
     assert world.ask(describe_producers, body).topics[0].partitions[0].active_producers[-1].producer_id == 999
 

@@ -55,7 +55,7 @@ class World(RecordingOwner):
         broker: Any = SimpleNamespace(
             config=BrokerConfig(settings), clock=clock, timers=timers, authorizer=AllowClients(),
             audit=AuditLog(clock), cluster_identity=None,
-            metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list, group_count=lambda: 0),
+            metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
         )  # fmt: skip
         authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange, "OTHER": FakeExchange})
         self.info = ConnectionInfo(identity="test:1", host="test", listener="SASL", authentication=authentication)

@@ -106,7 +106,7 @@ class Clients:
             self.now_ns += cost_ns
 
         fake = SimpleNamespace(
-            key=key, version=0, has_request_tags=False, plain_bytes_max=1 << 20, may_be_long=False, cost_ns=0, nanoseconds=0,
+            key=key, version=0, has_request_tags=False, plain_bytes_max=1 << 20, is_amplified=False, cost_ns=0, nanoseconds=0,
             immediate=[0] * 64, handle=handle, decode=lambda frame, at: (b"", len(frame)),
         )  # fmt: skip
         return cast(Route, fake)
@@ -206,7 +206,7 @@ def test_a_large_forwarded_request_that_fails_ends_without_an_answer(is_later: b
         yield
         raise failure
 
-    world.dispatcher._route(key, version).handle_in_steps = (lambda *_given: pending) if is_later else fail
+    world.dispatcher._route(key, version).handle = (lambda *_given: pending) if is_later else fail
     world.dispatcher.execute_forwarded(bytes(frame), world.info, ended.append)
     world.timers.run_due()
     if is_later:
@@ -296,7 +296,7 @@ def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
     dispatcher.routes[key << 16 | version] = cast(
         Route,
         SimpleNamespace(
-            version=version, has_request_tags=has_tags, plain_bytes_max=1 << 20, may_be_long=False, cost_ns=0, nanoseconds=0,
+            version=version, has_request_tags=has_tags, plain_bytes_max=1 << 20, is_amplified=False, cost_ns=0, nanoseconds=0,
             immediate=[0] * 64, handle=handle, decode=lambda frame, at: (bytes(frame[at:]), len(frame)),
         ),
     )  # fmt: skip

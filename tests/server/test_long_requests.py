@@ -191,8 +191,9 @@ def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tu
     (short,) = ask(request_and_version)
     long_requests: list[LongRequest] = []
     begin = LongRequests.begin
-    monkeypatch.setattr(LongRequests, "begin", lambda owner, request, body: (long_requests.append(request), begin(owner, request, body)))
-    monkeypatch.setattr("ottla.server.route.LISTED_AT_ONCE_MAX", 0)
+    monkeypatch.setattr(LongRequests, "begin", lambda owner, request, *body: (long_requests.append(request), begin(owner, request, *body)))
+    monkeypatch.setattr("ottla.server.dispatch.FIRST_PIECE_NS", 0)
+    monkeypatch.setattr("ottla.handlers.metadata.PARTITIONS_PER_STEP", 1)
     (long,) = ask(request_and_version)
     for answer in (short, long):
         for directory in answer.results if isinstance(answer, describe_log_dirs.DescribeLogDirsResponse) else ():
@@ -219,7 +220,7 @@ def test_many_producers_are_the_same_in_one_request_and_in_several(ask: Ask, mon
 
     at_once = [*described(0), *described(1)]
     assert at_once == [list(range(0, 500, 2)), list(range(1, 500, 2))]
-    monkeypatch.setattr("ottla.server.route.LISTED_AT_ONCE_MAX", 100)
+    monkeypatch.setattr("ottla.server.dispatch.FIRST_PIECE_NS", 0)
     assert [*described(0), *described(1)] == at_once
     assert described(0, 1) == at_once
 
@@ -227,9 +228,9 @@ def test_many_producers_are_the_same_in_one_request_and_in_several(ask: Ask, mon
 def test_rules_are_deleted_in_steps_as_at_once(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     deletion = delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**RULES_OF_ALL_TOPICS)] * 2)
     answers = []
-    for at_once_max in (1000, 0):
+    for slice_ns in (1_000_000_000, 0):
         make_something_of_each_kind(ask)
-        monkeypatch.setattr("ottla.server.route.LISTED_AT_ONCE_MAX", at_once_max)
+        monkeypatch.setattr("ottla.server.dispatch.FIRST_PIECE_NS", slice_ns)
         deleted, left = ask((deletion, 3), (describe_acls.DescribeAclsRequest(**RULES_OF_ALL_TOPICS), 3))
         assert left.resources == [] and [len(result.matching_acls) for result in deleted.filter_results] == [3, 3]
         answers.append(deleted)

@@ -19,6 +19,7 @@ from ottla.machine.coordinator import reader_of
 from ottla.machine.host import HostState
 from ottla.requests.context import Pending, RequestContext
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.fakes.answers import answer_of
 from tests.groups.hard_state import hard_state
 from tests.sim.base_world import check_replay, persistent
 from tests.sim.clients import OFFSETS
@@ -280,7 +281,7 @@ def watched(handle: Callable[..., Any], decided: Callable[[], int], look: Callab
     """The handler, whose answers are looked at as they leave, with what `decided` returned when the request had been decided."""
 
     def handle_watched(broker: Any, request: RequestContext, body: Any) -> Any:
-        answer = handle(broker, request, body)
+        answer = answer_of(handle(broker, request, body))
         end = decided()
         if not isinstance(answer, Pending):
             look(answer, end)

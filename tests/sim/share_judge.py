@@ -18,6 +18,7 @@ from ottla.sharing.registry import FindStart
 from ottla.sharing.sessions import FINAL_EPOCH
 from ottla.sharing.share_partition import SharePartition
 from ottla.wire.messages.share_fetch import ShareFetchResponse
+from tests.fakes.answers import answer_of
 from tests.sim.share_history import LOCK_MS, Holder, ShareHistory
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class ShareJudge:
             life, member, history = self._life, body.member_id, self._history
             request.connection.call_when_closed(("judge", member), lambda _: None if life.is_over else history.left(member))
             statements = self._read(body)
-            answer = handle(broker, request, body)
+            answer = answer_of(handle(broker, request, body))
             if not isinstance(answer, Pending):
                 self._judge_answer(answer, statements)
                 return answer
@@ -129,6 +130,8 @@ class ShareJudge:
             outer.abandon = answer.abandon
 
             def complete(response: Any) -> None:
+                if isinstance(response, Exception):  # a verdict, or a mistake of the product
+                    raise response
                 if not life.is_over:
                     self._judge_answer(response, statements)
                 outer.complete(response)

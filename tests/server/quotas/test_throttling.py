@@ -44,7 +44,7 @@ class World:
         self.quotas.update({(("client-id", "c"),): rates})
         broker: Any = SimpleNamespace(
             config=BrokerConfig(), clock=self.clock, timers=self.timers, authorizer=AllowClients(),
-            groups=SimpleNamespace(all_hosts=list, group_count=lambda: 0),
+            groups=SimpleNamespace(all_hosts=list),
         )
         self.dispatcher = Dispatcher(broker, Waiters(self.clock, self.timers))
         self.throttling = Throttling(self.quotas, self.clock, self.timers)
