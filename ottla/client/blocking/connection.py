@@ -310,7 +310,8 @@ def _send_scattered(open_socket: socket.socket, pieces: Iterable[Buffer]) -> Non
 def first_readable(connections: Mapping[int, Connection], timeout_s: float) -> list[int]:
     """Waits until a connection has an answer or has ended, and returns the keys of all such connections; none after `timeout_s`."""
     if not connections:
-        time.sleep(timeout_s)
+        if timeout_s > 0:  # a sleep of 0 s gives up the processor: 1 ms on a busy machine
+            time.sleep(timeout_s)
         return []
     ready = [key for key, connection in connections.items() if connection.has_input()]
     others = {connection.fileno(): key for key, connection in connections.items() if key not in ready}

@@ -90,6 +90,8 @@ class Producer:
         self._partitions: dict[str, list[int]] = {}
         self._learned_at: dict[str, float] = {}
         self._open: dict[TopicPartition, Batch] = {}
+        self._open_sticky: dict[str, Batch] = {}
+        """The open batch of each topic for records without a key or partition: most records need this one look-up."""
         has_identity = self.identity is not None
         self._queue = SendQueue(
             cluster.metadata, acks=acks, is_idempotent=has_identity, may_renumber=has_identity and not self._is_transactional
@@ -138,13 +140,9 @@ class Producer:
         if not self.owner.acquire(False):
             raise self.owner.used_twice()
         try:
-            if partition < 0:
-                partitions = self._partitions.get(topic) or self._learn(topic)
-                partition = self._sticky.current(topic, partitions) if key is None else partitions[partition_for_key(key, len(partitions))]
-            target = TopicPartition(topic, partition)
-            batch = self._open.get(target)
+            batch = self._open_sticky.get(topic) if key is None and partition < 0 else None
             if batch is None or batch.size + size > self.batch_bytes:
-                batch = self._begin_batch(target)
+                batch = self._batch_for(topic, key, partition, size)
             batch.records.append(Record(0, timestamp, key, value, headers))
             batch.size += size
             if batch.size >= self.batch_bytes:
@@ -222,6 +220,7 @@ class Producer:
             batch.count = len(batch.records)
             self._queue.end_unsealed(batch, error)
             del self._open[partition]
+        self._open_sticky.clear()
         self._queue.end_all(error, only_unsent=only_unsent)
 
     def _drop_connections(self) -> None:
@@ -306,6 +305,20 @@ class Producer:
         except (KafkaError, TransportError):
             return
 
+    def _batch_for(self, topic: str, key: bytes | None, partition: int, size: int) -> Batch:
+        """Returns the open batch of a record's partition, or a new one if the record does not fit."""
+        is_sticky = key is None and partition < 0
+        if partition < 0:
+            partitions = self._partitions.get(topic) or self._learn(topic)
+            partition = self._sticky.current(topic, partitions) if key is None else partitions[partition_for_key(key, len(partitions))]
+        target = TopicPartition(topic, partition)
+        batch = self._open.get(target)
+        if batch is None or batch.size + size > self.batch_bytes:
+            batch = self._begin_batch(target)
+        if is_sticky:
+            self._open_sticky[topic] = batch
+        return batch
+
     def _begin_batch(self, target: TopicPartition) -> Batch:
         """An empty batch in place of a full one. All that may raise does so here, before the record is taken."""
         self._deliveries.raise_failure()
@@ -348,6 +361,7 @@ class Producer:
         batch.data, refusals = self._encoding.encode(batch.partition, records, None if self.identity is None else self.identity.core)
         del self._open[batch.partition]
         topic = batch.partition.topic
+        self._open_sticky.pop(topic, None)
         self._sticky.move_on(topic, self._partitions.get(topic, ()))
         if refusals:
             batch.records = records = [record for record in records if id(record) not in refusals]
