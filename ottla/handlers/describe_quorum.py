@@ -1,8 +1,8 @@
 """DescribeQuorum: the leader and the voters of the metadata quorum, and their offsets.
 
-Behaviour: the controller is the one voter of its quorum and leads it. The metadata is kept in a store and not in a log; its end is the
-epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well. The leader's epoch is the
-controller's.
+Behaviour: the controller is the only voter of its quorum and its leader. A store has the metadata, not a log, so no offset exists. The
+controller's epoch is shown as the leader's epoch, as the end of the voter's log and as the high watermark: a small number that grows with
+each controller. While no controller is known, the partition gets NOT_LEADER_OR_FOLLOWER.
 Partitions other than 0 of `__cluster_metadata` do not exist.
 
 Version notes: 1 times of the voters (KIP-836). 2 messages, directories and the addresses of the voters (KIP-853):
@@ -61,16 +61,18 @@ def _described(broker: Broker, topic: str, index: int) -> DescribeQuorumResponse
         return DescribeQuorumResponsePartitionData(
             partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
         )
-    leader_id = broker.metadata.controller_id
-    leader = broker.metadata.brokers.get(leader_id)
-    end = max(0, leader.epoch) if leader is not None else 0
+    leader_id, end = broker.metadata.controller_id, broker.metadata.controller_epoch
+    if leader_id < 0:
+        return DescribeQuorumResponsePartitionData(
+            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, error_message=None, leader_id=-1, leader_epoch=end, high_watermark=-1
+        )
     now_ms = broker.clock.wall_ms()
     voter = ReplicaState(replica_id=leader_id, log_end_offset=end, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
     return DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_message="",
         leader_id=leader_id,
-        leader_epoch=broker.metadata.controller_epoch,
+        leader_epoch=end,
         high_watermark=end,
         current_voters=[voter],
     )

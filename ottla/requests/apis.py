@@ -147,7 +147,7 @@ TABLE: dict[int, ServedApi] = {
         _line("DescribeUserScramCredentials", DESCRIBE_CLUSTER),
         # librdkafka 2.16 leaves one byte behind an AlterUserScramCredentials request.
         _line("AlterUserScramCredentials", ALTER_CLUSTER, is_forwarded=True, may_have_stray_bytes=True, is_change=True),
-        _line("DescribeQuorum", DESCRIBE_CLUSTER),
+        _line("DescribeQuorum", DESCRIBE_CLUSTER, awaits_metadata=True),
         _line("AlterPartition", CLUSTER_ACTION, is_advertised=False),
         _line("UpdateFeatures", ALTER_CLUSTER, is_forwarded=True),
         _line("Envelope", CLUSTER_ACTION, is_advertised=False),

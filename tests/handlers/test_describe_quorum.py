@@ -27,6 +27,7 @@ def test_the_controller_leads_itself(version: int) -> None:
     [voter] = partition.current_voters
     assert (voter.replica_id, voter.log_end_offset, partition.observers) == (0, partition.high_watermark, [])
     assert partition.leader_epoch == world.cluster.loop.state.controller_epoch >= 0
+    assert 0 <= partition.high_watermark < 100, "a plain number, and not an id of ZooKeeper's transactions"
     if version:
         assert voter.last_caught_up_timestamp == world.broker.clock.wall_ms()
     if version > 1:
@@ -34,6 +35,15 @@ def test_the_controller_leads_itself(version: int) -> None:
         assert [(node.node_id, [(one.name, one.host, one.port) for one in node.listeners]) for node in answer.nodes] == [
             (0, [("PLAINTEXT", *address)])
         ]
+
+
+def test_while_no_controller_is_known_nothing_is_made_up() -> None:
+    world = AdminWorld()
+    world.broker.metadata.controller_id = -1
+    [topic] = world.ask(asked("__cluster_metadata", 0)).topics
+    [partition] = topic.partitions
+    assert (partition.error_code, partition.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert (partition.high_watermark, partition.current_voters) == (-1, [])
 
 
 @pytest.mark.parametrize(("topic", "index"), [("__cluster_metadata", 1), ("t", 0)])

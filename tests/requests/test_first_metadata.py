@@ -18,7 +18,8 @@ REQUEST: Any = SimpleNamespace()
 
 
 def test_the_apis_that_show_metadata_wait() -> None:
-    assert {api.name for api in TABLE.values() if api.awaits_metadata} == {"Metadata", "DescribeCluster", "DescribeTopicPartitions"}
+    waiting = {"Metadata", "DescribeCluster", "DescribeQuorum", "DescribeTopicPartitions", "UnregisterBroker"}
+    assert {api.name for api in TABLE.values() if api.awaits_metadata} == waiting
 
 
 def test_a_broker_that_starts_says_nothing_of_topics_before_it_knows_them() -> None:
