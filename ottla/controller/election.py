@@ -9,7 +9,8 @@ Who is elected after a failure, in this order (KIP-966, for a store in which an 
    whose broker came back without all of them, as if with a new disk: the partition then waits for the operator, unless all replicas are so
    empty that nothing is left to lose;
 4. where the topic allows it, any live replica, the last leader first, empty ones last. Records may be lost then: the result says so, and
-   it is logged (P10).
+   it is logged (P10);
+5. when an operator asks for it and no other replica lives, one whose log is damaged (`elect_damaged`).
 
 A last leader that is intact needs no rule of its own, because it is still in sync or eligible. If none of them can lead, the partition
 waits for a replica that may hold more than those that are there.
@@ -119,6 +120,16 @@ def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_
         for replica in _fullest_first(partition, standing):
             if standing.may_lead(replica):
                 return Elected(replica, (replica,), Choice.UNCLEAN)
+    return None
+
+
+def elect_damaged(partition: PartitionMetadata, standing: Standing) -> Elected | None:
+    """Elects a live replica whose log may have failed (`standing` is the brokers' alone); first one that held everything. It gives up what
+    is damaged."""
+    held = (*partition.isr, *partition.eligible, *partition.last_known)
+    for replica in sorted(_fullest_first(partition, standing), key=lambda replica: replica not in held):
+        if standing.may_lead(replica):
+            return Elected(replica, (replica,), Choice.UNCLEAN)
     return None
 
 

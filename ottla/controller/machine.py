@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, TopicMetadata
+from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, ReplicasFailed, TopicMetadata
 from ottla.base.errors import ApiError, ErrorCode, shortened
 from ottla.controller import election
 from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
 from ottla.controller.partition_states import Elections, NamedPartition, led, partitions_plan, with_isr
-from ottla.controller.plans import Plan
+from ottla.controller.plans import Plan, Unit
 from ottla.controller.reassignment import begun, check_target, finished, is_moving, origin_of
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import TopicRules
@@ -32,20 +32,24 @@ def decide_elect_leaders(
     new: list[NamedPartition] = []
     results = []
     elections = Elections()
+    failed = dict(state.failed)
     for name, index in dict.fromkeys(wanted):
         topic, partition = state.topic(name), state.partition(name, index)
         if topic is None or partition is None:
             message = shortened(f"No such partition as {name}-{index}")
             results.append(PartitionResult(topic=name, partition=index, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=message))
             continue
-        elected, error = _elect_on_request(kind, partition, state.standing_for(state.standing(), topic, partition))
+        elected, error = _elect_on_request(kind, partition, state.standing_for(state.standing(), topic, partition), state.standing())
         if elected is not None:
             new.append((name, led(state, partition, elected, rules.in_sync_min(topic))))
+            if elected.leader in failed:  # it gives up what is damaged, or reports anew that its log has failed
+                failed[elected.leader] -= {(topic.topic_id, index)}
             elections.note(name, partition, elected)
         elif error is ErrorCode.ELECTION_NOT_NEEDED and partitions is None:
             continue
         results.append(PartitionResult(topic=name, partition=index, error=error, message=ELECTION_MESSAGES.get(error)))
-    return partitions_plan(state, new, answer=results, notes=elections.notes)
+    changed = [ReplicasFailed(broker_id, replicas) for broker_id, replicas in failed.items() if state.failed[broker_id] != replicas]
+    return partitions_plan(state, new, last=[Unit([], changed)] if changed else [], answer=results, notes=elections.notes)
 
 
 ELECTION_MESSAGES = {
@@ -56,8 +60,9 @@ ELECTION_MESSAGES = {
 
 
 def _elect_on_request(
-    kind: ElectionType, partition: PartitionMetadata, standing: election.Standing
+    kind: ElectionType, partition: PartitionMetadata, standing: election.Standing, brokers: election.Standing
 ) -> tuple[election.Elected | None, ErrorCode]:
+    """`brokers`: the standing without regard to logs that have failed."""
     if kind is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             return None, ErrorCode.ELECTION_NOT_NEEDED
@@ -66,6 +71,8 @@ def _elect_on_request(
         if partition.leader != NO_LEADER:
             return None, ErrorCode.ELECTION_NOT_NEEDED
         elected = election.elect_after_failure(partition, standing, is_unclean_allowed=True)
+        if elected is None and partition.partition_epoch >= 0:
+            elected = election.elect_damaged(partition, brokers)
         refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     return elected, ErrorCode.NONE if elected is not None else refusal
 

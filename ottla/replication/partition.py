@@ -120,6 +120,12 @@ class Partition:
         return not self.state.offline_reason
 
     @property
+    def has_failed(self) -> bool:
+        """Offline because of its log or its disk: it must be opened anew."""
+        state = self.state
+        return bool(state.offline_reason) and not state.may_revive and state.offline_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    @property
     def offline_reason(self) -> str:
         return self.state.offline_reason
 

@@ -336,10 +336,11 @@ class PartitionTable:
         return stopped
 
     def drop(self, partitions: Sequence[Partition]) -> None:
-        """Drops partitions of an offline directory, so that `open` reads them anew."""
+        """Drops partitions of an offline directory, or damaged ones, so that `open` reads and checks them anew."""
         for partition in partitions:
             self.directory_of(partition).note(partition)
             self._forget(partition.topic_partition, partition)
+            self._unopened[partition.topic_partition] = None
 
     def _forget(self, key: TopicPartition, partition: Partition) -> None:
         of_topic = self._by_topic[key.topic]
@@ -470,7 +471,7 @@ class PartitionTable:
             message = f"its directory is missing in {', '.join(directory.path for directory in self._directories)}"
         self._unopened[key] = reason
         self._names[topic_id] = key.topic
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from reason
 
     def _place(self, key: TopicPartition) -> LogDirectoryState:
         """The directory in which a log is to be made."""

@@ -17,7 +17,7 @@ from typing import Protocol
 from ottla.base.cluster_metadata import CONFIG_TOPIC, NO_LEADER
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import ReplicaRole, StoppedReplica
-from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.errors import ApiError, DamagedLogError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
@@ -281,12 +281,13 @@ class ReplicaChanges:
         key = TopicPartition(state.topic, state.partition.index)
         topic = self._metadata.topic(state.topic)
         configs = topic.configs if topic is not None and topic.topic_id == state.topic_id else state.configs
+        self._drop_failed(key)
         try:
             partition = self._partitions.open(
                 key, state.topic_id, self._log_config(configs), is_new=state.is_new, is_replaceable=self._is_replaceable(state)
             )
         except ApiError as error:
-            log.error("%s is not available: %s", key, error.message)
+            log.error("%s is not available: %s%s", key, error.message, self._way_on(key, error))
             self._missing[key] = state
             self.mark_offline([key])
             return
@@ -305,9 +306,25 @@ class ReplicaChanges:
         if partition.is_online and self._metadata.is_offline_here(key):
             self._mark_online([key])
 
+    def _way_on(self, key: TopicPartition, error: ApiError) -> str:
+        """What an operator can do if no other replica comes to lead."""
+        if not isinstance(error.__cause__, DamagedLogError) or self._config.is_single_broker:
+            return ""
+        command = f"ottla partitions elect --accept-loss --topic {key.topic} --partition {key.partition}"
+        return f". If no other replica can lead, this gives up what is damaged: {command}"
+
+    def _drop_failed(self, key: TopicPartition) -> None:
+        """Drops a log that was found damaged after it was opened, so that it is opened and checked anew."""
+        known = self._partitions.get(*key)
+        if known is not None and known.has_failed and self._partitions.directory_of(known).is_online:
+            self._partitions.drop([known])
+
     def _is_replaceable(self, state: ReplicaRole) -> bool:
-        """Whether this replica may give up what is damaged or missing: another one leads, and this one is not counted on any more."""
+        """Whether this replica may give up what is damaged or missing: another one leads, and this one is not counted on any more. Or this
+        one was elected although records may be lost."""
         wanted, own = state.partition, self._broker_id
+        if wanted.leader == own:
+            return wanted.loss_epoch == wanted.leader_epoch
         return wanted.leader not in (NO_LEADER, own) and own not in wanted.isr and own not in wanted.eligible
 
     def _follow(self, partition: Partition, state: ReplicaRole) -> None:

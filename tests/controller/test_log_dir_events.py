@@ -50,6 +50,22 @@ def test_a_failed_replica_leads_nothing_and_is_not_eligible() -> None:
     assert applied(state, decide_brokers_changed(state, [], [2], RULES))[0] == (NO_LEADER, 7, 11, (2,)), "the failed one does not lead"
 
 
+def test_an_operator_who_accepts_the_loss_gets_a_damaged_leader_where_no_other_replica_lives() -> None:
+    state = with_topic(state_of(1, 2, 3), (2, (1, 2, 3), (2, 3)), (2, (1, 2, 3), (2,)))
+    state.apply(decide_log_dir_events(state, [event(1, 0), event(2, 0, 1), event(3, 0)], RULES).changes)
+    before = partition(state)
+    assert (before.leader, before.isr) == (NO_LEADER, (2, 3))
+    plan = decide_elect_leaders(state, ElectionType.UNCLEAN, [("t", 0), ("t", 1)], RULES)
+    assert [result.error for result in plan.answer] == [ErrorCode.NONE, ErrorCode.NONE]
+    state.apply(plan.changes)
+    damaged, healthy = partition(state), partition(state, 1)
+    assert (damaged.leader, damaged.isr, damaged.loss_epoch) == (2, (2,), damaged.leader_epoch), "the last leader"
+    assert damaged.offline_replicas == (1, 3), "it may open its log now"
+    assert healthy.leader == 1, "one that works goes before one that is damaged"
+    again = applied(state, decide_log_dir_events(state, [event(2, 0, 1)], RULES))
+    assert again[0][0] == NO_LEADER, "its log could not be opened after all"
+
+
 def test_one_that_works_again_may_lead() -> None:
     state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
     state.apply(decide_log_dir_events(state, [event(1, 0)], RULES).changes)

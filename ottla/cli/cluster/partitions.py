@@ -1,4 +1,4 @@
-"""`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`) and choose leaders (`elect`).
+"""`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`). Leaders are chosen in `partition_elections.py`.
 
 Files are Kafka's (`partition_plans.py`). `reassign` only shows the plan without `--execute`; `verify` and `cancel` remove the
 throttles of `--throttle`, as Kafka's tool does. Called by Kafka's name, the commands print Kafka's output (`partitions_output.py`).
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.counted import counted
-from ottla.base.errors import ApiError, ErrorCode, error_code
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster import partitions_generate
-from ottla.cli.cluster.partition_plans import Plan, read_entries, read_plan
-from ottla.cli.command import Command, Refused, UsageError, merged
+from ottla.cli.cluster import partition_elections, partitions_generate
+from ottla.cli.cluster.partition_plans import Plan, read_plan
+from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.kafka_tools import partitions_output as kafka
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write
@@ -23,7 +23,6 @@ from ottla.client.blocking import admin, replica_admin
 from ottla.client.blocking.cluster import Cluster
 
 COLUMNS = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("NEW-REPLICAS", "new_replicas"), ("ERROR", "error"))
-ELECTION_TYPES = {"preferred": 0, "unclean": 1}
 ALTER_REPLICA_LOG_DIRS = 34
 
 
@@ -222,73 +221,11 @@ def _cancel(args: argparse.Namespace) -> int:
     return 1 if any(errors.values()) else 0
 
 
-# Leaders
-
-
-def _elect_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--election-type", type=str.lower, choices=tuple(ELECTION_TYPES), default="preferred", help="preferred|unclean (may lose records)")
-    add("--topic", metavar="TOPIC", help="only this topic")
-    add("--partition", action="append", metavar="N,...", help="only these partitions of the topic")
-    add("--path-to-json-file", metavar="FILE", help="only these partitions")
-    add("--all-topic-partitions", action="store_true", help="all partitions")
-    add_yes(parser)
-
-
-def _wanted(args: argparse.Namespace, cluster: Cluster) -> list[TopicPartition] | None:
-    """The partitions to elect leaders for; None means all."""
-    ways = [args.topic is not None, args.path_to_json_file is not None, args.all_topic_partitions]
-    if sum(ways) != 1:
-        raise UsageError("name partitions: --topic NAME, --path-to-json-file FILE or --all-topic-partitions")
-    if args.path_to_json_file:
-        return [TopicPartition(entry["topic"], entry["partition"]) for entry in read_entries(args.path_to_json_file)]
-    if args.all_topic_partitions:
-        return None
-    try:
-        numbers = [int(part) for part in merged(args.partition)]
-    except ValueError:
-        raise UsageError("--partition is a number") from None
-    return [TopicPartition(args.topic, number) for number in numbers or cluster.partitions(args.topic)]
-
-
-def _elect(args: argparse.Namespace) -> int:
-    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-
-    kind = ELECTION_TYPES[args.election_type]
-    if kind == 1:
-        confirm(args, "An unclean election may lose acknowledged records. Continue?")
-    with connect(args) as cluster:
-        wanted = _wanted(args, cluster)
-        topics = (
-            None if wanted is None else [TopicPartitions(topic=name, partitions=found) for name, found in admin.grouped(wanted).items()]
-        )
-        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=admin.timeout_ms(cluster))
-        answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
-    admin.check(answer.error_code, None, "election")
-    rows = [
-        {
-            "topic": topic.topic,
-            "partition": partition.partition_id,
-            "error": error_code(partition.error_code).name if partition.error_code else None,
-            "message": partition.error_message or None,
-        }
-        for topic in answer.replica_election_results
-        for partition in topic.partition_result
-    ]
-    if is_kafka(args):
-        kafka.show_elections(args.election_type.upper(), rows)
-    else:
-        columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error"), ("MESSAGE", "message"))
-        output_of(args).show("partitions", rows, columns)
-    # ELECTION_NOT_NEEDED is no failure: the wanted leader leads already.
-    return 1 if any(row["error"] not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
-
-
 COMMANDS = {
     "generate": partitions_generate.COMMAND,
     "reassign": Command("Move replicas to other brokers.", _reassign_arguments, _reassign),
     "list": Command("Moves in progress.", lambda parser: None, _list, may_watch=True),
     "verify": Command("Are the moves of a file done?", _verify_arguments, _verify),
     "cancel": Command("Stop the moves of a file.", _cancel_arguments, _cancel),
-    "elect": Command("Elect leaders.", _elect_arguments, _elect),
+    "elect": partition_elections.COMMAND,
 }

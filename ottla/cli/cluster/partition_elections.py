@@ -1,0 +1,131 @@
+"""`ottla partitions elect`: preferred leaders, or, where records may be lost, any replica that lives.
+
+`--accept-loss` is an unclean election of the partitions that have no leader. It says before what is given up: the records that only other
+replicas held, and what is damaged in the log of the replica that leads then. The broker elects a replica with a damaged log only if no
+other one lives.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ottla.base.errors import error_code
+from ottla.base.types import TopicPartition
+from ottla.cli.cluster.partition_plans import read_entries
+from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.kafka_tools import partitions_output as kafka
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.output import write_error
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
+
+ELECTION_TYPES = {"preferred": 0, "unclean": 1}
+UNCLEAN_QUESTION = "An unclean election may lose acknowledged records. Continue?"
+
+
+def _elect_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--election-type", type=str.lower, choices=tuple(ELECTION_TYPES), default="preferred", help="preferred|unclean (may lose records)")
+    add("--topic", metavar="TOPIC", help="only this topic")
+    add("--partition", action="append", metavar="N,...", help="only these partitions of the topic")
+    add("--path-to-json-file", metavar="FILE", help="only these partitions")
+    add("--all-topic-partitions", action="store_true", help="all partitions")
+    add("--accept-loss", action="store_true", help="give partitions without a leader one that may lack records; says first what is risked")
+    add_yes(parser)
+
+
+def _wanted(args: argparse.Namespace, cluster: Cluster) -> list[TopicPartition] | None:
+    """The partitions to elect leaders for; None means all."""
+    ways = [args.topic is not None, args.path_to_json_file is not None, args.all_topic_partitions]
+    if sum(ways) != 1:
+        raise UsageError("name partitions: --topic NAME, --path-to-json-file FILE or --all-topic-partitions")
+    if args.path_to_json_file:
+        return [TopicPartition(entry["topic"], entry["partition"]) for entry in read_entries(args.path_to_json_file)]
+    if args.all_topic_partitions:
+        return None
+    try:
+        numbers = [int(part) for part in merged(args.partition)]
+    except ValueError:
+        raise UsageError("--partition is a number") from None
+    return [TopicPartition(args.topic, number) for number in numbers or cluster.partitions(args.topic)]
+
+
+def _elect(args: argparse.Namespace) -> int:
+    kind = "unclean" if args.accept_loss else args.election_type
+    if kind == "unclean" and not args.accept_loss:
+        confirm(args, UNCLEAN_QUESTION)
+    with connect(args) as cluster:
+        wanted = _wanted(args, cluster)
+        if args.accept_loss:
+            wanted = _accepted(args, cluster, wanted)
+        rows = [] if wanted == [] else _ask(cluster, kind, wanted)
+    if getattr(args, "is_shim", False):
+        kafka.show_elections(kind.upper(), rows)
+    else:
+        columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error"), ("MESSAGE", "message"))
+        output_of(args).show("partitions", rows, columns)
+    # ELECTION_NOT_NEEDED is no failure: the wanted leader leads already.
+    return 1 if any(row["error"] not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
+
+
+def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[dict[str, Any]]:
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+
+    topics = None if wanted is None else [TopicPartitions(topic=name, partitions=found) for name, found in admin.grouped(wanted).items()]
+    request = ElectLeadersRequest(election_type=ELECTION_TYPES[kind], topic_partitions=topics, timeout_ms=admin.timeout_ms(cluster))
+    answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
+    admin.check(answer.error_code, None, "election")
+    return [
+        {
+            "topic": topic.topic,
+            "partition": partition.partition_id,
+            "error": error_code(partition.error_code).name if partition.error_code else None,
+            "message": partition.error_message or None,
+        }
+        for topic in answer.replica_election_results
+        for partition in topic.partition_result
+    ]
+
+
+# Losses
+
+
+def _accepted(args: argparse.Namespace, cluster: Cluster, wanted: Sequence[TopicPartition] | None) -> list[TopicPartition]:
+    """Those of the partitions that have no leader and could have one. Says of each what is risked, and asks."""
+    names = sorted(cluster.topic_names() if wanted is None else {found.topic for found in wanted})
+    described = admin.describe_topics(cluster, names)
+    accepted = []
+    for name in names:
+        for partition in described[name].partitions if name in described else ():
+            key = TopicPartition(name, partition.partition_index)
+            if partition.leader_id < 0 and (wanted is None or key in wanted):
+                write_error(risk(key, partition, cluster.brokers) + "\n")
+                accepted.append(key)
+    if accepted:
+        confirm(args, "These records may be lost for good. Elect these leaders?")
+    else:
+        output_of(args).note("every one of these partitions has a leader, or does not exist; nothing was changed")
+    return accepted
+
+
+def risk(key: TopicPartition, partition: Any, brokers: Collection[int]) -> str:
+    """What an unclean election gives up. The brokers choose in the same way (`controller/election.py`)."""
+    held = list(dict.fromkeys((*partition.isr_nodes, *(partition.eligible_leader_replicas or ()), *(partition.last_known_elr or ()))))
+    working = [replica for replica in partition.replica_nodes if replica not in partition.offline_replicas]
+    damaged = [replica for replica in partition.replica_nodes if replica in brokers and replica not in working]
+    if not working and not damaged:
+        return f"{key}: none of its brokers {partition.replica_nodes} lives, so none can be elected"
+    leader = f"broker {working[0]}" if len(working) == 1 else f"one of brokers {working}"
+    cut = ""
+    if not working:
+        leader = f"broker {damaged[0]}" if len(damaged) == 1 else f"one of brokers {damaged}"
+        cut = "; its log is damaged or missing, and is cut at the damage"
+    leading = working or damaged
+    others = [replica for replica in held if [replica] != leading]
+    given_up = f"; given up is what only these held: brokers {others}" if others else ""
+    return f"{key}: {leader} would lead{cut}{given_up}"
+
+
+COMMAND = Command("Elect leaders.", _elect_arguments, _elect)
