@@ -27,6 +27,7 @@ from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
+from ottla.base.settings.passwords import PasswordSettings, StoredPasswords
 from ottla.base.settings.security import SecuritySettings
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
@@ -80,7 +81,7 @@ class Synonym(NamedTuple):
 
 
 class _AllSettings(
-    NetworkSettings, SecuritySettings, TokenSettings, AccessSettings,
+    NetworkSettings, SecuritySettings, PasswordSettings, TokenSettings, AccessSettings,
     LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
     StagingSettings, ZooKeeperSettings,
 ):  # fmt: skip
@@ -99,6 +100,7 @@ class BrokerConfig(_AllSettings):
         self._broker_dynamic: dict[str, str] = {}
         self._cluster_dynamic: dict[str, str] = {}
         self._listeners: list[Callable[[frozenset[str]], object]] = []
+        self.passwords = StoredPasswords(self, BROKER_SETTINGS)
         self.of_listeners = ListenerValues(self._given, lambda: (self._broker_dynamic, self._cluster_dynamic), self.value)
         is_single = not self._given.get("zookeeper.connect", Given("", "")).text.strip()
         self.is_single_broker = is_single
@@ -187,7 +189,7 @@ class BrokerConfig(_AllSettings):
         notices: list[Notice] = []
         before = {**self._cluster_dynamic, **self._broker_dynamic}
         self._cluster_dynamic = usable_values(BROKER_SETTINGS, cluster, notices)
-        self._broker_dynamic = usable_values(BROKER_SETTINGS, broker, notices)
+        self._broker_dynamic = usable_values(BROKER_SETTINGS, self.passwords.readable(broker, notices), notices)
         now = {**self._cluster_dynamic, **self._broker_dynamic}
         changed = [name for name in {**before, **now} if name not in BROKER_SETTINGS and before.get(name) != now.get(name)]
         for name, setting in BROKER_SETTINGS.items():

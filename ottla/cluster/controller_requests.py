@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ErrorCode, error_code
-from ottla.controller.api import IsrChangeRequest, NewTopic, PartitionResult, TopicResult
+from ottla.controller.api import ConfigRequest, ConfigResult, IsrChangeRequest, NewTopic, PartitionResult, TopicResult
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, BrokerState, PartitionData, TopicData
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -17,6 +17,12 @@ from ottla.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 
 
@@ -74,9 +80,33 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def refusal_of_all(response: CreateTopicsResponse) -> int:
-    """The code of the answer as a whole: what a broker that is not the controller says about every topic."""
-    codes = {topic.error_code for topic in response.topics}
+def alter_configs_request(requests: Sequence[ConfigRequest], validate_only: bool) -> IncrementalAlterConfigsRequest:
+    resources = []
+    for request in requests:
+        configs = [AlterableConfig(name=entry.name, config_operation=entry.operation, value=entry.value) for entry in request.entries]
+        resources.append(AlterConfigsResource(resource_type=request.resource_type, resource_name=request.name, configs=configs))
+    return IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+
+
+def config_results(response: IncrementalAlterConfigsResponse) -> list[ConfigResult]:
+    return [
+        ConfigResult(
+            resource_type=one.resource_type, name=one.resource_name, error=error_code(one.error_code), message=one.error_message
+        )
+        for one in response.responses
+    ]  # fmt: skip
+
+
+def refusal_of_all_topics(response: CreateTopicsResponse) -> int:
+    return _refusal_of_all({topic.error_code for topic in response.topics})
+
+
+def refusal_of_all_configs(response: IncrementalAlterConfigsResponse) -> int:
+    return _refusal_of_all({one.error_code for one in response.responses})
+
+
+def _refusal_of_all(codes: set[int]) -> int:
+    """Returns the code of the answer as a whole: NOT_CONTROLLER if a broker that is not the controller refuses every item."""
     return ErrorCode.NOT_CONTROLLER if codes == {ErrorCode.NOT_CONTROLLER} else ErrorCode.NONE
 
 

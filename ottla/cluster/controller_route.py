@@ -1,9 +1,9 @@
 """The way to the controller, wherever it is: `api.Controller` for this broker's own needs.
 
-While this broker is the controller, and where there is no other broker, every request is a call. Else AlterPartition, ControlledShutdown
-and the creation of topics (internal ones, and those that a client's metadata request creates) go as requests to the broker that the
-metadata names as the controller. What clients ask of the controller is forwarded whole (`requests/forwarding.py`); here the answer to
-that is NOT_CONTROLLER, as a broker gives it that cannot reach the controller.
+While this broker is the controller, and where there is no other broker, every request is a call. Else AlterPartition, ControlledShutdown,
+the creation of topics (internal ones, and those that a client's metadata request creates) and alterations of this broker's own settings go
+as requests to the broker that the metadata names as the controller. What clients ask of the controller is forwarded whole
+(`requests/forwarding.py`); here the answer to that is NOT_CONTROLLER, as a broker gives it that cannot reach the controller.
 
 `ask` sends a request again after lost connections and after NOT_CONTROLLER, with rising pauses, until its time is over: meanwhile another
 controller is elected, and this broker learns which. A request may so be executed twice, as with Kafka's own way to the controller.
@@ -238,10 +238,24 @@ class ControllerRoute:
         if self.is_here:
             here()
             return
-        from ottla.cluster.controller_requests import create_topics_request, refusal_of_all, topic_results
+        from ottla.cluster.controller_requests import create_topics_request, refusal_of_all_topics, topic_results
 
         request = create_topics_request(topics, validate_only, self._timeout_ms() if timeout_ms is None else timeout_ms)
-        self.ask(request, refusal_of_all, lambda response: done(topic_results(response, topics)), here)
+        self.ask(request, refusal_of_all_topics, lambda response: done(topic_results(response, topics)), here)
+
+    def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None:
+        """For changes that are not `is_replacing`."""
+
+        def here() -> None:
+            self.local.alter_configs(requests, validate_only, done)
+
+        if self.is_here:
+            here()
+            return
+        from ottla.cluster.controller_requests import alter_configs_request, config_results, refusal_of_all_configs
+
+        request = alter_configs_request(requests, validate_only)
+        self.ask(request, refusal_of_all_configs, lambda response: done(config_results(response)), here)
 
     # What only clients ask, whose requests are forwarded whole
 
@@ -252,9 +266,6 @@ class ControllerRoute:
         self, topics: Sequence[NewPartitions], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None
     ) -> None:
         self.local.create_partitions(topics, validate_only, done, timeout_ms=timeout_ms)
-
-    def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None:
-        self.local.alter_configs(requests, validate_only, done)
 
     def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None:
         self.local.alter_quotas(requests, validate_only, done)

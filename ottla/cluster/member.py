@@ -75,6 +75,8 @@ class ClusterMember:
         self.lease = Lease(store, clock, timers)
         self._on_registered: Callable[[], object] | None = None
         self._on_ready: Callable[[], object] | None = None
+        self.on_own_settings: Callable[[], object] = lambda: None
+        """Called after settings of brokers have changed."""
         self.receiver = ControlReceiver(
             metadata=metadata, replicas=replicas, broker_epoch=self.broker_epoch, on_broker_configs=self._take_broker_configs,
             on_roles_taken=self._roles_taken,
@@ -233,3 +235,4 @@ class ClusterMember:
         of_this = self.metadata.configs(CONFIG_BROKER, str(self._config.this_broker_id))
         for notice in self._config.set_dynamic(of_all, of_this):
             log.warning(notice.text)
+        self.on_own_settings()

@@ -74,7 +74,7 @@ BASE_PATHS = (
 )
 """Nodes that must be there before anything else is written, parents first."""
 
-SENSITIVE_PATHS = ("/cluster/secret", USERS, "/delegation_token")
+SENSITIVE_PATHS = ("/cluster/secret", USERS, CONFIG_FOLDERS[CONFIG_BROKER], "/delegation_token")
 """Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
 
 """Kafka's event of log directories."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Source, Synonym, Type
 from ottla.base.settings.client_metrics import CLIENT_METRICS_SETTINGS
+from ottla.base.settings.dynamic_values import has_secret_word
 from ottla.base.settings.listener_values import SETTINGS_OF_LISTENERS
 from ottla.base.settings.security import split_listener_name
 
@@ -96,7 +97,7 @@ def _stored_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
         own = SETTINGS_OF_LISTENERS[of_listener.setting]
         setting: Setting[Any] = Setting(name, own.type, own.default, own.doc, valid=own.valid, update=own.update)
         return ConfigEntry(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
-    is_secret = not is_known_to_kafka(name) or any(word in name for word in ("password", "secret", "jaas", ".key"))
+    is_secret = not is_known_to_kafka(name) or has_secret_word(name)
     setting = Setting(name, Type.PASSWORD if is_secret else Type.STRING, "", "Kept and shown; this broker makes no use of it.")
     return ConfigEntry(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
 

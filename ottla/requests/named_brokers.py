@@ -1,8 +1,8 @@
 """Alterations of one broker's settings are for that broker: sent to another one they are refused, as by Kafka, and before anything else.
 
 Only the broker that is named can say whether it could go on with them: the key stores of its listeners are files there
-(`tls_changes.py`). Kafka's own clients send each broker's settings to that broker. Other resources of the request are altered; what a
-broker has forwarded to the controller was looked at there.
+(`tls_changes.py`). Kafka's own clients send each broker's settings to that broker. Other resources of the request are altered. What a
+broker sends to the controller, for a client or for itself, was checked by that broker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def refusing_other_brokers(module: Any, handle: Handle) -> Handle:
     """`handle` for what is left. `module` is that of AlterConfigs or IncrementalAlterConfigs."""
 
     def handle_own(broker: Broker, request: RequestContext, body: Any) -> Any:
-        if request.connection.is_forwarded:
+        if request.connection.is_forwarded or request.connection.is_inter_broker:
             return handle(broker, request, body)
         refusals = [_refusal(broker.broker_id, resource) for resource in body.resources]
         if not any(refusals):
@@ -32,11 +32,17 @@ def refusing_other_brokers(module: Any, handle: Handle) -> Handle:
         both = list(zip(body.resources, refusals, strict=True))
         refused = [module.refused(resource, refusal) for resource, refusal in both if refusal is not None]
         own = [resource for resource, refusal in both if refusal is None]
-        if not own:
-            return load(type(body).API_KEY)[1](responses=refused)
-        return _with(refused, handle(broker, request, type(body)(resources=own, validate_only=body.validate_only)))
+        rest = type(body)(resources=own, validate_only=body.validate_only)
+        return answering_refused(refused, type(body), lambda: handle(broker, request, rest), has_rest=bool(own))
 
     return handle_own
+
+
+def answering_refused(refused: list[Any], request_type: Any, handle_rest: Callable[[], Any], *, has_rest: bool) -> Any:
+    """Returns the answer to a request of which some resources are refused. `handle_rest` executes the request without them."""
+    if not has_rest and refused:
+        return load(request_type.API_KEY)[1](responses=refused)
+    return _with(refused, handle_rest()) if refused else handle_rest()
 
 
 def _with(refused: list[Any], response: Any) -> Any:

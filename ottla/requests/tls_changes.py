@@ -91,7 +91,7 @@ class TlsChanges:
 
     def _options(self, broker: Broker, change: ConfigRequest) -> dict[str, TlsOptions]:
         """What the listeners that the change touches would have. Raises `ApiError`."""
-        old = broker.metadata.configs(CONFIG_BROKER, str(broker.broker_id))
+        old = self._config.passwords.readable(broker.metadata.configs(CONFIG_BROKER, str(broker.broker_id)))
         names = {entry.name for entry in change.entries} | (old.keys() if change.is_replacing else set())
         touched = sorted({listener for name in names if (listener := tls_listener(name)) is not None})
         if not touched or change.name != str(broker.broker_id):

@@ -334,7 +334,9 @@ class Dispatcher:
             handle = self.first_metadata.awaiting(handle)
         if hasattr(module, "wanted_change"):
             from ottla.requests.named_brokers import refusing_other_brokers  # on use: few clients alter settings
+            from ottla.requests.password_changes import encrypting_passwords
 
+            handle = encrypting_passwords(module, handle)
             if self.tls_changes is not None:
                 handle = self.tls_changes.guarding(module, handle)
             handle = refusing_other_brokers(module, handle)

@@ -28,6 +28,7 @@ from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.password_upkeep import PasswordUpkeep
 from ottla.cluster.peer_share_states import PeerShareStates
 from ottla.cluster.peer_transactions import PeerTransactions
 from ottla.cluster.registration import Registration
@@ -237,6 +238,7 @@ class Node:
             self.controller, broker_id=config.this_broker_id, metadata=self.metadata, peers=self.peers, timers=ports.timers,
             timeout_ms=lambda: config.request_timeout_ms, is_alone=config.is_single_broker,
         )  # fmt: skip
+        self.member.on_own_settings = PasswordUpkeep(config, self.metadata, self.route, random=ports.random, timers=ports.timers).review
         self._propose_isr: Callable[[PartitionState, IsrProposal], None] | None = None
         if self.links is not None:
             self.links.attach(self.member, self.route, locate=self._addresses.find, watched=self._watched, leader_of=self._leader_of)

@@ -23,7 +23,7 @@ from tests.clusters.conftest import running
 LOGIN = {
     "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "for-alice",
 }  # fmt: skip
-SECRET = ("/delegation_token/tokens", "/config/users", "/cluster/secret")
+SECRET = ("/delegation_token/tokens", "/config/users", "/config/brokers", "/cluster/secret")
 """Nodes that only brokers may read."""
 
 

@@ -16,6 +16,8 @@ from ottla.base.settings.security import LISTENER_LIMITS, split_listener_name
 from ottla.base.settings.setting import Setting, SettingError, Update
 
 Table = Mapping[str, Setting[Any]]
+SECRET_WORDS = ("password", "secret", "jaas", ".key")
+"""Words in the names of settings that are not served here and whose values are secrets."""
 
 
 def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
@@ -55,7 +57,19 @@ def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
     if of_listener is not None:
         return SETTINGS_OF_LISTENERS[of_listener.setting], of_listener.setting not in LISTENER_LIMITS
     setting = table.get(name)
-    return setting, setting is not None and setting.update is Update.PER_BROKER
+    return setting, has_secret_word(name) if setting is None else setting.update is Update.PER_BROKER
+
+
+def has_secret_word(name: str) -> bool:
+    return any(word in name for word in SECRET_WORDS)
+
+
+def is_password(table: Table, name: str) -> bool:
+    """Whether the setting is a password that a broker may store: encrypted, and for one broker alone."""
+    setting, is_per_broker = _setting(table, name)
+    if setting is None:
+        return is_per_broker
+    return setting.is_sensitive and setting.update is not Update.READ_ONLY
 
 
 def parse_for_client(setting: Setting[Any], text: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> Any:

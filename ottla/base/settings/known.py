@@ -48,8 +48,6 @@ metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.byt
 metric.reporters
 metrics.num.samples metrics.recording.level metrics.sample.window.ms
 num.io.threads num.network.threads
-password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length password.encoder.keyfactory.algorithm
-password.encoder.old.secret password.encoder.secret
 port
 principal.builder.class
 process.roles
