@@ -25,6 +25,10 @@ class ConnectError(TransportError):
     """A broker cannot be reached, or the connection to it broke."""
 
 
+class NotSentError(ConnectError):
+    """The connection broke before the whole request was written, so the broker cannot have executed it."""
+
+
 class RequestTimeoutError(TransportError):
     """A broker took the request and did not answer in time."""
 

@@ -24,7 +24,7 @@ from ottla.client.addresses import Address
 from ottla.client.blocking.readable import readable
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.login_renewal import LoginRenewal
-from ottla.client.errors import ConnectError, RequestTimeoutError, TransportError
+from ottla.client.errors import ConnectError, NotSentError, RequestTimeoutError, TransportError
 from ottla.client.security import lost, no_tls, reason_of, wants_more
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.schema import Buffer, Request
@@ -247,7 +247,7 @@ class Connection:
 
     def _write(self, *pieces: Buffer, timeout_s: float | None = None) -> None:
         if self._socket is None:
-            raise ConnectError(f"the connection to {self.address} is closed")
+            raise NotSentError(f"the connection to {self.address} is closed")
         timeout_s = self._step_s() if timeout_s is None else timeout_s
         try:
             self._socket.settimeout(timeout_s)
@@ -258,7 +258,7 @@ class Connection:
         except TimeoutError:
             raise self._broken(RequestTimeoutError(f"{self.address} takes no data for {round(timeout_s, 2):g} s")) from None
         except OSError as error:
-            raise self._broken(lost(self.address, error)) from None
+            raise self._broken(NotSentError(str(lost(self.address, error)))) from None
         except BaseException:
             self.close()
             raise

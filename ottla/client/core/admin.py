@@ -391,6 +391,6 @@ def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Proc
 
     connection = yield from (cluster.any_link() if broker_id is None else cluster.link(broker_id))
     request = DescribeClusterRequest(include_fenced_brokers=connection.offers(DescribeClusterRequest.API_KEY, 2))
-    answer = yield Ask(connection, request)
+    answer = yield from (cluster.ask_any(request) if broker_id is None else cluster.ask_broker(broker_id, request))
     check(answer.error_code, answer.error_message, "the cluster")
     return answer

@@ -22,10 +22,12 @@ from ottla.client.errors import (
     RETRIABLE,
     ConnectError,
     KafkaError,
+    NotSentError,
     RequestTimeoutError,
     TransportError,
     refused,
 )
+from ottla.wire.apis import API_NAMES
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.wire.schema import Request
 
@@ -36,6 +38,8 @@ GROUP = 0
 TRANSACTION = 1
 
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
+_QUESTIONS = ("Describe", "List")
+"""How the names of APIs that change nothing begin."""
 T = TypeVar("T")
 
 
@@ -290,12 +294,22 @@ class ClusterCore:
 
     def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Procedure[Any]:
         """A request that any broker can answer."""
-        link = yield from self.any_link()
-        return (yield Ask(link, body, None, timeout_s))
+        return (yield from self._ask(self.any_link, body, None, timeout_s))
 
     def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Procedure[Any]:
-        link = yield from self.link(broker_id)
-        return (yield Ask(link, body, version, timeout_s))
+        return (yield from self._ask(lambda: self.link(broker_id), body, version, timeout_s))
+
+    def _ask(self, reach: Callable[[], Procedure[Link]], body: Request, version: int | None, timeout_s: float | None) -> Procedure[Any]:
+        """Asks over the connection that `reach` finds, and once more over a new one if it breaks and a second request does no harm: the
+        broker cannot have the first one, or the request changes nothing."""
+        link = yield from reach()
+        try:
+            return (yield Ask(link, body, version, timeout_s))
+        except ConnectError as error:
+            if not isinstance(error, NotSentError) and not API_NAMES[body.API_KEY].startswith(_QUESTIONS):
+                raise
+            again = yield from reach()
+        return (yield Ask(again, body, version, timeout_s))
 
     def ask_controller(self, body: Request, *, timeout_s: float | None = None) -> Procedure[Any]:
         """A request for the controller; where none is named (KRaft brokers forward), any broker will do."""

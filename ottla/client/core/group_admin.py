@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
-from ottla.client.core.procedure import Ask, Procedure
+from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
 CONSUMER_GROUP_DESCRIBE = 69
@@ -78,7 +78,7 @@ def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequ
             states_filter=list(states) if version >= 4 else [],
             types_filter=list(types) if version >= 5 else [],
         )
-        answer = yield Ask(connection, request)
+        answer = yield from cluster.ask_broker(broker_id, request)
         check(answer.error_code, None, f"groups of broker {broker_id}")
         for group in answer.groups:
             kind = group.group_type or ("Classic" if version < 5 else "")

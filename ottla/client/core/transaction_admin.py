@@ -9,7 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import TRANSACTION, ClusterCore
-from ottla.client.core.procedure import Ask, Procedure
+from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
 INIT_PRODUCER_ID = 22
@@ -76,7 +76,7 @@ def list_transactions(
             duration_filter=duration_ms,
             transactional_id_pattern=pattern,
         )
-        answer = yield Ask(connection, request)
+        answer = yield from cluster.ask_broker(broker_id, request)
         check(answer.error_code, None, f"transactions of broker {broker_id}")
         found += [
             ListedTransaction(state.transactional_id, broker_id, state.producer_id, state.transaction_state)

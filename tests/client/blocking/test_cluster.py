@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +14,14 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
 from ottla.client.core.procedure import Ask, AskRolling, Procedure
 from ottla.client.errors import ConnectError, KafkaError
+from ottla.wire.framing import load, read_request_header, write_response
+from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.client.fake_broker import FakeBroker
 
-METADATA, FIND_COORDINATOR, HEARTBEAT = 3, 10, 12
+METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS, CREATE_ACLS, DESCRIBE_CONFIGS = 3, 10, 12, 18, 30, 32
 
 
 def _coordinator(broker_port: list[int]) -> Any:
@@ -106,3 +111,52 @@ def test_requests_leave_as_answers_come_in() -> None:
         cluster.run(procedure(cluster))
     assert [answer.error_code for answer in noted[:-1]] == list(range(6))
     assert isinstance(noted[-1], KafkaError)
+
+
+class Closing(FakeBroker):
+    """Closes its first connection in the middle of the second request, or behind its end."""
+
+    def __init__(self, *, is_read_whole: bool) -> None:
+        script = {
+            CREATE_ACLS: lambda body, _version: CreateAclsResponse(results=[AclCreationResult()] * len(body.creations)),
+            DESCRIBE_CONFIGS: lambda _body, _version: DescribeConfigsResponse(),
+        }
+        super().__init__(script)
+        self.is_read_whole = is_read_whole
+        self.connections = 0
+
+    def _serve(self, connection: socket.socket) -> None:
+        self.connections += 1
+        if self.connections > 1:
+            super()._serve(connection)
+            return
+        frame = memoryview(self._read(connection, *struct.unpack(">i", self._read(connection, 4))))
+        _, version, correlation_id, _, _ = read_request_header(frame)
+        connection.sendall(write_response(load(API_VERSIONS)[1], version)(self._api_versions(None, version), correlation_id))
+        (size,) = struct.unpack(">i", self._read(connection, 4))
+        if self.is_read_whole:
+            self._read(connection, size)
+        connection.close()
+
+
+MANY_ACLS = CreateAclsRequest(creations=[AclCreation(resource_name="n" * 30_000) for _ in range(400)])
+"""More than the buffers of two sockets hold, so that the connection ends while the request is being written."""
+
+
+def test_a_change_is_sent_again_if_the_broker_cannot_have_it() -> None:
+    with Closing(is_read_whole=False) as broker, Cluster(broker.address) as cluster:
+        assert len(cluster.ask_any(MANY_ACLS).results) == 400
+        assert (broker.connections, len(broker.asked(CREATE_ACLS))) == (2, 1)
+
+
+def test_a_change_whose_answer_is_lost_is_not_sent_again() -> None:
+    with Closing(is_read_whole=True) as broker, Cluster(broker.address) as cluster:
+        with pytest.raises(ConnectError):
+            cluster.ask_any(CreateAclsRequest(creations=[AclCreation()]))
+        assert broker.connections == 1
+
+
+def test_a_question_whose_answer_is_lost_is_asked_again() -> None:
+    with Closing(is_read_whole=True) as broker, Cluster(broker.address) as cluster:
+        assert cluster.ask_any(DescribeConfigsRequest()).results == []
+        assert broker.connections == 2
