@@ -20,7 +20,7 @@ from ottla.base.immutable import immutable
 from ottla.base.log_config import LogConfig
 from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, BatchHeader, Buffer, read_batch_header, record_section
 from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD, UnpackedTooLarge
-from ottla.wire.record_times import INT64_MAX, TimeRange, time_range
+from ottla.wire.record_times import INT64_MAX, TimeRange, is_single_as_claimed, time_range
 from ottla.wire.record_validation import UNBOUNDED, TooManySteps, validate_section
 from ottla.wire.records import recompress_section
 
@@ -177,10 +177,13 @@ def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = Fals
     return None
 
 
-def look_here(batch: memoryview, header: BatchHeader) -> Inspection:
-    """Finds the timestamps of an uncompressed batch. Raises `ApiError` for a bad batch."""
+def look_here(batch: memoryview, header: BatchHeader) -> Inspection | None:
+    """Finds the timestamps of an uncompressed batch; None if its header is evidently right. Raises `ApiError` for a bad batch."""
+    if header[12] == 1 and is_single_as_claimed(batch, header):
+        return None
     try:
-        return Inspection(None, time_range(batch[RECORDS_AT:], header.base_timestamp, header.record_count))
+        times = time_range(batch[RECORDS_AT:], header.base_timestamp, header.record_count, claimed_max=header.max_timestamp)
+        return Inspection(None, times)
     except WireError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
 
@@ -251,7 +254,9 @@ def _inspect(batch: memoryview, header: BatchHeader, demands: Demands, bytes_max
         section: Buffer = record_section(batch, header, bytes_max)
         if demands.is_validated:
             section = validate_section(section, header, is_key_required=demands.is_key_required, steps_max=steps_max)
-        times = time_range(section, header.base_timestamp, header.record_count) if demands.is_timed else None
+        times = None
+        if demands.is_timed:
+            times = time_range(section, header.base_timestamp, header.record_count, claimed_max=header.max_timestamp)
     except (UnpackedTooLarge, TooManySteps) as error:
         if bytes_max == demands.decompressed_bytes_max and isinstance(error, UnpackedTooLarge):
             raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
