@@ -54,7 +54,7 @@ from ottla.server.coordinator_views import (
     transaction_settings,
 )
 from ottla.server.coordinators import CoordinatorMemories, Coordinators
-from ottla.server.directories.claims import claim_directories, online
+from ottla.server.directories.claims import claim_directories, note_start
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.dispatch import Dispatcher
@@ -338,7 +338,7 @@ class Node:
         def ready() -> None:
             self.is_ready = True
             self.dispatcher.first_metadata.arrived()
-            self._note_boot()
+            note_start(self.ports.disk, self.config, self.directories)
             on_ready()
 
         self.member.call_when_ready(ready)
@@ -395,13 +395,6 @@ class Node:
     def _is_clean(self) -> bool:
         """Whether no log has lost anything: since the last life, or, once a controller has dealt with that, in this one, to its end."""
         return all(directory.is_proved and directory.is_claimed and not directory.has_failed for directory in self.directories)
-
-    def _note_boot(self) -> None:
-        for directory in online(self.directories):
-            try:
-                directory.note_boot()
-            except StorageError as error:
-                log.error("%s", error)
 
     def _serve(self) -> None:
         """Accepts connections: from now on the controller, which may be another broker, sends this one its replicas."""

@@ -19,6 +19,7 @@ from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.replication.producer_room import ProducerRoom
+from ottla.server.directories.companions import refuse_duplicates
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory, name_of_future
 from ottla.storage.future_log import finish_replacement, is_complete
@@ -81,6 +82,9 @@ class PartitionTable:
         for directory in self._directories:
             if directory.is_online:
                 self._note_existing(directory)
+        for name, places in self._found.items():
+            if len(places) > 1:
+                refuse_duplicates(disk, name, [place.path for place in places])
         self.producer_room = ProducerRoom(self._producer_count, producers_max)
         self._finish_moves()
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import DirectoryRefused, StorageError
-from ottla.base.ports import MetadataStore, Ports
+from ottla.base.ports import Disk, MetadataStore, Ports
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cluster.cluster_id import KnownCluster
 from ottla.controller import znodes
+from ottla.server.directories.companions import note_companions, refuse_absent
 from ottla.server.directories.log_directories import LogDirectoryState
 
 log = logging.getLogger("ottla")
@@ -54,14 +55,31 @@ def claim_directories(
         message = f"the cluster that this broker belongs to is {cluster_id}, and CLUSTER_ID (ottla.cluster.id) names {wanted}"
         raise StorageError(f"{message}; leave it out, or start in an empty directory")
     cluster_id = cluster_id or wanted or uuid_to_text(fresh_uuid(ports.random.token_bytes(16)))
+    paths = [directory.path for directory in directories]
     for directory in directories:
         directory.belong_to(config.this_broker_id, cluster_id, ports.random)
+        if config.is_single_broker:
+            directory.before_first_claim = lambda: refuse_absent(ports.disk, paths)
+    if config.is_single_broker and len(online(directories)) == len(directories):
+        refuse_absent(ports.disk, paths)
     for directory in online(directories):
         _try(directory, directories, lambda: directory.claim(config.this_broker_id, cluster_id, ports.random))  # noqa: B023
     if not config.is_single_broker:
         for directory in online(directories):
             _try(directory, directories, lambda: directory.begin_generation(ports.random))  # noqa: B023
     return cluster_id
+
+
+def note_start(disk: Disk, config: BrokerConfig, directories: Sequence[LogDirectoryState]) -> None:
+    """Writes what the next start compares with its own directories. Called once this start is certain; a failed write is logged."""
+    notes = [directory.note_boot for directory in online(directories)]
+    if config.is_single_broker:
+        notes.append(lambda: note_companions(disk, directories))
+    for note in notes:
+        try:
+            note()
+        except StorageError as error:
+            log.error("%s", error)
 
 
 def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectoryState], store_name: str) -> str:

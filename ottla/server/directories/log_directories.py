@@ -86,6 +86,8 @@ class LogDirectoryState:
         self._take_lock = take_lock
         self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
+        self.before_first_claim: Callable[[], None] = lambda: None
+        """Refuses a new directory that comes online after the start, if it stands for another one."""
 
     def lock(self) -> None:
         """Takes the directory for this process. Raises `DirectoryRefused` when another process has it."""
@@ -219,6 +221,8 @@ class LogDirectoryState:
         if not self.is_claimed and self._owner is not None:
             if self._lock is None:
                 self.lock()
+            if self.cluster_id() is None:
+                self.before_first_claim()
             self.claim(*self._owner)
             self.is_proved = True  # the broker has registered with a directory that failed
         sweep(self._disk, self.path)

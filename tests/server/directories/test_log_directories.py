@@ -19,6 +19,7 @@ from ottla.base.types import TopicPartition
 from ottla.server import app
 from ottla.server.app import BrokerServer
 from ottla.server.directories import log_directories
+from ottla.server.directories.companions import note_companions, refuse_absent
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.metrics import Metrics
 from ottla.storage.offset_checkpoints import LogOffsets
@@ -411,3 +412,20 @@ def test_what_was_staged_is_removed_by_a_start_and_when_a_directory_comes_back()
         StageFile(disk, f"/data/1{SUFFIX}").append(b"left")
         begin()
         assert not [name for name in disk.listdir("/data") if name.endswith(SUFFIX)]
+
+
+def test_a_directory_that_comes_back_empty_after_the_start_stays_offline(tmp_path: Path) -> None:
+    """Its disk could not be read at the start, and is not mounted now: the logs do not begin again in the empty directory."""
+    paths = [str(tmp_path / name) for name in "ab"]
+    note_companions(OsDisk(), [claimed(tmp_path / name, "boot") for name in "ab"])
+    (tmp_path / "b").rename(tmp_path / "unmounted")
+    late = LogDirectoryState(OsDisk(), paths[1])
+    late.belong_to(1, "c", SystemRandom())
+    late.before_first_claim = lambda: refuse_absent(OsDisk(), paths)
+    late.go_offline("broken")
+    with pytest.raises(DirectoryRefused, match=r"b \(directory\.id=.* is missing or empty; mount it"):
+        late.come_online()
+    (tmp_path / "b").rmdir()
+    (tmp_path / "unmounted").rename(tmp_path / "b")
+    late.come_online()
+    assert late.is_online and late.is_claimed

@@ -1,0 +1,84 @@
+"""Compares the log directories of a single broker with the log directories of its last start.
+
+Each of several log directories has a file with the ids and paths of all of them. A start without one of these directories would create
+its logs again, empty. A broker of a cluster has no such file: its replicas fetch missing records from the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.base.errors import DirectoryRefused
+from ottla.base.ports import Disk
+from ottla.storage.small_files import read_meta_properties, read_topic_id, read_whole, write_atomically
+
+if TYPE_CHECKING:
+    from ottla.server.directories.log_directories import LogDirectoryState
+
+COMPANIONS_FILE = "ottla-directories"
+"""A line for each log directory of the broker: its id, a space, its path."""
+
+
+class Absent(NamedTuple):
+    """A log directory that the broker had and `log.dirs` does not have."""
+
+    directory_id: str
+    path: str
+    """The last known path."""
+    files: list[str]
+    """The files that name the directory."""
+
+
+def find_absent(disk: Disk, paths: Sequence[str]) -> Absent | None:
+    """Returns a directory that is noted in one of these directories and is none of them, if there is one. Raises `StorageError`."""
+    owners = [read_meta_properties(disk, path) for path in paths]
+    present = {owner.directory_id for owner in owners if owner is not None}
+    noted = {f"{path}/{COMPANIONS_FILE}": _read(disk, path) for path in paths}
+    for companions in noted.values():
+        for directory_id, path in companions.items():
+            if directory_id not in present:
+                return Absent(directory_id, path, [file for file, found in noted.items() if directory_id in found])
+    return None
+
+
+def _read(disk: Disk, directory: str) -> dict[str, str]:
+    """The noted paths by directory id."""
+    lines = (read_whole(disk, f"{directory}/{COMPANIONS_FILE}") or b"").decode(errors="replace").splitlines()
+    return {directory_id: path for directory_id, _, path in (line.partition(" ") for line in lines)}
+
+
+def refuse_absent(disk: Disk, paths: Sequence[str]) -> None:
+    """Raises `DirectoryRefused` if one of the broker's directories is absent."""
+    absent = find_absent(disk, paths)
+    if absent is not None:
+        lost = f"the log directory {absent.path} (directory.id={absent.directory_id}) is missing or empty"
+        way_on = f"mount it, or correct log.dirs; to start without its logs, remove {' and '.join(absent.files)}"
+        raise DirectoryRefused(f"{lost}; {way_on}", absent.path)
+
+
+def note_companions(disk: Disk, directories: Sequence[LogDirectoryState]) -> None:
+    """Writes the file into all directories that work; the others stay noted as they were. Raises `StorageError`."""
+    claimed = [directory for directory in directories if directory.is_claimed]
+    noted: dict[str, str] = {}
+    if len(claimed) < len(directories):
+        noted = {directory_id: path for directory in claimed for directory_id, path in _read(disk, directory.path).items()}
+    noted |= {directory.directory_id: directory.path for directory in claimed}
+    wanted = "".join(f"{directory_id} {path}\n" for directory_id, path in noted.items()).encode()
+    for directory in claimed if len(noted) > 1 else ():
+        file = f"{directory.path}/{COMPANIONS_FILE}"
+        if read_whole(disk, file) != wanted:
+            write_atomically(disk, file, wanted)
+
+
+def refuse_duplicates(disk: Disk, name: str, directories: Sequence[str]) -> None:
+    """Raises `DirectoryRefused` if several log directories hold the same log, as Apache Kafka does. One of the logs is stale, and the
+    broker does not know which. The left-over log of a deleted topic of the same name does not count. `name`: of the log's directory."""
+    seen: dict[bytes, str] = {}
+    for path in [f"{directory}/{name}" for directory in directories]:
+        topic_id = read_topic_id(disk, path)
+        if topic_id in seen:
+            way_on = "compare them with `ottla log dump`, and move one of them out of log.dirs"
+            raise DirectoryRefused(f"the log of {name} is in {seen[topic_id]} and in {path}; {way_on}", path)
+        if topic_id is not None:
+            seen[topic_id] = path
