@@ -19,8 +19,8 @@ from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.replication.producer_room import ProducerRoom
-from ottla.server.directories.companions import refuse_duplicates
 from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.storage.companion_directories import refuse_duplicates
 from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory, name_of_future
 from ottla.storage.future_log import finish_replacement, is_complete
 from ottla.storage.ledger import NO_PROOF, WATERMARK, Proof, enter

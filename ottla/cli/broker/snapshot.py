@@ -5,6 +5,9 @@ system has them, so that takes milliseconds; clients notice a pause. The copy is
 folder for each log directory and `snapshot.json`, which is written last: without it the snapshot is not whole. A process beside this one
 resumes the broker should this one be killed.
 
+Each log directory of a broker names all of them (`storage/companion_directories.py`), so a snapshot of a part of them is refused. The
+ids of the directories are in `snapshot.json`, so a restore finds out whether a folder of the snapshot is missing.
+
 The copy of one broker of a cluster would not fit to the others, so brokers of a cluster are refused.
 """
 
@@ -24,6 +27,7 @@ from types import FrameType
 from typing import Any
 
 from ottla._version import __version__
+from ottla.adapters.disk import OsDisk
 from ottla.adapters.local_store import FILE_NAME
 from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.private_files import private
@@ -32,6 +36,8 @@ from ottla.cli.broker.data_directories import add_place_arguments, directories_o
 from ottla.cli.broker.running import check_holder
 from ottla.cli.command import Command, Refused
 from ottla.cli.options import output_of
+from ottla.storage.companion_directories import find_absent
+from ottla.storage.small_files import read_meta_properties
 
 MANIFEST = "snapshot.json"
 VERSION = 1
@@ -59,7 +65,10 @@ def _snapshot(args: argparse.Namespace) -> int:
         paused_ms = _copy_all(args, directories, partial)
         for number in range(len(directories)):
             (partial / str(number) / PROOF_OF_NO_LOSS).unlink(missing_ok=True)
-        manifest = {"version": VERSION, "ottla": __version__, "taken": time.time(), "directories": [str(path) for path in directories]}
+        manifest = {
+            "version": VERSION, "ottla": __version__, "taken": time.time(), "directories": [str(path) for path in directories],
+            "directory_ids": [_directory_id(path) for path in directories],
+        }  # fmt: skip
         with open(partial / MANIFEST, "x", opener=private) as file:
             file.write(json.dumps(manifest, indent=2) + "\n")
         os.sync()
@@ -84,6 +93,14 @@ def _check(target: Path, directories: list[Path]) -> None:
             raise Refused(f"{target} is inside the data directory {path}")
     if not (directories[0] / FILE_NAME).exists():
         raise Refused(f"{directories[0]} is empty or a cluster's: brokers of a cluster copy what they lack from each other")
+    absent = find_absent(OsDisk(), [str(path) for path in directories])
+    if absent is not None:
+        raise Refused(f"the broker's log directory {absent.path} is not named; name all of them by log.dirs of --config")
+
+
+def _directory_id(path: Path) -> str:
+    owner = read_meta_properties(OsDisk(), str(path))
+    return owner.directory_id if owner is not None else ""
 
 
 def _copy_all(args: argparse.Namespace, directories: list[Path], partial: Path) -> float | None:
@@ -148,13 +165,18 @@ def _restore(args: argparse.Namespace) -> int:
     from ottla.testing.snapshot import copy_data
 
     source = Path(os.path.abspath(args.source))
-    kept = _manifest(source)["directories"]
+    manifest = _manifest(source)
+    kept = manifest["directories"]
     directories = [Path(path) for path in directories_of(args)]
     if len(kept) != len(directories):
         raise Refused(f"log directories: {len(kept)} in the snapshot, {len(directories)} here; name as many by log.dirs of --config")
     for path in directories:
         if path.exists() and any(path.iterdir()):
             raise Refused(f"{path} is not empty; restore to an empty directory, or run `ottla reset` before")
+    for number, directory_id in enumerate(manifest.get("directory_ids", ())):
+        if _directory_id(source / str(number)) != directory_id:
+            what = f"the copy of {kept[number]} (directory.id={directory_id})"
+            raise Refused(f"{source / str(number)} is not {what}: the snapshot is not whole")
     for number, path in enumerate(directories):
         if path.exists():
             path.rmdir()

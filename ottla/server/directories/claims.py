@@ -16,8 +16,8 @@ from ottla.base.ports import Disk, MetadataStore, Ports
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cluster.cluster_id import KnownCluster
 from ottla.controller import znodes
-from ottla.server.directories.companions import note_companions, refuse_absent
 from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.storage.companion_directories import note_companions, refuse_absent
 
 log = logging.getLogger("ottla")
 
@@ -74,7 +74,8 @@ def note_start(disk: Disk, config: BrokerConfig, directories: Sequence[LogDirect
     """Writes what the next start compares with its own directories. Called once this start is certain; a failed write is logged."""
     notes = [directory.note_boot for directory in online(directories)]
     if config.is_single_broker:
-        notes.append(lambda: note_companions(disk, directories))
+        paths = {directory.directory_id: directory.path for directory in directories if directory.is_claimed}
+        notes.append(lambda: note_companions(disk, paths, are_all=len(paths) == len(directories)))
     for note in notes:
         try:
             note()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,6 +81,32 @@ def test_a_snapshot_of_a_serving_broker_with_two_directories(offline: Ottla, tmp
         numbers = sorted(int(record.value or b"") for record in broker.records("orders"))
         assert numbers == list(range(len(numbers))) and len(numbers) >= before
         broker.add_record("orders", "goes on")
+
+
+def test_a_snapshot_that_would_lack_a_directory_is_refused(offline: Ottla, tmp_path: Path) -> None:
+    """The broker knows its directories from its command line, and the snapshot is given one of them."""
+    with Broker(settings={"log.dirs": f"{tmp_path}/one,{tmp_path}/two"}) as broker:
+        broker.create_topic("orders", 2)
+        running = offline("snapshot", tmp_path / "copy", "--data-dir", tmp_path / "one")
+    stopped = offline("snapshot", tmp_path / "copy", "--data-dir", tmp_path / "one")
+    for result in (running, stopped):
+        assert (result.code, result.out) == (1, "")
+        assert f"the broker's log directory {tmp_path}/two is not named; name all of them by log.dirs of --config" in result.err
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_snapshot_that_lacks_a_directory_is_not_restored(offline: Ottla, tmp_path: Path) -> None:
+    directories = named_in(tmp_path / "config", tmp_path / "one", tmp_path / "two")
+    with Broker(settings={"log.dirs": directories}) as broker:
+        broker.create_topic("orders", 2)
+    assert offline("snapshot", tmp_path / "copy", "--config", tmp_path / "config").code == 0
+    (tmp_path / "copy" / "1").rename(tmp_path / "elsewhere")
+    named_in(tmp_path / "config", tmp_path / "three", tmp_path / "four")
+    for _ in ("a folder is missing", "it is another directory's"):
+        result = offline("restore", tmp_path / "copy", "--config", tmp_path / "config")
+        assert (result.code, f"{tmp_path}/copy/1 is not the copy of {tmp_path}/two" in result.err) == (1, True), result
+        shutil.copytree(tmp_path / "copy" / "0", tmp_path / "copy" / "1", dirs_exist_ok=True)
+    assert not (tmp_path / "three").exists() and not (tmp_path / "four").exists()
 
 
 def named_in(config: Path, *directories: Path) -> str:

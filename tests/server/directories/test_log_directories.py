@@ -19,9 +19,9 @@ from ottla.base.types import TopicPartition
 from ottla.server import app
 from ottla.server.app import BrokerServer
 from ottla.server.directories import log_directories
-from ottla.server.directories.companions import note_companions, refuse_absent
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.metrics import Metrics
+from ottla.storage.companion_directories import note_companions, refuse_absent
 from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.storage.stage_file import SUFFIX, StageFile
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -417,7 +417,7 @@ def test_what_was_staged_is_removed_by_a_start_and_when_a_directory_comes_back()
 def test_a_directory_that_comes_back_empty_after_the_start_stays_offline(tmp_path: Path) -> None:
     """Its disk could not be read at the start, and is not mounted now: the logs do not begin again in the empty directory."""
     paths = [str(tmp_path / name) for name in "ab"]
-    note_companions(OsDisk(), [claimed(tmp_path / name, "boot") for name in "ab"])
+    note_companions(OsDisk(), {claimed(Path(path), "boot").directory_id: path for path in paths}, are_all=True)
     (tmp_path / "b").rename(tmp_path / "unmounted")
     late = LogDirectoryState(OsDisk(), paths[1])
     late.belong_to(1, "c", SystemRandom())

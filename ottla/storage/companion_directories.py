@@ -6,15 +6,12 @@ its logs again, empty. A broker of a cluster has no such file: its replicas fetc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ottla.base.errors import DirectoryRefused
 from ottla.base.ports import Disk
 from ottla.storage.small_files import read_meta_properties, read_topic_id, read_whole, write_atomically
-
-if TYPE_CHECKING:
-    from ottla.server.directories.log_directories import LogDirectoryState
 
 COMPANIONS_FILE = "ottla-directories"
 """A line for each log directory of the broker: its id, a space, its path."""
@@ -57,16 +54,16 @@ def refuse_absent(disk: Disk, paths: Sequence[str]) -> None:
         raise DirectoryRefused(f"{lost}; {way_on}", absent.path)
 
 
-def note_companions(disk: Disk, directories: Sequence[LogDirectoryState]) -> None:
-    """Writes the file into all directories that work; the others stay noted as they were. Raises `StorageError`."""
-    claimed = [directory for directory in directories if directory.is_claimed]
+def note_companions(disk: Disk, paths: Mapping[str, str], *, are_all: bool) -> None:
+    """Writes the file into these directories (paths by ids). Without `are_all` the broker has others, which stay noted. Raises
+    `StorageError`."""
     noted: dict[str, str] = {}
-    if len(claimed) < len(directories):
-        noted = {directory_id: path for directory in claimed for directory_id, path in _read(disk, directory.path).items()}
-    noted |= {directory.directory_id: directory.path for directory in claimed}
+    for path in () if are_all else paths.values():
+        noted |= _read(disk, path)
+    noted |= paths
     wanted = "".join(f"{directory_id} {path}\n" for directory_id, path in noted.items()).encode()
-    for directory in claimed if len(noted) > 1 else ():
-        file = f"{directory.path}/{COMPANIONS_FILE}"
+    for path in paths.values() if len(noted) > 1 else ():
+        file = f"{path}/{COMPANIONS_FILE}"
         if read_whole(disk, file) != wanted:
             write_atomically(disk, file, wanted)
 
