@@ -27,41 +27,29 @@ from ottla.requests.guarded import guarded
 from ottla.server.foreign_protocols import HEADER_BYTES_MIN, bad_size
 from ottla.server.memory.held_memory import ConnectionLimits, Slot
 from ottla.server.memory.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
+from ottla.server.scheduler import Scheduler
 from ottla.wire.framing import header_reader
 
 log = logging.getLogger("ottla.connection")
 
 read_size = Struct(">i").unpack_from
 read_key = Struct(">h").unpack_from
-PRODUCE = 0  # its requests are quick for their size
-HEAVY_REQUESTS = 3
-"""A client that has sent so many heavy ones in a row waits, too. Of a single one the clock may be wrong: the machine did other work."""
-LIGHT_BYTES_MAX = 4096
-"""Larger requests wait for their turn where a heavy one was executed in this turn of the loop."""
 BEFORE_AUTHENTICATION = frozenset(api.key for api in TABLE.values() if api.is_before_authentication)
 
 
 class Executor(Protocol):
     """`server/dispatch.py`: runs one request frame."""
 
-    is_crowded: bool
-    """Whether requests of this turn of the loop have taken much time: what looks as if it will must wait for a later one."""
+    scheduler: Scheduler
 
-    def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
-        """Whether the request of `size` bytes at `at` may take much time, as others of its connection or kind have lately."""
+    def is_likely_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
+        """Whether the request of `size` bytes at `at` is likely to take much time."""
 
     def execute(self, connection: Connection, frame: memoryview) -> bool:
-        """Returns whether the connection must let others go first."""
-
-    def resume_later(self, connection: Connection) -> None:
-        """Has `connection.resume` called in a later turn of the loop."""
+        """Returns whether the connection must let others run."""
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:
         """Mutes a new connection whose user has exceeded a quota; otherwise it is new no longer."""
-
-    def before_batch(self) -> None: ...  # before a connection executes what one read brought
-    def note_work(self) -> None: ...  # during this, if the connection has other work than requests
-    def after_batch(self) -> None: ...  # when it has executed them and sent their answers
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
         """Calls `flush` once after the round of wakes that is under way; False if none is: the caller must call it itself."""
@@ -82,6 +70,7 @@ class Connection:
         self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, channel: Channel, owner: Owner
     ) -> None:
         self._executor, self._buffers, self._limits, self._owner = executor, buffers, limits, owner  # shared by all connections
+        self._scheduler = executor.scheduler
         # of this connection alone
         self.info, self.channel = info, channel
         self.idle_ticks = self.bytes_taken = 0  # counted up by the sweep of idle connections; what the peer had taken then
@@ -109,7 +98,7 @@ class Connection:
         held = self._held
         if held:
             self._buffers.shared[: len(held)] = held
-        elif self._executor.is_crowded and not self.contexts and self._buffers.is_full():
+        elif self._scheduler.is_crowded and not self.contexts and self._buffers.is_full():
             self._yield(b"")  # one of a crowd that begins requests: each makes the broker drop another one
             return memoryview(b"")
         return self._buffers.shared_view[len(held) :]
@@ -119,7 +108,7 @@ class Connection:
         self.idle_ticks = 0
         try:
             self._is_executing = True
-            self._executor.before_batch()
+            self._scheduler.begin_batch()
             try:
                 if (large := self._large) is not None:
                     self._receive_large(large, count)
@@ -133,7 +122,7 @@ class Connection:
                 self._flush()
             finally:
                 self._is_executing = False
-                self._executor.after_batch()
+                self._scheduler.end_batch()
             if self._slots or self.channel.queued_bytes:
                 self._limits.held.relieve()
         except Exception as error:
@@ -320,7 +309,7 @@ class Connection:
         if large.is_whole():
             if not self.info.is_authenticated:
                 self._check_unauthenticated(large.frame())
-            is_costly = self._executor.is_crowded and self._executor.is_costly(self, large.frame(), 0, large.size)
+            is_costly = self._scheduler.is_crowded and self._executor.is_likely_costly(self, large.frame(), 0, large.size)
             if is_costly or (self.is_new and self._executor.owes(self, large.frame())):
                 large.finish()
                 self._yield(b"")
@@ -351,7 +340,7 @@ class Connection:
     def _execute_waiting(self) -> None:
         try:
             self._is_executing = True
-            self._executor.before_batch()
+            self._scheduler.begin_batch()
             try:
                 if self._large is not None and self._large.is_whole():
                     self._execute_large(self._large)
@@ -361,7 +350,7 @@ class Connection:
                 self._flush()
             finally:
                 self._is_executing = False
-                self._executor.after_batch()
+                self._scheduler.end_batch()
             if self._slots or self.channel.queued_bytes:
                 self._limits.held.relieve()
         except Exception as error:
@@ -369,7 +358,7 @@ class Connection:
 
     def _consume(self, view: memoryview, end: int) -> None:
         """Executes the whole frames in `view[:end]` and keeps the rest."""
-        executor, execute, bytes_max = self._executor, self._executor.execute, self._limits.frame_bytes_max
+        executor, scheduler, execute, bytes_max = self._executor, self._scheduler, self._executor.execute, self._limits.frame_bytes_max
         in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
         slots, account = self._slots, self._account
         at = 0
@@ -387,7 +376,7 @@ class Connection:
                 return
             if self.is_closed:  # by the flush that has made room
                 return
-            is_costly = executor.is_crowded and executor.is_costly(self, view, start, size)
+            is_costly = scheduler.is_crowded and executor.is_likely_costly(self, view, start, size)
             if is_costly or (self.is_new and executor.owes(self, view[start:stop])):
                 self._yield(bytes(view[at:end]))
                 return
@@ -410,7 +399,7 @@ class Connection:
         self._choke(held)
         if not self.is_held and not self.is_muted:
             self.is_held = True
-            self._executor.resume_later(self)
+            self._scheduler.resume_later(self)
 
     def _consume_unauthenticated(self, view: memoryview, end: int) -> int:
         """Executes the frames of an authentication, one at a time; returns where the frames behind it begin, which is the end unless it is
@@ -460,7 +449,7 @@ class Connection:
         else:
             self._hold(bytes(view[at:end]))
         if (buffers := self._buffers).is_full():
-            self._executor.note_work()
+            self._scheduler.note_work()
             if not buffers.make_room(self._large or self):
                 raise WireError("there is no memory for more unfinished requests")
 

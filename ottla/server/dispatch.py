@@ -1,16 +1,15 @@
-"""From a request frame to the answer's bytes: header, decode, handler, encode.
+"""Executes request frames: header, decoding, handler, encoding of the answer.
 
-A route (`route.py`) is the compiled way of one (key, version); it is made at the first request of its kind, from the line of
-`requests/apis.py`. Requests that name many things go in turns of the loop (`long_requests.py`). A key
-or version outside the table closes the connection, save ApiVersions, which answers any version (error 35 in a body of version 0), so that
-a newer client can find out what we speak. The keys of our extensions are outside for connections that have not asked for them.
+A route (`route.py`) holds the compiled codec of one API version and its handler; it is made at the first request of that version. Large
+requests run in turns (`long_requests.py`); `scheduler.py` decides how long a connection may execute. An API key or version that is not
+served closes the connection, except ApiVersions, which answers every version (error 35 in a body of version 0), so that a newer client can
+learn the versions of this broker. The keys of Ottla's extensions are not served to connections that have not asked for them.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
 from struct import Struct
 from struct import error as StructError
 from types import GeneratorType
@@ -24,11 +23,12 @@ from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.guarded import call_guarded, guarded
 from ottla.requests.levels import served
 from ottla.requests.pieces import has_many_items
-from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
+from ottla.server.connection import Connection
 from ottla.server.long_requests import FIRST_PIECE_NS, LongRequest, LongRequests
 from ottla.server.memory.held_memory import WAITING_REQUEST_BYTES, Slot
 from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.server.route import ANY_BYTES, Route
+from ottla.server.scheduler import COSTLY_NS, Scheduler
 from ottla.server.waiters import Waiters
 from ottla.wire.decoding import ManyObjects
 from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, header_reader, read_request_header
@@ -45,25 +45,6 @@ read_key_and_version = Struct(">hh").unpack_from
 read_length = Struct(">h").unpack_from
 CLIENT_ID_AT = 8
 CLIENT_ID_BYTES_KEPT = 4 * CLIENT_ID_CHARACTERS_MAX
-NOTABLE_NS = 150_000
-"""A request that takes so long counts for its kind, and against the loop's turn. It is little, because several hundred connections may each
-send one at once: what looks as dear then waits in a queue, where cheaper ones go first."""
-HEAVY_NS = 4_000_000
-"""A request that takes so long is heavy. After so much notable work in a turn of the loop, what looks as dear waits for a later one."""
-CHEAP_NS = 50_000
-KIND_RISE_BITS = 5
-CONNECTION_RISE_BITS = 1
-FIRST_COST_NS = 2 * NOTABLE_NS
-"""Of what a request has taken this part (as an exponent of a half) counts: for a kind so little that a single one says nothing. Of a
-connection's first so much counts whole: its second one may come with those of many others."""
-PLACES_PER_NOTABLE = 100
-"""A connection that waits lets so many that are cheaper go first, for each notable time that its requests have cost lately."""
-TURN_NS = 10_000_000
-"""A connection whose requests have taken so long lets the others go first."""
-TURN_LEAST_NS = 200_000
-"""So much time has each, whatever others have had in this turn of the loop, where none waits for a later one."""
-LONG_BATCH_NS = TURN_NS - NOTABLE_NS
-"""A batch that ends less than this before its connection's time is over has taken a notable time."""
 
 
 class Dispatcher:
@@ -77,17 +58,8 @@ class Dispatcher:
         self._waiters = waiters
         self.routes: dict[int, Route] = {}  # by kind: key and version as one number
         self.long_requests = LongRequests(broker.clock, broker.timers)
-        self._unfinished = self.long_requests.turns.unfinished
+        self.scheduler = Scheduler(broker.clock, broker.timers, self.long_requests.turns, waiters)
         self._now_ns = broker.clock.nanoseconds
-        self._last_ns = 0
-        self._turn_end_ns = 0
-        self.is_crowded = False
-        """Whether requests of this turn of the loop have taken much time."""
-        self._notable_ns = 0  # the time that notable requests and batches have taken in this turn of the loop
-        self._shared_ns = TURN_NS  # the last time of a connection that was shorter than a whole turn
-        self._waiting: list[tuple[int, int, Connection]] = []  # a heap: connections that let others go first
-        self._waited = 0
-        self._is_notable = False  # one of them was in the batch that is being executed
         self._throttling: Throttling | None = None
         self.tls_changes: TlsChanges | None = None
         """None where no listener has TLS."""
@@ -96,45 +68,18 @@ class Dispatcher:
         """Charges requests to the quotas of their clients from now on; None while no client has one."""
         self._throttling = self.long_requests.throttling = throttling
 
-    def before_batch(self) -> None:
-        self._waiters.is_batching = True
-        now_ns = self._last_ns = self._now_ns()
-        self._turn_end_ns = now_ns + (self._shared_turn_ns() if self._unfinished or self._notable_ns else TURN_NS)
-
-    def note_work(self) -> None:
-        self._is_notable = True
-
     def owes(self, connection: Connection, frame: memoryview) -> bool:
         throttling = self._throttling
         connection.is_new = throttling is not None and throttling.hold_back(connection, read_request_header(frame)[3])
         return connection.is_new
 
-    def _shared_turn_ns(self) -> int:
-        """The time of a connection where others wait for theirs, or have had it in this turn of the loop."""
-        self._shared_ns = max(TURN_NS - self._notable_ns, TURN_LEAST_NS) // (1 + len(self._unfinished))
-        return self._shared_ns
-
-    def after_batch(self) -> None:
-        if self._is_notable:
-            self._is_notable = False
-            self._count(self._now_ns() - self._last_ns)  # what it took to send the answers
-        elif self._last_ns > self._turn_end_ns - LONG_BATCH_NS:
-            self._note_batch()
-        self._waiters.run()
-
-    def _note_batch(self) -> None:
-        """Counts a batch that may have taken a notable time, though no request of it did."""
-        turn_ns = self._shared_ns if self._unfinished or self._notable_ns else TURN_NS
-        elapsed_ns = self._last_ns - self._turn_end_ns + turn_ns
-        if elapsed_ns > NOTABLE_NS and self._turn_end_ns:
-            self._count(elapsed_ns)
-
     def flush_later(self, flush: Callable[[], None]) -> bool:
         return self._waiters.after_wakes(flush)
 
     def execute(self, connection: Connection, frame: memoryview) -> bool:
-        """Runs one request; its answer goes to the connection now or later. Returns whether the connection must let others go first.
+        """Executes one request and gives the answer to the connection, now or later. Returns whether the connection must let others run.
         Raises `WireError` for a malformed request."""
+        scheduler = self.scheduler
         try:
             kind, correlation_id, client_id_bytes = connection.read_header(frame)
         except StructError:  # it is shorter than the header of the last request
@@ -164,9 +109,9 @@ class Dispatcher:
             if type(response) is GeneratorType:
                 return self._begin_long(connection, route, request, correlation_id, frame, at, body, response)
         if self._throttling is not None:
-            spent_ns = self._now_ns() - self._last_ns
+            spent_ns = self._now_ns() - scheduler.last_ns
             if self._throttling.charge(connection, route, request, response, size, spent_ns):
-                self._turn_end_ns = 0
+                scheduler.end_slice()
         buckets = route.immediate
         if type(response) is Pending:
             buckets = self._answer_later(connection, route, correlation_id, response, size)
@@ -176,18 +121,18 @@ class Dispatcher:
             else:
                 connection.answer(route.encode(response, correlation_id))
         now_ns = self._now_ns()
-        elapsed_ns = now_ns - self._last_ns
+        elapsed_ns = now_ns - scheduler.last_ns
         buckets[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
-        self._last_ns = now_ns
-        if elapsed_ns > NOTABLE_NS or connection.cost_ns or route.cost_ns:
-            self._weigh(connection, route, elapsed_ns)
-        return now_ns > self._turn_end_ns
+        scheduler.last_ns = now_ns
+        if elapsed_ns > COSTLY_NS or connection.cost_ns or route.cost_ns:
+            scheduler.measure(connection, route, elapsed_ns)
+        return now_ns > scheduler.slice_end_ns
 
     def _first_slice(self, route: Route, response: Any) -> Any:
         """Runs a task for one time slice, or for what the connection has left of its time. Returns its result, or the task if it is not
         done. A task whose request has records runs to its end: they are views of a buffer that the next frame overwrites."""
-        end_ns = min(self._turn_end_ns, self._now_ns() + FIRST_PIECE_NS)
+        end_ns = min(self.scheduler.slice_end_ns, self._now_ns() + FIRST_PIECE_NS)
         while True:
             if type(response) is GeneratorType:
                 try:
@@ -201,87 +146,43 @@ class Dispatcher:
             else:
                 return response
 
-    def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
-        """Whether a request is large, or requests of its kind have been notable lately, and the connection's, too, or this is its first.
-        Both are looked at, because the clock is wrong about some on a busy machine. A produce costs what its size is, whatever others did,
-        and a large one is quick for its size. While its first request waits a connection counts as what it may cost."""
-        if connection.heavy_requests >= HEAVY_REQUESTS:
-            return True
+    def is_likely_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
         kind = read_kind(frame, at)[0]
-        is_produce = kind >> 16 == PRODUCE
-        is_large = size > LIGHT_BYTES_MAX and not (is_produce and size > SHARED_BYTES)
-        if connection.contexts and connection.cost_ns <= NOTABLE_NS:
-            return is_large
-        route = self.routes.get(kind)
-        kind_ns = 0 if route is None or is_produce else route.cost_ns
-        if not connection.contexts:
-            connection.cost_ns = HEAVY_NS if is_large and not is_produce else kind_ns
-        return is_large or kind_ns > NOTABLE_NS
-
-    def _weigh(self, connection: Connection, route: Route, elapsed_ns: int) -> None:
-        """Notes what the last request of a connection has cost, for the connection, for its kind and for this turn of the loop."""
-        route.cost_ns = recent_cost(route.cost_ns, elapsed_ns, KIND_RISE_BITS)
-        connection.cost_ns = recent_cost(connection.cost_ns or min(elapsed_ns, FIRST_COST_NS), elapsed_ns, CONNECTION_RISE_BITS)
-        connection.heavy_requests = connection.heavy_requests + 1 if elapsed_ns > HEAVY_NS else 0
-        if elapsed_ns > NOTABLE_NS:
-            self._is_notable = True
-            self._count(elapsed_ns)
-
-    def _count(self, elapsed_ns: int) -> None:
-        if not self._notable_ns:
-            self._broker.timers.call_soon(self._begin_turn)
-        self._notable_ns += elapsed_ns
-        self.is_crowded = self._notable_ns > HEAVY_NS
-
-    def _begin_turn(self) -> None:
-        self.is_crowded = False
-        self._notable_ns = 0
-
-    def resume_later(self, connection: Connection) -> None:
-        """Lets a connection go on that has had its time, behind what waits already; dear ones let some that are cheaper go first."""
-        self._waited += 1
-        place = self._waited + PLACES_PER_NOTABLE * (connection.cost_ns // NOTABLE_NS)
-        heappush(self._waiting, (place, self._waited, connection))
-        self.long_requests.turns.add_later(self._resume_next())
-
-    def _resume_next(self) -> Iterator[None]:
-        _, _, connection = heappop(self._waiting)
-        self.is_crowded = False  # it has waited for this
-        connection.resume()
-        yield
+        return self.scheduler.is_likely_costly(connection, self.routes.get(kind), kind, size)
 
     def _begin_long(
         self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any,
         task: Task | None = None,
     ) -> bool:  # fmt: skip
         """Executes a large request in turns. `body` is None if it is not decoded yet; `task` is what its handler has begun."""
-        started_ns, size = self._last_ns, len(frame)
+        started_ns, size = self.scheduler.last_ns, len(frame)
         slot = connection.hold(size * route.parked_factor)
         long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
         long.frame_bytes = size
         if body is None:
             long.decode_in_steps(connection.kept(frame), at, is_large=size > SHARED_BYTES)
         self.long_requests.begin(long, body, task)
-        now_ns = self._last_ns = self._now_ns()
+        now_ns = self.scheduler.last_ns = self._now_ns()
         elapsed_ns = now_ns - started_ns
         route.deferred[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
-        self._weigh(connection, route, elapsed_ns)
-        return connection.is_held or connection.is_muted or now_ns > self._turn_end_ns
+        self.scheduler.measure(connection, route, elapsed_ns)
+        return connection.is_held or connection.is_muted or now_ns > self.scheduler.slice_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
         """Answers once the response is there; returns the buckets in which the request's own work is counted."""
         if pending.is_done:
             if connection.info.must_authenticate_again:
-                self._turn_end_ns = 0  # what follows is executed by the rules of an authentication
+                self.scheduler.end_slice()  # what follows is executed by the rules of an authentication
             if type(pending.response) is not GeneratorType:
                 connection.answer(route.encode(pending.response, correlation_id))
                 return route.immediate
         slot = connection.reserve(WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES)
         is_change = route.is_change or pending.is_change
         if is_change:  # what follows waits for it, so a client with thousands of changes is not ahead of others with all of them
-            connection.is_held, self._turn_end_ns = True, 0
-        started_ns, parked_ns = self._last_ns, self._now_ns()
+            connection.is_held = True
+            self.scheduler.end_slice()
+        started_ns, parked_ns = self.scheduler.last_ns, self._now_ns()
 
         def answer(response: Any) -> None:
             now_ns = self._now_ns()
@@ -426,15 +327,6 @@ class Dispatcher:
         connection.client_id_bytes = bytes(frame[CLIENT_ID_AT:end]) if end - start <= CLIENT_ID_BYTES_KEPT else b""
         connection.read_header, connection.header_bytes = header_reader(end - CLIENT_ID_AT), end
         connection.contexts.clear()
-
-
-def recent_cost(known_ns: int, elapsed_ns: int, rise_bits: int) -> int:
-    """What requests have cost lately after one more: a cheap one halves it; a dear one, which the clock may be wrong about on a busy
-    machine, makes it rise by a part of its own cost."""
-    if elapsed_ns > known_ns and elapsed_ns > CHEAP_NS:
-        return known_ns + ((min(elapsed_ns, HEAVY_NS) - known_ns) >> rise_bits)
-    cost_ns = (known_ns + elapsed_ns) >> 1
-    return cost_ns if cost_ns > CHEAP_NS else 0
 
 
 def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:

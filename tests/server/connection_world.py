@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ottla.base.errors import StorageError
 from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
-from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
+from ottla.server.connection import Connection
 from ottla.server.memory.held_memory import ConnectionLimits, Slot
 from ottla.server.memory.receive_buffer import (
     SHARED_BYTES,
     ReceiveBuffers,
 )
+from ottla.server.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=100_000)
 
@@ -26,6 +28,7 @@ class Recorder:
         self.slots: list[Slot] = []
         self.batches = 0
         self.is_waking = False
+        self.scheduler: Any = self
         self.is_crowded = False
         self.costly: set[bytes] = set()
         self.resumed: list[Connection] = []
@@ -39,10 +42,10 @@ class Recorder:
         else:
             connection.answer([data])
 
-    def is_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
+    def is_likely_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
         is_quick = size > SHARED_BYTES and frame[at : at + 2] == PRODUCE.to_bytes(2)
         is_named = any(frame[at : at + len(data)] == data for data in self.costly)
-        return connection.heavy_requests >= HEAVY_REQUESTS or is_named or (size > LIGHT_BYTES_MAX and not is_quick)
+        return connection.heavy_requests >= HEAVY_REQUESTS or is_named or (size > LARGE_BYTES and not is_quick)
 
     def resume_later(self, connection: Connection) -> None:
         self.resumed.append(connection)
@@ -54,10 +57,10 @@ class Recorder:
     def note_work(self) -> None:
         """Time does not matter here."""
 
-    def before_batch(self) -> None:
+    def begin_batch(self) -> None:
         self.batches += 1
 
-    def after_batch(self) -> None:
+    def end_batch(self) -> None:
         self.batches -= 1
 
     def flush_later(self, flush: Callable[[], None]) -> bool:

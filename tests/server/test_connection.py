@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from ottla.base.errors import StorageError
-from ottla.server.connection import HEAVY_REQUESTS, LIGHT_BYTES_MAX, PRODUCE, Connection
+from ottla.server.connection import Connection
 from ottla.server.memory.held_memory import ConnectionLimits
 from ottla.server.memory.receive_buffer import (
     POOLED_BYTES,
@@ -15,6 +15,7 @@ from ottla.server.memory.receive_buffer import (
     LargeFrame,
     ReceiveBuffers,
 )
+from ottla.server.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
 from tests.server.connection_world import LIMITS, FakeChannel, World, feed_all, frame, shares
 
 SMALL = [b"0123456789" + bytes([65 + i]) * i for i in range(20)]
@@ -109,7 +110,7 @@ def test_where_a_heavy_request_was_executed_light_ones_go_first() -> None:
     large, light = World(), World(LIMITS)
     for world in (large, light):
         world.executor.is_crowded = True
-    body = b"large-----" + b"z" * LIGHT_BYTES_MAX
+    body = b"large-----" + b"z" * LARGE_BYTES
     large.feed(frame(SMALL[1]) + frame(body) + frame(SMALL[2]))
     light.feed(frame(SMALL[1]) + frame(SMALL[2]))
     assert light.executor.frames == [SMALL[1], SMALL[2]]

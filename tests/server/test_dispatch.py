@@ -11,20 +11,10 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.requests.context import Pending, RequestContext
-from ottla.server.connection import LIGHT_BYTES_MAX
-from ottla.server.dispatch import (
-    CHEAP_NS,
-    HEAVY_NS,
-    KIND_RISE_BITS,
-    NOTABLE_NS,
-    TURN_LEAST_NS,
-    TURN_NS,
-    Dispatcher,
-    for_extended_connections,
-    recent_cost,
-)
+from ottla.server.dispatch import Dispatcher, for_extended_connections
 from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.server.route import Route
+from ottla.server.scheduler import COSTLY_NS, HEAVY_NS, LARGE_BYTES, SLICE_NS, SLICE_NS_MIN
 from ottla.wire.codec import encoder
 from ottla.wire.framing import header_reader, write_request
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -47,42 +37,6 @@ def test_an_extension_is_unknown_to_a_connection_that_has_not_asked() -> None:
     request.connection.has_extensions = True
     handle(None, request, "a body")
     assert handled == ["a body"]
-
-
-def test_a_kind_is_costly_after_some_dear_requests_and_a_few_cheap_ones_end_it() -> None:
-    cost_ns = 0
-    for count in range(1, 10):
-        cost_ns = recent_cost(cost_ns, 10 * HEAVY_NS, KIND_RISE_BITS)
-        assert (cost_ns > NOTABLE_NS) == (count > 1), "one alone may be the machine's doing"
-    for _ in range(3):
-        cost_ns = recent_cost(cost_ns, CHEAP_NS // 10, KIND_RISE_BITS)
-    assert cost_ns < NOTABLE_NS
-    for _ in range(10):
-        cost_ns = recent_cost(cost_ns, CHEAP_NS // 10, KIND_RISE_BITS)
-    assert cost_ns == 0
-
-
-def test_of_connections_that_wait_cheap_ones_go_on_first_and_dear_ones_in_the_end() -> None:
-    timers = ManualTimers()
-    broker: Any = SimpleNamespace(clock=timers.clock, timers=timers)
-    dispatcher = Dispatcher(broker, Any)  # type: ignore[arg-type]
-    resumed: list[int] = []
-
-    def wait(name: int, cost_ns: int) -> None:
-        connection: Any = SimpleNamespace(cost_ns=cost_ns, resume=lambda: resumed.append(name))
-        dispatcher.resume_later(connection)
-
-    wait(1, HEAVY_NS)
-    for name in range(2, 6):
-        wait(name, 0)
-    timers.run_due()
-    assert resumed == [2, 3, 4, 5, 1]
-    resumed.clear()
-    wait(1, NOTABLE_NS)
-    for name in range(2, 200):
-        wait(name, 0)
-    timers.run_due()
-    assert 90 < resumed.index(1) < 110, "it is not passed over for ever"
 
 
 class Clients:
@@ -123,13 +77,13 @@ class Clients:
         frame = self._frames[kind]
 
         def execute() -> None:
-            self.dispatcher.before_batch()
+            self.dispatcher.scheduler.begin_batch()
             any(self.dispatcher.execute(connection, frame) for _ in range(count))
-            self.dispatcher.after_batch()
+            self.dispatcher.scheduler.end_batch()
 
-        if self.dispatcher.is_crowded and self.dispatcher.is_costly(connection, frame, 0, size or len(frame)):
+        if self.dispatcher.scheduler.is_crowded and self.dispatcher.is_likely_costly(connection, frame, 0, size or len(frame)):
             connection.resume = execute
-            self.dispatcher.resume_later(connection)
+            self.dispatcher.scheduler.resume_later(connection)
         else:
             execute()
 
@@ -229,7 +183,7 @@ def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None
         return clients.now_ns - began_ns
 
     assert turn(1) == 100 * cost_ns
-    assert turn(50) <= TURN_NS + 50 * (TURN_LEAST_NS + 2 * cost_ns)
+    assert turn(50) <= SLICE_NS + 50 * (SLICE_NS_MIN + 2 * cost_ns)
     assert turn(1) == 100 * cost_ns, "the next turn is another one"
 
 
@@ -250,14 +204,14 @@ def test_one_request_of_each_of_many_connections_does_not_fill_a_turn_of_the_loo
         waits.append(began_ns - turn_began_ns)
         assert clients.now_ns - began_ns == 20_000, "what is cheap does not wait"
         clients.timers.run_due()
-    assert waits[0] <= TURN_NS, "at first what it costs is not known"
+    assert waits[0] <= SLICE_NS, "at first what it costs is not known"
     assert max(waits[1:]) <= 2 * HEAVY_NS
 
 
-@pytest.mark.parametrize(("warm", "size"), [(40, 0), (0, LIGHT_BYTES_MAX + 1)], ids=["a dear kind", "large requests"])
+@pytest.mark.parametrize(("warm", "size"), [(40, 0), (0, LARGE_BYTES + 1)], ids=["a dear kind", "large requests"])
 def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones(warm: int, size: int) -> None:
     """Fresh connections counted as cheap, so one that had cost a little waited behind hundreds of them."""
-    clients = Clients(HEAVY_NS, 2 * NOTABLE_NS)
+    clients = Clients(HEAVY_NS, 2 * COSTLY_NS)
     known = clients.connection()
     for _ in range(40):
         clients.send(known, kind=1)
@@ -278,7 +232,7 @@ def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones(warm: int,
 
     known.resume = resume_and_note
     clients.timers.run_due()
-    assert ends_ns[0] - began_ns < TURN_NS
+    assert ends_ns[0] - began_ns < SLICE_NS
 
 
 @pytest.mark.parametrize("has_tags", [False, True])
@@ -312,7 +266,7 @@ def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
     )
     wanted = [("a" * 200, b"1"), (None, b""), ("", b"2"), ("b", b""), ("ab", b"3"), ("a" * 200, b"4"), (None, b"5"), (None, b"6")]
     wanted += [("c" * 255, b"7"), ("é" * 255, b"8"), ("c" * 255, b"9")]
-    dispatcher.before_batch()
+    dispatcher.scheduler.begin_batch()
     for client_id, body in wanted:
         dispatcher.execute(connection, memoryview(write_request(key, version, 1, client_id, body))[4:])
     assert seen == wanted
