@@ -20,6 +20,7 @@ WANTED = {
     **{f"resume {protocol}": "[10, note, 12, 3, 20]" for protocol in ("classic", "consumer")},
     **{f"static {protocol}": "[the-one2, the-one2]" for protocol in ("classic", "consumer")},
     **{f"share {assignor}": "[2+2, 4]" for assignor in ("Range", "RoundRobin", "Sticky", "CooperativeSticky", "uniform", "range")},
+    "commits while members change": "true",
     "pattern": "[0, 1, 2] 2",
     "topics by id": "[true, 3, UnknownTopicIdException]",
     "topics": "[TopicExistsException, true, 3, UnknownTopicOrPartitionException]",

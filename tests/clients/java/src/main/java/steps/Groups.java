@@ -1,5 +1,6 @@
 package steps;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -13,6 +14,7 @@ import org.apache.kafka.common.TopicPartition;
 /** Groups under the classic protocol, with each assignor of the client, and under the consumer protocol, with each of the broker. */
 final class Groups {
     private static final String ASSIGNORS = "org.apache.kafka.clients.consumer.";
+    private static final int CHANGES = 3;
     private final Clients clients;
 
     Groups(Clients clients) {
@@ -24,6 +26,7 @@ final class Groups {
             steps.add("resume " + protocol, () -> resume(protocol));
             steps.add("static " + protocol, () -> staticMember(protocol));
         }
+        steps.add("commits while members change", this::commitsWhileMembersChange);
         steps.add("pattern", this::pattern);
         for (String name : List.of("Range", "RoundRobin", "Sticky", "CooperativeSticky")) {
             steps.add("share " + name, () -> share("classic", "partition.assignment.strategy", ASSIGNORS + name + "Assignor"));
@@ -59,6 +62,36 @@ final class Groups {
             seen.add(consumer.committed(Set.of(place)).get(place).offset());
         }
         return seen;
+    }
+
+    /** Commits without a pause while another member joins and leaves: each change gives the first member a new epoch (KIP-1251). */
+    private Object commitsWhileMembersChange() throws Exception {
+        String topic = clients.topic(4);
+        String group = clients.fresh("group");
+        try (KafkaConsumer<String, String> first = clients.member("consumer", group)) {
+            first.subscribe(List.of(topic));
+            commitUntil(first, 4);
+            for (int round = 0; round < CHANGES; round++) {
+                try (KafkaConsumer<String, String> second = clients.member("consumer", group)) {
+                    second.subscribe(List.of(topic));
+                    second.poll(Clients.BRIEFLY);
+                    commitUntil(first, 2);
+                }
+                commitUntil(first, 4);
+            }
+        }
+        return true;
+    }
+
+    /** Commits an offset of a partition that the member has, until it has as many as are expected. */
+    private static void commitUntil(KafkaConsumer<String, String> consumer, int count) throws Exception {
+        Clients.until(() -> {
+            consumer.poll(Duration.ZERO);
+            for (TopicPartition place : consumer.assignment()) {
+                consumer.commitSync(Map.of(place, new OffsetAndMetadata(0)));
+            }
+            return consumer.assignment().size() == count;
+        });
     }
 
     private Object staticMember(String protocol) throws Exception {
