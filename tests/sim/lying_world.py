@@ -13,10 +13,11 @@ class LyingWorld(ClusterWorld):
     """The faults that a start finds. Damage of what was synced long ago is found by a read or a scrub, which is not simulated yet."""
 
     is_operated = False
-    lies = ("cut", "directory", "file", "old partition")
+    lies = ("cut", "directory", "file", "old partition", "old disk")
 
 
 class OldDiskWorld(LyingWorld):
-    """A whole disk is what it was earlier, perhaps in the same life of its broker: then it proves all that it says of itself."""
+    """A whole disk is what it was earlier. Its broker may have started since. Otherwise the copy has the newest generation, and only a
+    follower's watermark shows that records are missing."""
 
     lies = ("old disk",)

@@ -69,15 +69,17 @@ class StoreJudge:
         return outcome
 
     def _check_decided(self, report: LogDirEvent | None) -> None:
-        """I44: after the controller has dealt with the newest report of a broker, replicas that still do not work lead nothing."""
+        """I44: after the controller has dealt with the newest report of a broker, replicas that still do not work lead nothing. The
+        controller elects no leaders of a topic that is being deleted."""
         if report is None or self.noted_epochs.get(report.broker_id) != report.broker_epoch or not self.is_failed(report):
             return
         if any(f'"broker":{report.broker_id}' in node.data.decode().replace(" ", "") for node in self._reports()):
             return
         names = {topic_id: name for name, topic_id in self.ids.items()}
         for topic_id, index in report.replicas:
-            state = self.states.get(TopicPartition(names.get(topic_id, ""), index))
-            where = f"{names.get(topic_id)}-{index} in the store: broker {report.broker_id} leads it"
+            name = names.get(topic_id, "")
+            state = None if self.is_deleted(name) else self.states.get(TopicPartition(name, index))
+            where = f"{name}-{index} in the store: broker {report.broker_id} leads it"
             assert state is None or state.leader != report.broker_id, f"{where}, and has reported that its log has failed (I44)"
 
     def _reports(self) -> Iterable[StoreNode]:

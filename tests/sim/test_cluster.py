@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.sim.__main__ import main, run_cluster_seeds
@@ -98,6 +100,20 @@ def test_all_brokers_end_at_once() -> None:
 
 def moves(world: ClusterWorld) -> tuple[int, int, int]:
     return world.operations.moved, world.operations.cancelled, world.operations.wiped
+
+
+def test_a_broker_that_learns_late_of_its_election_is_not_accused() -> None:
+    """The store has a newer leader epoch by then, whose leader may have committed more."""
+    world = ClusterWorld(1)
+    world.run()
+    led = next(found for key in world.keys if (found := world.leader_of(key)) is not None)
+    assert led.leader is not None
+    key, checks = led.topic_partition, world.checks
+    checks.ledgers[led.topic_id, key.partition].end = led.log.log_end_offset + 1
+    with pytest.raises(AssertionError, match=r"is committed \(I14\)"):
+        checks._check_first(led, "here")
+    checks.store.states[key] = replace(checks.store.states[key], leader_epoch=led.leader.epoch + 1)
+    checks._check_first(led, "here")
 
 
 @pytest.mark.parametrize("name", FAULTS)
