@@ -215,7 +215,7 @@ class Fetch:
             return (yield from self.answer_in_steps())
         wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._finish_in_steps, self._fail)
         watched = [partition.notifier for partition in self._partitions if partition is not None]
-        if (yield from wait.begin(watched, self._body.max_wait_ms)):
+        if (yield from wait.begin(watched, self._wait_ms())):
             return (yield from self.answer_in_steps())
         self._pending = Pending()
         self._pending.abandon = wait.cancel
@@ -242,9 +242,12 @@ class Fetch:
         self._pending = Pending()
         self._reads = []
         watched = [partition.notifier for partition in self._partitions if partition is not None]
-        self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
+        self._watch = self._broker.waiters.watch(watched, self._wait_ms(), self._wake, self._give_up)
         self._pending.abandon = self._watch.cancel
         return self._pending
+
+    def _wait_ms(self) -> int:
+        return self._request.connection.wait_ms(self._body.max_wait_ms, self._broker.clock)
 
     def answer(self) -> FetchResponse:
         """The answer of the last attempt; in a session, only what differs from the answers before."""

@@ -69,8 +69,12 @@ def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: A
         authentication.end_session()
         connection.session_ended()
 
-    connection.limit_session(broker.timers.call_later(lifetime_ms, end) if lifetime_ms else None)
-    return int(lifetime_ms)
+    lifetime_ms = int(lifetime_ms)
+    if lifetime_ms:
+        connection.limit_session(broker.timers.call_later(lifetime_ms, end), broker.clock.monotonic_ms() + lifetime_ms)
+    else:
+        connection.limit_session(None)
+    return lifetime_ms
 
 
 def _prove(broker: Broker, connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, WireError
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
@@ -92,6 +92,11 @@ class Pending:
             self._listener = listener
 
 
+REQUESTS_BEFORE_AUTHENTICATION_MAX = 20
+"""Requests that a client may send before it is authenticated. A client sends ApiVersions up to three times, and the steps of a login.
+Endless requests delayed other clients by 31 ms."""
+
+
 class ConnectionInfo:
     """Facts of one client connection that outlive a request."""
 
@@ -99,6 +104,7 @@ class ConnectionInfo:
         "_closing", "_session_timer", "authenticated_again_ms", "authentication",
         "client_software_name", "client_software_version", "has_extensions", "host", "identity",
         "is_authenticated", "is_forwarded", "is_inter_broker", "listener", "peer", "peer_exchange", "principal",
+        "requests_before_authentication", "session_ends_ms",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +130,9 @@ class ConnectionInfo:
         self.client_software_version = ""
         self.authenticated_again_ms: int | None = None
         """When the client last began to authenticate again."""
+        self.requests_before_authentication = 0
+        self.session_ends_ms: int | None = None
+        """When the session of the client ends, by the monotonic clock; None if it does not end."""
         self._session_timer: TimerHandle | None = None
         self._closing: dict[object, Callable[[object], None]] = {}
 
@@ -136,6 +145,13 @@ class ConnectionInfo:
         """Notes that the client is authenticated: from now on it may send any request."""
         self.principal = principal
         self.is_authenticated = True
+        self.requests_before_authentication = 0
+
+    def note_before_authentication(self) -> None:
+        """Counts a request of a client that has not authenticated. Raises `WireError` when there were too many."""
+        self.requests_before_authentication += 1
+        if self.requests_before_authentication > REQUESTS_BEFORE_AUTHENTICATION_MAX:
+            raise WireError(f"more than {REQUESTS_BEFORE_AUTHENTICATION_MAX} requests before authentication")
 
     def authenticates_again(self, now_ms: int) -> None:
         """Notes that the client authenticates again: until that is complete nothing else is executed. It stays who it is."""
@@ -151,11 +167,17 @@ class ConnectionInfo:
         """Notes that the client has to authenticate again before anything else is executed."""
         self.is_authenticated = False
 
-    def limit_session(self, timer: TimerHandle | None) -> None:
-        """`timer` ends the session of the client; it takes the place of the one before."""
+    def limit_session(self, timer: TimerHandle | None, ends_ms: int | None = None) -> None:
+        """`timer` ends the session of the client at `ends_ms`; it takes the place of the one before."""
         if self._session_timer is not None:
             self._session_timer.cancel()
-        self._session_timer = timer
+        self._session_timer, self.session_ends_ms = timer, ends_ms
+
+    def wait_ms(self, wanted_ms: int, clock: Clock) -> int:
+        """Returns how long a request may wait for records: at most until the session of its client ends."""
+        if self.session_ends_ms is None:
+            return wanted_ms
+        return min(wanted_ms, max(self.session_ends_ms - clock.monotonic_ms(), 0))
 
     def proved_broker(self, peer: Peer) -> None:
         """Notes that the other end is a broker of this cluster, for as long as the connection lasts; its login may have to be renewed."""

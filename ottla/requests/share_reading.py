@@ -89,7 +89,8 @@ class ShareReading:
             yield from self._attempt(True)
         else:
             wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._ended, self._on_failure)
-            self.is_over = yield from wait.begin(self._watched(), self._body.max_wait_ms)
+            wait_ms = self._request.connection.wait_ms(self._body.max_wait_ms, self._broker.clock)
+            self.is_over = yield from wait.begin(self._watched(), wait_ms)
 
     def _watched(self) -> list[Watched]:
         watched: list[Watched] = []

@@ -427,6 +427,7 @@ class Connection:
     def _check_unauthenticated(self, frame: memoryview) -> None:
         if (key := read_key(frame, 0)[0]) not in BEFORE_AUTHENTICATION:
             raise WireError(f"a request of api key {key} before authentication")
+        self.info.note_before_authentication()
 
     def _must_stop(self, held: bytes) -> bool:
         """Whether the authentication waits for an answer of ours, or is over: `held` is executed later or never."""

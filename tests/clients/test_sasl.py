@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError as LibraryError
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
+    NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -33,6 +34,8 @@ from ottla.client.errors import ConnectError
 from ottla.client.errors import KafkaError as OttlaKafkaError
 from ottla.client.security import Security
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
 
@@ -224,6 +227,24 @@ def test_our_own_client_on_asyncio_logs_in_again_in_time(broker: BrokerProcess, 
         return count
 
     assert asyncio.run(ask_for_a_while()) > 6
+
+
+def test_a_fetch_waits_no_longer_than_its_session(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoginRenewal, "is_due", lambda _renewal, _now_s: False)
+    with closing_admin(address(broker, "PLAINTEXT")) as admin:
+        settle(admin.create_topics([NewTopic("waited-for", 1)]))
+    security = Security(properties(address(broker, "SHORT"), "PLAIN"))
+    with closing(Connection(parse_addresses(address(broker, "SHORT"))[0], security=security).open()) as connection:
+        (topic,) = connection.request(MetadataRequest(topics=[MetadataRequestTopic(name="waited-for")]), timeout_s=60).topics
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        asked = FetchRequest(
+            max_wait_ms=600_000, min_bytes=1, max_bytes=1 << 20,
+            topics=[FetchTopic(topic="waited-for", topic_id=topic.topic_id, partitions=[partition])],
+        )  # fmt: skip
+        answer = connection.request(asked, timeout_s=60)
+        assert [one.error_code for one in answer.responses[0].partitions] == [0]
+        with pytest.raises(ConnectError):
+            connection.request(DescribeClusterRequest(), timeout_s=60)
 
 
 def test_a_client_that_does_not_authenticate_again_is_closed(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:

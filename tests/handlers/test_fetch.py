@@ -12,7 +12,7 @@ from ottla.base.errors import ErrorCode
 from ottla.handlers import fetch
 from ottla.handlers.fetch import handle
 from ottla.replication.progress import FollowerFetch
-from ottla.requests.context import Pending
+from ottla.requests.context import Pending, RequestContext
 from ottla.security.acl import AclOperation
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.rates import Windows
@@ -34,6 +34,22 @@ def body(
         max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation, session_id=session[0],
         session_epoch=session[1], topics=[FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=partitions)] if partitions else [],
     )  # fmt: skip
+
+
+def session_that_ends(world: World, in_ms: int) -> RequestContext:
+    context = request(12)
+    context.connection.session_ends_ms = world.clock.monotonic_ms() + in_ms
+    return context
+
+
+@pytest.mark.parametrize(("left_ms", "waits_ms"), [(200, 200), (900, 500), (-5, 0)])
+def test_a_wait_ends_with_the_session_of_its_client(left_ms: int, waits_ms: int) -> None:
+    world = World()
+    pending = handle(world.broker, session_that_ends(world, left_ms), body({0: 0}, wait_ms=500))
+    world.timers.advance(max(waits_ms - 1, 0))
+    assert isinstance(pending, Pending) and pending.is_done == (waits_ms == 0)
+    world.timers.advance(1)
+    assert pending.is_done and len(results(pending.response)) == 1
 
 
 def results(answer: object) -> list[PartitionData]:

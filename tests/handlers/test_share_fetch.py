@@ -113,6 +113,17 @@ def test_a_waiting_member_gets_what_another_has_kept_for_too_long() -> None:
     assert acquired(pending.response) == {0: [(0, 4, 2)]}
 
 
+def test_a_wait_ends_with_the_session_of_its_client() -> None:
+    world = ShareWorld()
+    client = connection()
+    client.session_ends_ms = world.clock.monotonic_ms() + 200
+    pending = world.fetch(0, partitions=(0,), max_wait_ms=60_000, connection=client)
+    world.timers.advance(199)
+    assert not pending.is_done
+    world.timers.advance(1)
+    assert pending.is_done and codes(pending.response) == {0: ErrorCode.NONE}
+
+
 def test_a_wait_ends_after_max_wait() -> None:
     world = ShareWorld()
     pending = world.fetch(0, partitions=(0,))

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import ConnectionInfo
+from ottla.requests.context import REQUESTS_BEFORE_AUTHENTICATION_MAX, ConnectionInfo
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication
 from ottla.security.authorizer import AllowClients
@@ -281,6 +281,30 @@ def test_an_early_authentication_begins_a_new_session() -> None:
     world.timers.advance(4000)
     world.send(ANYTHING)
     assert world.codes() == [0] * 5 and not world.channel.is_closed
+
+
+@pytest.mark.parametrize("request_", [VERSIONS, HANDSHAKE])
+@pytest.mark.parametrize("at_once", [1, 100])
+def test_a_client_that_does_not_authenticate_may_send_a_few_requests(
+    request_: Request, at_once: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Endless ApiVersions took the time of other clients, without any login."""
+    world = World()
+    for _ in range(100 // at_once):
+        world.send(*[request_] * at_once)
+    assert world.channel.is_closed and len(world.answers()) <= REQUESTS_BEFORE_AUTHENTICATION_MAX
+    if request_ is VERSIONS:
+        assert "more than 20 requests before authentication" in caplog.text
+
+
+def test_each_authentication_may_take_a_few_requests() -> None:
+    world = World(settings={"connections.max.reauth.ms": "5000"})
+    for _ in range(5):
+        world.send(*[VERSIONS] * 8, HANDSHAKE, HELLO, ALICE)
+        world.timers.advance(1)
+        world.send(*[VERSIONS] * 50)
+        world.timers.advance(5000)
+    assert not world.channel.is_closed and len(world.answers()) == 5 * 61
 
 
 def test_a_listener_without_mechanisms_asks_for_nothing() -> None:
