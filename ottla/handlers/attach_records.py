@@ -141,11 +141,12 @@ class Attach:
     # The transaction
 
     def _admit(self) -> None:
-        """Asks the coordinator about the partitions in which the producer's transaction is not open yet; the others begin at once."""
+        """Asks the coordinator, except about partitions in which this principal's transaction is open: these begin at once."""
         body, asking = self._body, []
+        principal = self._request.connection.principal
         for part in list(self._open):
             part.guard = part.leader.begin_verification(body.producer_id, body.producer_epoch, part.manifest.base_sequence)
-            if part.guard is None:
+            if part.leader.may_continue(body.producer_id, body.producer_epoch, principal):
                 self._attach(part)
             else:
                 asking.append(part)
@@ -155,6 +156,7 @@ class Attach:
                 if code := codes.get(part.key, ErrorCode.NONE):
                     self._end(part, ApiError(code, "the transaction coordinator did not admit this partition"))
                 else:
+                    part.leader.claim_producer(body.producer_id, principal, self._broker.clock.wall_ms())
                     self._attach(part)
 
         if asking:

@@ -220,7 +220,10 @@ class Produce:
             if refused.by_producer:
                 refused.check(leader.log, records, is_out_of_order=False)
             is_v2 = self._request.version >= TRANSACTIONS_V2_SINCE
-            appended = leader.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=is_v2, guard=guard, inspector=inspector or self)
+            appended = leader.append(
+                records, acks=acks, now_ms=now_ms, is_transaction_v2=is_v2, guard=guard, inspector=inspector or self,
+                principal=self._request.connection.principal,
+            )  # fmt: skip
         except ApiError as error:
             if error.code is OUT_OF_ORDER and self._wait_for_attach(leader, records, result, guard):
                 return
@@ -284,7 +287,7 @@ class Produce:
     # Transactions
 
     def _must_ask(self, leader: Leader, records: memoryview) -> bool:
-        """Whether the coordinator must be asked about this batch: unless the producer's transaction is open in the partition already."""
+        """Returns whether the coordinator must be asked about this batch. It need not if this principal's transaction is open here."""
         if records[MAGIC_AT] != MAGIC:
             return False  # no batch, and refused as that
         transactional_id = self._transactional_id
@@ -293,7 +296,8 @@ class Produce:
         require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         header = read_batch_header(records, 0)
         identity = header.producer_id, header.producer_epoch
-        return not leader.has_open_transaction(*identity) or leader.verifications.is_waited_for(*identity)
+        may_continue = leader.may_continue(*identity, self._request.connection.principal)
+        return not may_continue or leader.verifications.is_waited_for(*identity)
 
     def _ask_coordinator(
         self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse,
@@ -318,6 +322,8 @@ class Produce:
             if not code and asked.times < ASKS_MAX and leader.must_verify_again(header, guard):
                 self._ask_coordinator(leader, key, records, result, asked)
                 return False
+            if not code:
+                leader.claim_producer(header.producer_id, self._request.connection.principal, self._broker.clock.wall_ms())
             if code is ErrorCode.TRANSACTION_ABORTABLE and self._request.version < ABORTABLE_SINCE:
                 code = ErrorCode.INVALID_TXN_STATE
             self._append_admitted(leader, key, records, result, code, guard)

@@ -86,17 +86,18 @@ def command_of(body: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequest
 
 
 def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest, commit: Any) -> None:
-    """Asks the transaction coordinator, unless this transaction has written to the group's partition before.
+    """Asks the transaction coordinator, unless this transaction has written to the group's partition before, for the same principal.
 
     While the answer is on its way a marker may end the transaction; then the answer is void, and the client must try again.
     """
     count = _partition_count(broker)
     key = TopicPartition(GROUP_METADATA_TOPIC, java_partition(body.group_id, count))
     partition = broker.partitions.get(*key)
-    if partition is not None and partition.log.producers.has_open_transaction(body.producer_id, body.producer_epoch):
+    leader = partition.leader if partition is not None else None
+    principal = request.connection.principal
+    if leader is not None and leader.may_continue(body.producer_id, body.producer_epoch, principal):
         commit(ErrorCode.NONE)
         return
-    leader = partition.leader if partition is not None else None
     guard = leader.begin_verification(body.producer_id, body.producer_epoch, NO_SEQUENCE) if leader is not None else None
 
     def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
@@ -105,6 +106,8 @@ def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
             is_void = not leader.verifications.stands(body.producer_id, body.producer_epoch, guard)
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_void else code
         commit(code)
+        if not code and leader is not None:
+            leader.claim_producer(body.producer_id, principal, broker.clock.wall_ms())
 
     is_v2 = request.version >= TRANSACTIONS_V2_SINCE
     broker.transactions.admit(body.transactional_id, body.producer_id, body.producer_epoch, [key], is_v2, admitted)

@@ -165,7 +165,7 @@ class Attaching:
         )  # fmt: skip
         result = leader.append(
             batch, acks=ALL_IN_SYNC, now_ms=self._wall_ms(), is_transaction_v2=manifest.is_transaction_v2, guard=guard,
-            inspector=inspector, is_intact=True,
+            inspector=inspector, is_intact=True, principal=manifest.token.principal,
         )  # fmt: skip
         if self._position == 0:
             self._base_offset = result.base_offset

@@ -28,6 +28,7 @@ from ottla.replication.state import PartitionState
 from ottla.replication.verification import VerificationGuard, Verifications
 from ottla.storage.inspection import InspectHere, Inspector, is_inspected, repack_own
 from ottla.storage.producer_snapshot import CachedBatch
+from ottla.storage.producers import UNKNOWN_PRINCIPAL
 from ottla.storage.validate import check_batch, is_stamped, settle_times, stamp_batch
 from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader, read_batch_header
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_batch, encode_control_batch
@@ -136,6 +137,7 @@ class Leader:
         guard: VerificationGuard | None = None,
         inspector: Inspector = HERE,
         is_intact: bool = False,
+        principal: str = UNKNOWN_PRINCIPAL,
     ) -> AppendResult:
         """Appends a client's batch, which is stamped in place; or finds that it is there already. `now_ms` is wall time.
 
@@ -154,32 +156,49 @@ class Leader:
         found = inspector.inspect(batch, header, config) if self._is_inspecting else None
         if not config.is_log_append_time:
             header = settle_times(batch, header, found and found.times, config, now_ms=now_ms)
+        is_new = False
         if header[9] >= 0:
-            duplicate = self._check_producer(header, is_transaction_v2, guard)
+            entry = log.producers.get(header[9])
+            if entry is None:
+                is_new = True
+            else:
+                entry.written_ms = now_ms
+                if not entry.principal:
+                    entry.principal = principal
+            duplicate = self._check_producer(header, is_transaction_v2, guard, is_new=is_new)
             if duplicate is not None:
                 time_ms = duplicate.timestamp if config.is_log_append_time else -1
                 return AppendResult(duplicate.base_offset, duplicate.last_offset, time_ms, log.log_start_offset, True)
         if self._is_stamping:
             batch, header = stamp_batch(batch, header, config, now_ms=now_ms, repacked=found and found.repacked)
         base_offset = self._write(batch, header, now_ms)
+        if is_new:
+            self.claim_producer(header[9], principal, now_ms)
         self.traffic.produces += 1
         time_ms = now_ms if config.is_log_append_time else -1
         result: AppendResult = _new_tuple(AppendResult, (base_offset, base_offset + header[6], time_ms, log.log_start_offset, False))
         return result
 
-    def _check_producer(self, header: BatchHeader, is_transaction_v2: bool, guard: VerificationGuard | None) -> CachedBatch | None:
+    def _check_producer(
+        self, header: BatchHeader, is_transaction_v2: bool, guard: VerificationGuard | None, *, is_new: bool
+    ) -> CachedBatch | None:
         producers = self.log.producers
         duplicate = producers.check(header, transaction_version=2 if is_transaction_v2 else 0)
-        has_state = producers.get(header[9]) is not None
-        if not has_state and self._state.admit_producer is not None:
-            self._state.admit_producer()
         if duplicate is None and header.attributes & TRANSACTIONAL_BIT:
             producer_id = header.producer_id
             if not producers.has_open_transaction(producer_id, header.producer_epoch):
                 if self._state.is_verification_required or guard is not None:
-                    self.verifications.check(header, guard, has_state=has_state)
+                    self.verifications.check(header, guard, has_state=not is_new)
                 self.verifications.forget(producer_id)
+        if is_new and self._state.admit_producer is not None:
+            self._state.admit_producer()
         return duplicate
+
+    def claim_producer(self, producer_id: int, principal: str, now_ms: int) -> None:
+        """Notes that a producer belongs to `principal` from now on, if it has written here."""
+        entry = self.log.producers.get(producer_id)
+        if entry is not None:
+            entry.principal, entry.written_ms = principal, now_ms
 
     def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard | None:
         """To be called before the coordinator is asked, and shown to `append`; None when the transaction is open here already."""
@@ -192,6 +211,17 @@ class Leader:
         if guard is None or self.is_over or self.log.producers.has_open_transaction(header.producer_id, header.producer_epoch):
             return False
         return not self.verifications.stands(header.producer_id, header.producer_epoch, guard)
+
+    def may_continue(self, producer_id: int, producer_epoch: int, principal: str) -> bool:
+        """Whether this transaction is open here and the producer belongs to `principal`, so that the coordinator need not be asked.
+
+        The coordinator knows which transactional id has the producer id. So a principal cannot write into the transaction of another one by
+        knowing its producer id. The first batch to another leader asks again.
+        """
+        entry = self.log.producers.get(producer_id)
+        if entry is None or entry.transaction_first_offset < 0 or entry.epoch != producer_epoch:
+            return False
+        return entry.principal == principal
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         return self.log.producers.has_open_transaction(producer_id, producer_epoch)

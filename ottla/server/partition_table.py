@@ -27,6 +27,7 @@ from ottla.storage.ledger import NO_PROOF, WATERMARK, Proof, enter
 from ottla.storage.log import Log
 from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.storage.open_files import OpenFiles
+from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.small_files import read_topic_id
 
@@ -85,11 +86,11 @@ class PartitionTable:
         for name, places in self._found.items():
             if len(places) > 1:
                 refuse_duplicates(disk, name, [place.path for place in places])
-        self.producer_room = ProducerRoom(self._producer_count, producers_max)
+        self.producer_room = ProducerRoom(self._producers, producers_max)
         self._finish_moves()
 
-    def _producer_count(self) -> int:
-        return sum([len(partition.log.producers) for of_topic in self._by_topic.values() for partition in of_topic.values()])
+    def _producers(self) -> list[ProducerStates]:
+        return [partition.log.producers for of_topic in self._by_topic.values() for partition in of_topic.values()]
 
     def get(self, topic: str, partition: int) -> Partition | None:
         of_topic = self._by_topic.get(topic)

@@ -34,6 +34,8 @@ _RUN_COMPARABLE_MAX = 1 << 30
 """Further back than this, "older" and "newer" are ambiguous modulo 2^31."""
 
 
+UNKNOWN_PRINCIPAL = ""
+"""The principal of a producer that has written nothing to this leader yet."""
 PRODUCERS_PER_STEP = 200
 
 _STAMPED_BITS = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
@@ -60,9 +62,11 @@ class ProducerEntry:
         "is_touched",
         "last_timestamp",
         "next_sequence",
+        "principal",
         "producer_id",
         "run_length",
         "transaction_first_offset",
+        "written_ms",
     )
 
     def __init__(self, producer_id: int, epoch: int) -> None:
@@ -76,6 +80,9 @@ class ProducerEntry:
         self.run_length = 0  # sequences up to next_sequence that were all appended in this epoch, as far as we know
         self.is_touched = True  # written to since the last sweep of `expire`
         self.idle_since_ms = -1
+        # Known to the leader alone, and not stored in the log: whose producer this is, and when this leader last got a batch of it.
+        self.principal = UNKNOWN_PRINCIPAL
+        self.written_ms = -1
 
     @property
     def last_sequence(self) -> int:
@@ -352,6 +359,13 @@ class ProducerStates:
         for producer_id in expired:
             del self._entries[producer_id]
         return len(expired)
+
+    def forget(self, entry: ProducerEntry) -> bool:
+        """Removes a producer, unless it has a transaction open or is no longer here; returns whether it was removed."""
+        if entry.transaction_first_offset >= 0 or self._entries.get(entry.producer_id) is not entry:
+            return False
+        del self._entries[entry.producer_id]
+        return True
 
     def clear(self) -> None:
         self._saving = None

@@ -9,6 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.handlers.produce import ASKS_MAX, handle
 from ottla.requests.context import Pending
+from ottla.security.principal import ANONYMOUS
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.records_world import NOW_MS, World, batch, request
 
@@ -40,11 +41,13 @@ class Transactions:
         self.coordinator.answer()
         assert self.code_of(before) is ErrorCode.NONE
 
-    def produce(self, epoch: int, sequence: int) -> Any:
+    def produce(self, epoch: int, sequence: int, principal: str = ANONYMOUS) -> Any:
         records = batch(b"a", b"b", producer_id=PRODUCER_ID, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
         body = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=9000, topic_data=[data])
-        return handle(self.world.broker, request(VERSION), body)
+        context = request(VERSION)
+        context.connection.principal = principal
+        return handle(self.world.broker, context, body)
 
     def mark(self, epoch: int) -> None:
         """The marker of the transaction before: it has the epoch of the next one."""
@@ -54,8 +57,9 @@ class Transactions:
 
     @staticmethod
     def code_of(answer: Any) -> ErrorCode:
-        assert isinstance(answer, Pending) and answer.is_done
-        return ErrorCode(answer.response.responses[0].partition_responses[0].error_code)
+        assert not isinstance(answer, Pending) or answer.is_done
+        response = answer.response if isinstance(answer, Pending) else answer
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
 
 def test_the_marker_of_the_transaction_before_comes_while_the_coordinator_is_asked() -> None:
@@ -131,3 +135,37 @@ def test_an_answer_about_a_transaction_that_has_ended_lets_nothing_in() -> None:
     world.coordinator.answer(ErrorCode.INVALID_PRODUCER_EPOCH)
     assert world.code_of(answer) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert world.world.partitions[0].log.log_end_offset == 3, "two records of the first transaction and the marker"
+
+
+def test_another_principal_does_not_write_into_an_open_transaction_by_knowing_its_producer_id() -> None:
+    """A client with a transactional id of its own: only the coordinator knows that the producer id belongs to another one (R7)."""
+    world = Transactions()
+    mallory = world.produce(epoch=0, sequence=2, principal="User:mallory")
+    assert isinstance(mallory, Pending), "the transaction is open here, and yet the coordinator is asked"
+    world.coordinator.answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert world.code_of(mallory) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert world.world.partitions[0].log.log_end_offset == 2
+    own = world.produce(epoch=0, sequence=2)
+    assert world.code_of(own) is ErrorCode.NONE and not world.coordinator.waiting, "its owner continues without a question"
+
+
+def test_after_a_restart_the_first_batch_of_an_open_transaction_asks_again() -> None:
+    world = Transactions()
+    producers = world.world.partitions[0].log.producers
+    producers.restore(producers.snapshot())
+    mallory = world.produce(epoch=0, sequence=2, principal="User:mallory")
+    world.coordinator.answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert world.code_of(mallory) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    own = world.produce(epoch=0, sequence=2)
+    world.coordinator.answer()
+    assert world.code_of(own) is ErrorCode.NONE
+    assert world.code_of(world.produce(epoch=0, sequence=4)) is ErrorCode.NONE and not world.coordinator.waiting
+
+
+def test_a_transactional_id_that_two_principals_may_use_goes_over_from_one_to_the_other() -> None:
+    world = Transactions()
+    other = world.produce(epoch=0, sequence=2, principal="User:other")
+    world.coordinator.answer()
+    assert world.code_of(other) is ErrorCode.NONE
+    assert world.code_of(world.produce(epoch=0, sequence=4, principal="User:other")) is ErrorCode.NONE
+    assert not world.coordinator.waiting

@@ -40,11 +40,17 @@ class Coordinator:
             quotas=None,
             metadata=SimpleNamespace(topic=lambda _name: topic, partition=lambda _topic, index: index),
             groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=self, run=self._run, is_full=False)),
-            partitions=SimpleNamespace(get=lambda _topic, _index: SimpleNamespace(log=self.log, leader=self)),
+            partitions=SimpleNamespace(get=lambda _topic, _index: SimpleNamespace(leader=self)),
             transactions=SimpleNamespace(admit=lambda *arguments: self.asked.append(arguments[-1])),
             clock=SimpleNamespace(wall_ms=lambda: 0),
         )
-        self.log = SimpleNamespace(producers=SimpleNamespace(has_open_transaction=lambda *_identity: self.is_open))
+        self.claims: list[str] = []
+
+    def may_continue(self, _producer_id: int, _producer_epoch: int, principal: str) -> bool:
+        return self.is_open and self.claims[-1:] == [principal]
+
+    def claim_producer(self, _producer_id: int, principal: str, _now_ms: int) -> None:
+        self.claims.append(principal)
 
     def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard:
         return self.verifications.begin(producer_id, producer_epoch, base_sequence)
@@ -101,9 +107,20 @@ def test_a_refusal_is_answered(code: ErrorCode) -> None:
 
 def test_a_transaction_that_has_written_here_is_not_asked_about() -> None:
     coordinator = Coordinator()
+    coordinator.ask()
+    coordinator.asked.pop()({OFFSETS: ErrorCode.NONE})
     coordinator.is_open = True
     assert coordinator.ask().is_done
-    assert (coordinator.committed, coordinator.asked) == (1, [])
+    assert (coordinator.committed, coordinator.asked) == (2, [])
+
+
+def test_a_transaction_of_another_principal_is_asked_about() -> None:
+    coordinator = Coordinator()
+    coordinator.claims, coordinator.is_open = ["User:owner"], True
+    pending = coordinator.ask()
+    coordinator.asked[0]({OFFSETS: ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+    assert pending.response.topics[0].partitions[0].error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (coordinator.committed, coordinator.claims) == (0, ["User:owner"])
 
 
 @pytest.mark.parametrize(

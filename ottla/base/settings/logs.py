@@ -187,7 +187,7 @@ class LogSettings:
     ottla_producers_max = integer(
         "ottla.producers.max",
         100_000,
-        "Producers that the partitions of this broker remember together, some 600 bytes each; a further one is refused.",
+        "Producers that the partitions of this broker remember together, some 600 bytes each; another one replaces an old one.",
         valid=at_least(1),
         update=WIDE,
     )
