@@ -1,4 +1,4 @@
-"""What the requests about access rules share: who may send them, and the rules and filters that they name, checked as Kafka checks them."""
+"""Helpers of the requests about access rules: the rights, and the rules and filters of a request, checked as Kafka checks them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""The table of APIs that this broker serves: one line each, with the rights that a request may need and what is exceptional about it.
+"""The APIs that this broker serves: one line each, with the rights that a request may need and the exceptions to the common rules.
 
-Key, versions and flexibility are the protocol's and stand in `wire/apis.py`; all versions declared there are served. The module that
-answers has the API's name. ApiVersions is answered from here, so what is advertised is what is served. Modules are imported at the first
-request of their key, because a broker that starts in a fraction of a second must not import sixty handlers that no client has asked for.
+`wire/apis.py` has the key, the versions and the flexible versions of each API; all versions declared there are served. The module of a
+handler has the API's name. ApiVersions is answered from this table, so the advertised versions are the served ones. A handler's module is
+imported at the first request of its key, because a broker that starts in a fraction of a second must not import sixty handlers that no
+client uses.
 
-The rights of a line are every (operation, resource type) that its handler may ask the authorizer for, alternatives and filters included;
-which of them is decisive when is said in the handler. Tests compare them with Kafka's table and with what the handlers do ask.
+The rights of a line are every (operation, resource type) that its handler may ask the authorizer for, alternatives and filters included.
+The handler's docstring says which of them decides. Tests compare the rights with Kafka's table and with the questions of the handlers.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ TABLE: dict[int, ServedApi] = {
         _line("Produce", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, advertised_from=0, parked_factor=1),
         _line("Fetch", READ_TOPIC, CLUSTER_ACTION, has_file_slices=True, parked_factor=16),
         _line("ListOffsets", DESCRIBE_TOPIC),
-        # librdkafka up to at least 2.16 leaves three bytes behind a Metadata request for all topics.
+        # librdkafka up to at least 2.16 sends three bytes after the end of a Metadata request for all topics.
         _line("Metadata", DESCRIBE_TOPIC, CREATE_TOPIC, CREATE_CLUSTER, DESCRIBE_CLUSTER, may_have_stray_bytes=True, awaits_metadata=True),
         _line("LeaderAndIsr", CLUSTER_ACTION, is_advertised=False),
         _line("StopReplica", CLUSTER_ACTION, is_advertised=False),
@@ -122,7 +123,7 @@ TABLE: dict[int, ServedApi] = {
         _line("EndTxn", WRITE_TRANSACTIONAL_ID),
         _line("WriteTxnMarkers", CLUSTER_ACTION, ALTER_CLUSTER),
         _line("TxnOffsetCommit", WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
-        # segmentio's kafka-go leaves one byte behind a DescribeAcls request.
+        # segmentio's kafka-go sends one byte after the end of a DescribeAcls request.
         _line("DescribeAcls", DESCRIBE_CLUSTER, may_have_stray_bytes=True),
         _line("CreateAcls", ALTER_CLUSTER, is_change=True),
         _line("DeleteAcls", ALTER_CLUSTER, is_change=True),
@@ -145,7 +146,7 @@ TABLE: dict[int, ServedApi] = {
         _line("DescribeClientQuotas", DESCRIBE_CONFIGS[1]),
         _line("AlterClientQuotas", ALTER_CONFIGS[1], is_forwarded=True, is_change=True),
         _line("DescribeUserScramCredentials", DESCRIBE_CLUSTER),
-        # librdkafka 2.16 leaves one byte behind an AlterUserScramCredentials request.
+        # librdkafka 2.16 sends one byte after the end of an AlterUserScramCredentials request.
         _line("AlterUserScramCredentials", ALTER_CLUSTER, is_forwarded=True, may_have_stray_bytes=True, is_change=True),
         _line("DescribeQuorum", DESCRIBE_CLUSTER, awaits_metadata=True),
         _line("AlterPartition", CLUSTER_ACTION, is_advertised=False),

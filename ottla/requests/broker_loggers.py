@@ -1,8 +1,8 @@
-"""The log levels of the broker's parts, as DescribeConfigs and IncrementalAlterConfigs see it (KIP-412, resource type 8).
+"""The log levels of the broker's loggers, for DescribeConfigs and IncrementalAlterConfigs (KIP-412, resource type 8).
 
-The parts are the loggers of this process by their names (`ottla.connection`); what Kafka calls `root` stands for all of them. A part
-without a level of its own has that of `root`. Levels are Kafka's words; FATAL and TRACE, which Python's log does not have, become the
-nearest that it has. Nothing is stored: the next start begins with `ottla.log.level`.
+The loggers are those of this process by name (`ottla.connection`); Kafka's `root` is the logger of all of them. A logger without a level of
+its own uses the level of `root`. Levels are Kafka's words. Python's log has no FATAL and no TRACE; they become the nearest level. Nothing
+is stored: the next start begins with `ottla.log.level`.
 """
 
 from __future__ import annotations

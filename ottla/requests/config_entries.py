@@ -65,7 +65,7 @@ def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mappin
         if setting.is_internal:
             continue
         synonyms = config.synonyms(name)
-        # Two names of one number, of which at most one is given.
+        # Two names of one number; at most one of them is given.
         value = str(config.this_broker_id) if name in BROKER_ID_NAMES else config.text(name)
         entries.append(ConfigEntry(setting, value, synonyms[0].source, not setting.is_dynamic, synonyms))
     for name in sorted({*own, *default} - BROKER_SETTINGS.keys()):

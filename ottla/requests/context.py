@@ -1,8 +1,8 @@
-"""The arguments of a handler: the broker it serves, the request's context, and a place for an answer that comes later.
+"""The arguments of a handler: the broker, the request's context, and a `Pending` for an answer that is not there yet.
 
 A handler is `handle(broker, request, body)`. It returns the response, `None` if no answer is wanted, a `Pending` that is completed later,
-or a `Task` that makes one of these in steps. Requests of a connection are executed in the order in which they arrive, answers are sent in
-that order, and a pending answer does not hold up the next request.
+or a `Task` that makes one of these in steps. The requests of a connection are executed in the order of their arrival, and their answers are
+sent in that order. A pending answer does not hold up the next request.
 
 Every request passes one authorisation point, `Authorizer.is_allowed`, with the principal, host and listener of `ConnectionInfo`.
 """
@@ -55,8 +55,8 @@ ends within a time slice is answered at once. Whatever a task has looked at befo
 
 
 class Pending:
-    """An answer that comes later. The handler calls `complete` once, or `fail` in its place; the connection listens by `then`, and calls
-    `abandon`, if there is one, when its peer is gone: then it need not be completed."""
+    """An answer that is not there yet. The handler calls `complete` once, or `fail` instead. The connection gets the answer by `then`. It
+    calls `abandon`, if there is one, when it is closed; then the answer need not be completed."""
 
     __slots__ = ("_listener", "abandon", "is_change", "is_done", "keeps_request", "response")
 
@@ -294,7 +294,7 @@ class Waiters(Protocol):
         """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
-        """Does long work of a request that waits, in fair turns with that of others."""
+        """Does long work of a waiting request. The work of all waiting requests takes turns."""
 
 
 Attempt = Callable[[Any], Any]
@@ -306,7 +306,7 @@ class Inspections(Protocol):
 
     @property
     def lines(self) -> Collection[tuple[ConnectionInfo, object]]:
-        """The clients and subjects of which something waits; false when nothing does."""
+        """The pairs of client and subject that have a queue; empty when nothing waits."""
 
     times: TimeAnswers
 
@@ -314,7 +314,7 @@ class Inspections(Protocol):
         """Calls `attempt` with the answer to `order` (None: nothing is asked), after all of this client and subject that came before."""
 
     def ask(self, client: ConnectionInfo, order: Any, done: Callable[[Any], object]) -> None:
-        """Calls `done` with the answer (None: the process was lost); never if the client is gone by then."""
+        """Calls `done` with the answer (None: the process has ended). Does not call it after the client's connection is closed."""
 
 
 class InternalTopics(Protocol):
@@ -336,7 +336,7 @@ class AccessRules(Protocol):
         """The rules in force that the filter means, by pattern, in steps."""
 
     def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
-        """Calls `done` when the changes are stored and in force here, with the patterns of which they are not."""
+        """Calls `done` once the changes are stored and in force here, with the patterns that could not be changed."""
 
 
 class StoredTokens(Protocol):
@@ -359,8 +359,8 @@ class ForwardedRequests(Protocol):
     """Executes requests of clients that another broker has forwarded (`server/dispatch.py`)."""
 
     def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
-        """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a
-        malformed one; of a large request `done` learns it, as it does of a failure that comes later."""
+        """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a malformed
+        one. For a large request, and for a later failure, `done` gets the error instead."""
 
 
 class IsrCounters(Protocol):

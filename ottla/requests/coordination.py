@@ -32,14 +32,13 @@ SUBSCRIBED_TOPICS_MAX = 10_000
 
 
 def require_lease(broker: Broker) -> None:
-    """Raises `ApiError` NOT_COORDINATOR if another broker may be the coordinator already: what is read here may be older than what it
-    has."""
+    """Raises `ApiError` NOT_COORDINATOR if another broker may be the coordinator already, and the state here may be older."""
     if broker.lease is not None and not broker.lease.is_held():
         raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker's session with the metadata store may be over.")
 
 
 def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
-    """The sender of a request. Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
+    """The sender of a request. Hosts are written as Kafka's tools show them, with a slash in front."""
     connection = request.connection
     return Caller(request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name, may_describe)
 
@@ -100,8 +99,8 @@ def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
 
 
 def run_commit(broker: Broker, group_id: str, command: Command, answer: Callable[[Iterable[ErrorCode]], None]) -> None:
-    """Runs a commit of offsets. One that the replicas have not confirmed within `offsets.commit.timeout.ms` is answered with
-    COORDINATOR_NOT_AVAILABLE, after which clients try again; it may count all the same. Raises as `run` does."""
+    """Runs a commit of offsets. A commit that the replicas have not confirmed within `offsets.commit.timeout.ms` is answered with
+    COORDINATOR_NOT_AVAILABLE, and clients try again; the commit may have been made all the same. Raises as `run` does."""
     timer: TimerHandle | None = None
     is_answered = False
 

@@ -1,4 +1,4 @@
-"""What the requests about delegation tokens share: who may send them, which token is meant, and their text of principals."""
+"""Helpers of the requests about delegation tokens: the rights, the look-up of a token, and the text of principals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_TIME = -1
 
 Answer = TypeVar("Answer")
 Change = Callable[[DelegationToken], DelegationToken | None]
-"""From a token to what it becomes; None removes it."""
+"""Returns the changed token, or None to remove it."""
 
 
 def tokens_for(broker: Broker, request: RequestContext) -> StoredTokens:
@@ -42,7 +42,7 @@ def secret_of(broker: Broker, token: DelegationToken) -> bytes:
 
 
 def token_with(broker: Broker, tokens: StoredTokens, secret: bytes) -> DelegationToken:
-    """The token with this HMAC, by which requests name it. Raises `ApiError`."""
+    """The token with this HMAC; requests name a token by its HMAC. Raises `ApiError`."""
     for token in tokens.all():
         if hmac.compare_digest(secret_of(broker, token), secret):
             return token
@@ -52,8 +52,8 @@ def token_with(broker: Broker, tokens: StoredTokens, secret: bytes) -> Delegatio
 def change_token(
     broker: Broker, request: RequestContext, secret: bytes, change: Change, answer: Callable[[ErrorCode, DelegationToken | None], Answer]
 ) -> Answer | Pending:
-    """Changes the token with this HMAC, for those who may; `answer` makes the response, of an error and the token as it is then (None if
-    it is gone)."""
+    """Changes the token with this HMAC, if the principal may. `answer` makes the response from an error and the changed token (None if it
+    was removed)."""
     try:
         tokens = tokens_for(broker, request)
         token = token_with(broker, tokens, secret)

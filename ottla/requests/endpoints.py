@@ -12,12 +12,12 @@ BrokerEndpoint = tuple[int, str, int, str | None]
 
 
 def live_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
-    """The brokers that have the listener to which this client is connected."""
+    """The live brokers that have the listener of this client."""
     return _reached(broker.metadata.brokers.values(), request)
 
 
 def shown_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
-    """Those, and the ones that have been gone for a few seconds."""
+    """The live brokers, and the brokers that ended a few seconds ago."""
     gone = broker.metadata.recently_gone()
     return _reached((*broker.metadata.brokers.values(), *gone) if gone else broker.metadata.brokers.values(), request)
 

@@ -1,9 +1,9 @@
-"""Questions about the cluster that come before this broker knows the answer: they wait until a controller has sent it the metadata.
+"""Makes requests for metadata wait until a controller has sent this broker the metadata.
 
-A broker that has just started accepts connections, since the controller needs one to send it anything. What it then said of topics would be
+A broker that has just started accepts connections, since the controller needs one to send anything. Its answers about topics would be
 wrong: UNKNOWN_TOPIC_OR_PARTITION for each, which an administrator's client takes for the truth. Apache Kafka's brokers with KRaft execute
-nothing for clients until they have caught up; here the APIs wait that show metadata (`awaits_metadata` in `requests/apis.py`), all others
-answer with errors after which clients ask for metadata.
+nothing for clients until they have caught up. Here only the APIs that show metadata wait (`awaits_metadata` in `requests/apis.py`). The
+other APIs answer with errors after which clients ask for metadata.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FirstMetadata:
             answer()
 
         def abandon() -> None:
-            """The client is gone."""
+            """Forgets the request, because the connection is closed."""
             if answer in self._waiting:
                 self._waiting.remove(answer)
                 deadline.cancel()

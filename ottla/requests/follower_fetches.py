@@ -1,11 +1,12 @@
-"""Fetch of a follower: notes how far it is, reads what it has not, and waits until there is something.
+"""Fetch of a follower: notes the follower's log end, reads the records that it lacks, and waits if there are none.
 
-An answer is due at once when a partition diverges or refuses, or when its log start is another than the follower knows, and after
-`WATERMARK_MS` when its high watermark is. A writer that waits for each acknowledgement mostly writes again before that, and then the answer
-with its records says it: without the pause half of all that leader and followers exchange would be watermarks alone. Else it waits for
-`min_bytes` of records. The next request of the same session ends a wait. Records are slices of segment files, never copied here.
+An answer is due at once when a partition diverges or refuses, or when its log start has changed. It is due after `WATERMARK_MS` when only
+the high watermark has changed. A writer that waits for each acknowledgement mostly writes again before that, and the answer with its
+records has the watermark too. Without this pause half of the exchange between leader and followers would be watermarks alone. Otherwise the
+request waits for `min_bytes` of records. The next request of the same session ends a wait. Records are slices of segment files, never
+copied here.
 
-What a request costs depends on what it names and on what has moved (`replication/follower_sessions.py`).
+The cost of a request depends on the partitions that it names and on those that have moved (`replication/follower_sessions.py`).
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class FollowerRequest:
             pending.complete(answer)
 
     def _abandon(self) -> None:
-        """The connection is gone."""
+        """Ends the wait, because the connection is closed."""
         self._end()
 
     def _end(self) -> None:
@@ -260,12 +261,12 @@ class FollowerRequest:
 
 
 def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
-    """Whether the leader's bounds have moved beyond those that the follower knows."""
+    """Whether the leader's high watermark or log start differs from the one that the follower knows."""
     return read.high_watermark > entry.known_watermark or read.log_start_offset > entry.known_log_start
 
 
 def has_more(entry: FollowedPartition, read: PartitionRead) -> bool:
-    """Whether there are records for which this answer has no room, or the throttle no leave."""
+    """Whether the answer leaves records out, because it is full or the follower is throttled."""
     partition = entry.partition
     return partition is not None and read.diverging_epoch is None and entry.asked.fetch_offset < partition.log.log_end_offset
 

@@ -1,9 +1,9 @@
 """Requests of clients that only the controller can answer, on a broker that is not the controller (KIP-590).
 
-The request goes whole, in an Envelope, with the client's principal and address; the controller's broker authorises and executes it as if
-the client were connected there, and the answer goes back to the client as it is. It is tried again as `cluster/controller_route.py` says,
-until the request's own time is over; then this broker answers it as one that is not the controller. Large requests come here in the pieces
-into which the dispatcher cuts them. Which APIs are forwarded stands in `requests/apis.py`.
+The broker sends the whole request to the controller's broker in an Envelope, with the client's principal and address. The controller's
+broker authorises and executes it as if the client were connected there, and the client gets the answer unchanged.
+`cluster/controller_route.py` has the rules for retries. When the request's own time is over, this broker answers as a broker that is not
+the controller. A large request arrives here in pieces, cut by the dispatcher. `requests/apis.py` says which APIs are forwarded.
 """
 
 from __future__ import annotations

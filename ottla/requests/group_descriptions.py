@@ -1,7 +1,7 @@
 """Describes groups of the newer protocols: asks each group's coordinator, answers once all have, and hides what the principal may not see.
 
-A group that reads a topic which the principal may not describe is hidden as a whole, since a part of its members' assignments would say
-something wrong. What differs from protocol to protocol stands in a `Kind`.
+A group that reads a topic which the principal may not describe is hidden as a whole, since a part of its members' assignments would be
+misleading. A `Kind` holds the differences between the protocols.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     show_member: Callable[[DescribedEpochMember], Any]
     """The described member as the response has it."""
     require_offered: Callable[[Broker], None]
-    """Raises ApiError where the configuration leaves the protocol out."""
+    """Raises ApiError if the configuration excludes the protocol."""
 
 
 def describe_groups(broker: Broker, request: RequestContext, kind: Kind, group_ids: Sequence[str], *, with_operations: bool) -> Any:

@@ -1,7 +1,7 @@
-"""Work for a request that is done later than its execution: a failure is that of the request, not of whatever has run the work.
+"""Late work for a request: an exception fails the request, and not the code that happened to run the work.
 
-An exception would else end in the loop, or in another connection whose read has moved a partition, and the request would be without an
-answer for ever. What `fail` gets closes the request's connection (`Connection.fail`), if need be through its `Pending`.
+Without a guard the exception would end in the event loop, or in another connection whose read has moved a partition, and the request would
+never be answered. `fail` closes the request's connection (`Connection.fail`), or fails its `Pending`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Where the items of a request stand, and those of its answer: what lets a large request be answered piece by piece.
+"""The arrays of a request and of its answer: the table by which a large request is cut into pieces.
 
-A line names the array of a request, the array of the answer that has an element for each of its elements, and the fields that both have
-in common. `inner` is the same for the arrays in the elements (topics, then partitions). Requests that are not here are answered as a
-whole: they have no array, only brokers of the cluster may send them, or their items do not stand alone (an assignment, a session).
+A line names the array of a request, the array of the answer that has an element for each of its elements, and the fields that both have in
+common. `inner` is the same for the arrays in the elements (topics, then partitions). Other requests are answered as a whole: they have no
+array, only brokers of the cluster may send them, or their items depend on each other (an assignment, a session).
 
-What a request names more than once is answered once (`ONCE`; the last one counts, as in Kafka, which keeps such requests in maps). Where
-naming twice is an error of its own, two are kept (`TWICE`), so that the handler refuses them. Where each element carries data of its own
-nothing is dropped (`ALL`).
+A thing that a request names more than once is answered once (`ONCE`): the last element counts, as in Kafka, which keeps such requests in
+maps. Where a repetition is an error of its own, two elements are kept (`TWICE`), so that the handler refuses them. Where each element
+carries data of its own, all are kept (`ALL`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Items(NamedTuple):
     request: str
     response: str
     names: tuple[str, ...]
-    """The fields of a request's element that say what it is about; empty: the element itself, a string or a number."""
+    """The fields that identify a request's element; empty if the element itself does, a string or a number."""
     response_names: tuple[str, ...]
-    """The same of an answer's element; empty where only its place says it."""
+    """The fields that identify an answer's element; empty if only its position does."""
     repeats: Repeats
     inner: Items | None
     at_once: int
-    """So many innermost elements are handled at a time; a few milliseconds of work."""
+    """The number of innermost elements in a piece: a few milliseconds of work."""
     since: int
     is_amplified: bool
     """An element's answer may be many times as large as the element."""
@@ -71,12 +71,12 @@ def _itself(value: Hashable) -> Hashable:
 
 
 def _marker(marker: Any) -> Hashable:
-    """A marker, or the answer about those of one producer."""
+    """The identity of a marker, or of the answer about one producer's markers."""
     return marker.producer_id, *[getattr(marker, name, None) for name in ("producer_epoch", "coordinator_epoch", "transaction_result")]
 
 
 def _entity(entry: Any) -> Hashable:
-    """What a quota is for: kinds and names."""
+    """The identity of a quota: kinds and names."""
     return tuple(sorted((part.entity_type, part.entity_name or "", part.entity_name is None) for part in entry.entity))
 
 

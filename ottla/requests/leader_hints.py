@@ -9,7 +9,7 @@ from ottla.requests.context import Broker, RequestContext
 from ottla.requests.endpoints import BrokerEndpoint, live_brokers
 
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""The errors with which an answer names the leader."""
+"""An answer with one of these errors names the leader."""
 
 
 def present_leader(broker: Broker, topic: str, index: int) -> tuple[int, int]:

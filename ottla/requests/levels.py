@@ -60,8 +60,8 @@ def highest_versions(level: str) -> Mapping[int, int]:
 
 @cache
 def served(level: str | None) -> Mapping[int, ServedApi]:
-    """The APIs that this broker serves at a level (None: the newest). Those that only brokers send are the same at all levels; no release
-    had our extensions."""
+    """The APIs that this broker serves at a level (None: the newest). The APIs between brokers are the same at all levels; no release had
+    our extensions."""
     if level is None:
         return TABLE
     highest = highest_versions(level)

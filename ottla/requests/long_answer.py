@@ -1,8 +1,8 @@
-"""The answer of a request that was cut into pieces: encoded as it comes, so that only bytes are kept.
+"""The answer of a request that was cut into pieces. Each piece's answer is encoded at once, so that only bytes are kept.
 
-An answer about ten thousand things would be a million objects, which take ten times as much memory as their bytes and which the garbage
-collector walks again and again. So the elements of each piece's answer are encoded as soon as they are there, and the whole answer is put
-together from bytes. Only the answers about one element that was cut wait for each other, as objects, and are joined.
+An answer about ten thousand things would be a million objects. They take ten times the memory of their bytes, and the garbage collector
+walks over them again and again. So the elements of each piece's answer are encoded as soon as they are there, and the whole answer is put
+together from bytes. Only if one element was cut, its answers wait for each other as objects, and are joined.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LongAnswer:
         self._route = route
         self._items = items
         self.shell: Any = None
-        """What stands beside the elements, once an answer has come."""
+        """The other fields of the response, from the first answer."""
         self._run_of: list[int] = []  # by number of a piece: the first piece of the element that it is about
         self._missing: dict[int, int] = {}  # by run: the pieces whose answers are not there yet
         self._is_open = False
@@ -54,7 +54,7 @@ class LongAnswer:
         return number
 
     def add(self, number: int, response: Any) -> Iterator[None]:
-        """Adds the answer of a piece; None where no answer is wanted. Raises the exception that stands in its place (`Pending.fail`)."""
+        """Adds the answer of a piece; None if no answer is wanted. Raises the answer if it is an exception (`Pending.fail`)."""
         if isinstance(response, Exception):
             raise response
         run = self._run_of[number]

@@ -18,7 +18,8 @@ class MutationQuota:
     """Charges the topics of one request; without a quota it admits everything."""
 
     def __init__(self, broker: Broker, request: RequestContext, *, strict_since: int, is_validation: bool = False) -> None:
-        """`strict_since`: the version from which clients know THROTTLING_QUOTA_EXCEEDED; the topics of older ones are always admitted."""
+        """`strict_since`: the first version whose clients know THROTTLING_QUOTA_EXCEEDED. The topics of older clients are always admitted.
+        """
         quotas, principal = broker.quotas, request.connection.principal
         is_strict = request.version >= strict_since
         self._quota = None if quotas is None or is_validation else quotas.mutations(principal, request.client_id, is_strict=is_strict)

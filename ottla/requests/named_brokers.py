@@ -21,7 +21,8 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def refusing_other_brokers(module: Any, handle: Handle) -> Handle:
-    """`handle` for what is left. `module` is that of AlterConfigs or IncrementalAlterConfigs."""
+    """Returns a handler that refuses the settings of other brokers and calls `handle` for the rest. `module` is the handler's module, of
+    AlterConfigs or IncrementalAlterConfigs."""
 
     def handle_own(broker: Broker, request: RequestContext, body: Any) -> Any:
         if request.connection.is_forwarded or request.connection.is_inter_broker:

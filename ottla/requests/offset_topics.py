@@ -21,7 +21,7 @@ TopicT = TypeVar("TopicT", bound=Any)
 def sort_out(
     broker: Broker, request: RequestContext, topics: list[TopicT], topic_class: type[TopicT], *, by_id: bool
 ) -> tuple[list[TopicT], list[tuple[TopicT, ErrorCode]]]:
-    """The topics to serve, and the refused ones with the reason; a topic of which only some partitions exist is divided."""
+    """The topics to serve, and the refused ones with the reason. A topic is divided if only some of its partitions exist."""
     passed: list[TopicT] = []
     refused: list[tuple[TopicT, ErrorCode]] = []
     for topic in topics:

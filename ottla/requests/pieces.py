@@ -1,11 +1,10 @@
-"""Cuts a large request into pieces of the same kind, and joins their answers: the handlers know nothing of it.
+"""Cuts a large request into pieces of the same kind, and joins their answers. Handlers know nothing of it.
 
-`gather` brings together what is named more than once, `cut` makes requests of a bounded number of items, `joined` brings together the
-answers about an element that was cut itself. All of it goes in steps, so that a caller can do other work in between. Where the items stand
-says `items.py`.
+`gather` brings repeated names together, `cut` makes requests of a bounded number of items, and `joined` joins the answers about one element
+that was cut. All three are generators, so that other work can run in between. `items.py` has the arrays of each API.
 
-A request that is cut has the same effect as the requests that it is cut into, sent one after the other. So a commit of thousands of offsets
-is several records batches, as it is anyway when it is large.
+A request that is cut has the same effect as its pieces, sent one after the other. So a commit of thousands of offsets is several record
+batches, as any large commit is.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def has_many_items(body: Any, items: Items | None) -> bool:
 
 
 def gather(body: Any, items: Items) -> Iterator[None]:
-    """Brings together the elements of one name and drops repetitions, in place; a step is so many elements, however deep they stand."""
+    """Merges elements of the same name and drops repetitions, in place. A step handles a bounded number of elements, at any depth."""
     yield from _gather(body, items, _Work())
 
 
@@ -90,7 +89,8 @@ def _gather(body: Any, items: Items, work: _Work) -> Iterator[None]:
 
 
 def _joined_keys(known: Any, again: Any) -> Any:
-    """The later of two elements of one name. Where each asks for some settings only (DescribeConfigs), it asks for those of both."""
+    """The later of two elements of one name. If each asks for certain settings (DescribeConfigs), the result asks for the settings of both.
+    """
     wanted = getattr(known, "configuration_keys", ())
     if wanted == ():
         return again
@@ -111,8 +111,8 @@ def _add_inner(known: Any, again: Any, inner: Items) -> None:
 
 
 def cut(body: Any, items: Items) -> Iterator[tuple[Any, bool]]:
-    """Requests of at most `items.at_once` innermost elements each, which together ask for the same. Each comes with whether an element
-    ends with it: False where the next request asks for more of the same element."""
+    """Yields requests of at most `items.at_once` innermost elements each, which together ask for the same. With each request yields whether
+    an element ends with it; False if the next request continues the same element."""
     for some, is_end in _cut(getattr(body, items.request), items, items.at_once):
         yield _with(body, items.request, some), is_end
 
@@ -190,7 +190,7 @@ def _join(into: list[Any], elements: Any, items: Items, known: dict[Hashable, An
 
 
 def join_rest(first: Any, other: Any) -> None:
-    """What stands beside the elements: the first error counts, the longest throttle time, and the leaders' addresses of both."""
+    """Joins the fields beside the elements: the first error counts, the longest throttle time, and the leaders' addresses of both."""
     for field in first.__fields__:
         if field.name == "error_code" and not first.error_code:
             first.error_code = other.error_code

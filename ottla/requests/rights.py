@@ -32,7 +32,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
 
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:
-    """Whether the request comes from a broker of this cluster: its principal has the right to CLUSTER_ACTION."""
+    """Whether a broker of this cluster has sent the request: its principal has the right to CLUSTER_ACTION."""
     return is_allowed_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
 
 

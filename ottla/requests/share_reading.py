@@ -109,7 +109,7 @@ class ShareReading:
         self._readings, self._stepped_wait, self._on_end, self._on_failure = [], None, _nothing, _ignore
 
     def abandon(self) -> None:
-        """Ends the wait of a client that is gone, without reading."""
+        """Ends the wait without reading, because the connection is closed."""
         if self._stepped_wait is not None:
             self._stepped_wait.cancel()
 
@@ -161,8 +161,8 @@ class ShareReading:
         return reading
 
     def _open_share(self, reading: Reading, partition: Partition) -> None:
-        """The share partition, checked first if the member begins to read it; made again if what it goes on from is not stored any more.
-        None where there is no room for it: until there is, no record is available."""
+        """Finds or makes the share partition. A member that begins to read it checks it first. A share partition whose start is not stored
+        any more is made again. Without memory for it, no record is available."""
         shares, clock, session = self._broker.share_partitions, self._broker.clock, self._session
         key = SharePartitionKey(session.group_id, *reading.place)
         known = shares.find(key, partition.leader_epoch)
@@ -189,7 +189,7 @@ class ShareReading:
 
     @property
     def _is_abandoned(self) -> bool:
-        """Whether the client has gone while its request looks at the partitions: nothing may be locked for it."""
+        """Whether the connection was closed during a look: nothing may be locked for the client."""
         return self._stepped_wait is not None and self._stepped_wait.is_over
 
     def _attempt(self, is_last: bool) -> Generator[None, None, bool]:
@@ -216,7 +216,7 @@ class ShareReading:
         return is_failing or bool(self.got) or body.min_bytes <= 0 or not self._is_in_session()
 
     def _take_of(self, candidates: list[Reading], bytes_max: int) -> Generator[None, None, None]:
-        """Acquires as many records as are wanted. What a candidate has may have moved since the step in which it was looked at."""
+        """Acquires as many records as are wanted. The records of a candidate may have been taken since the step that looked at it."""
         left = self._body.max_records if self._wants_records else 0
         for reading in candidates:
             if left <= 0 or not self._is_in_session() or self._is_abandoned:
@@ -286,11 +286,11 @@ class ShareReading:
 
 
 def _nothing() -> None:
-    """What is called at the end of a reading that was answered."""
+    """Stands for `on_end` once the reading has been answered."""
 
 
 def _ignore(error: Exception) -> None:
-    """What is called where it fails then: nothing runs any more that could."""
+    """Stands for `on_failure` once the reading has been answered: nothing can fail any more."""
 
 
 def closed_error(share: SharePartition) -> ErrorCode:

@@ -97,7 +97,7 @@ class Verdict:
         return producer_id in self._producers
 
     def end(self, producer_id: int, offset: int) -> None:
-        """Ends the producer's transaction at its marker: what it writes from here on is another one."""
+        """Ends the producer's transaction at its marker. Its later records belong to another transaction."""
         self._go_to(offset)
         self._producers.discard(producer_id)
 
@@ -113,9 +113,10 @@ def _first_offset(transaction: tuple[int, int]) -> int:
 
 
 def find_start(partition: Partition, reset: str, now_ms: int) -> int:
-    """The offset at which a group begins that has not read the partition before (`now_ms` is wall time). Raises `ApiError`.
+    """The first offset for a group that has not read the partition before (`now_ms` is wall time). Raises `ApiError`.
 
-    Where the record of a time stands in a batch that is too large to be read at once, the group begins with that batch."""
+    If the wanted time lies in a batch that is too large to be read at once, the group begins with that batch.
+    """
     if reset == "earliest":
         return partition.log.log_start_offset
     if reset.startswith(BY_DURATION):

@@ -60,7 +60,7 @@ def responder(
 
 
 def _by_topic(results: Results) -> dict[Uuid, list[tuple[int, Result]]]:
-    """Partitions and results under their topics, in the order in which they were asked."""
+    """The partitions and results by topic, in the order of the request."""
     topics: dict[Uuid, list[tuple[int, Result]]] = {}
     for key, result in results.items():
         topics.setdefault(key.topic_id, []).append((key.partition, result))

@@ -1,9 +1,9 @@
-"""Waits for thousands of partitions to move, and looks at them in steps.
+"""Waits for partitions to move, and looks at them in steps.
 
-A look takes many turns of the loop, in which partitions may move that it has passed already. So they are watched before the first look
-begins, and a look within which any of them has moved, or the time has ended, is followed by another one: no move is missed. The first look
-belongs to the request, the others go in turns with those of all requests that wait (`Waiters.do_in_turns`): one that fails ends the wait,
-and the connection is closed as by a request that fails at once.
+A look at thousands of partitions takes many iterations of the event loop, and a partition that the look has passed may move meanwhile. So
+the partitions are watched before the first look begins. If one of them moves during a look, or the time ends, another look follows: no move
+is missed. The first look runs in the task of the request, later looks in `Waiters.do_in_turns`. An exception in a later look ends the wait
+and closes the connection, as an exception of a handler does.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ class ListenerKeys(Protocol):
         """Whether the listeners have these options already."""
 
     def keep(self, examined: Mapping[str, Any]) -> None:
-        """What was just examined is used in place of reading it again, until the next call."""
+        """Uses the examined options instead of reading the files again, until the next call."""
 
     def renew(self) -> None:
-        """Reads keys and certificates again, for the connections that come from then on."""
+        """Reads keys and certificates again; new connections use them."""
 
 
 class Wanted(NamedTuple):
@@ -58,7 +58,8 @@ class TlsChanges:
         self._listeners = listeners
 
     def guarding(self, module: Any, handle: Handle) -> Handle:
-        """`handle` behind the examination. `module` is that of AlterConfigs or IncrementalAlterConfigs."""
+        """Returns a handler that examines the alteration and then calls `handle`. `module` is the handler's module, of AlterConfigs or
+        IncrementalAlterConfigs."""
 
         def handle_examined(broker: Broker, request: RequestContext, body: Any) -> Any:
             refusals: list[tuple[Any, ApiError]] = []
@@ -90,7 +91,7 @@ class TlsChanges:
                 yield Wanted(resource, options)
 
     def _options(self, broker: Broker, change: ConfigRequest) -> dict[str, TlsOptions]:
-        """What the listeners that the change touches would have. Raises `ApiError`."""
+        """The options of the listeners that the change touches. Raises `ApiError`."""
         old = self._config.passwords.readable(broker.metadata.configs(CONFIG_BROKER, str(broker.broker_id)))
         names = {entry.name for entry in change.entries} | (old.keys() if change.is_replacing else set())
         touched = sorted({listener for name in names if (listener := tls_listener(name)) is not None})

@@ -1,11 +1,11 @@
-"""One client connection: received bytes are cut into frames, executed in order; answers leave in that order.
+"""One client connection: cuts received bytes into frames, executes them in order, and sends the answers in that order.
 
-The work of a request does not wait for the answers before it: a produce that waits for its replicas does not hold up the append of the
-next one (Kafka mutes the connection instead). Answers that are not there yet keep their place in `_slots`; what is behind them waits.
+A request is executed before earlier ones are answered: a produce that waits for its replicas does not hold up the append of the next one
+(Kafka mutes the connection instead). An answer that is not there yet keeps its slot in `_slots`; the answers behind it wait.
 
-Bounds: a frame's size, requests in flight, and bytes: those of answers that are not sent and of requests that wait for theirs, here, and
-those of large frames of all connections together (`memory/`). At a bound the connection stops reading until it is below again. A
-`WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken invariant stops the broker.
+Bounds: the size of a frame, the number of requests in flight, and the bytes of unsent answers and waiting requests. The large frames of all
+connections share one more bound (`memory/`). At a bound the connection stops reading until it is below again. A `WireError` closes the
+connection; so does any other error of a handler, after one line in the log. A broken invariant stops the broker.
 
 On a listener that authenticates its clients a new connection is *not yet authenticated*: frames are small, only the APIs of the
 authentication itself are executed, one at a time, and any other request or a refusal closes the connection. Listeners set the deadline.
@@ -74,7 +74,7 @@ class Connection:
         # of this connection alone
         self.info, self.channel = info, channel
         self.idle_ticks = self.bytes_taken = 0  # counted up by the sweep of idle connections; what the peer had taken then
-        self.read_header, self.client_id_bytes, self.header_bytes = header_reader(2), b"", 0  # the client id as it stands there
+        self.read_header, self.client_id_bytes, self.header_bytes = header_reader(2), b"", 0  # the client id in the form of the header
         self.contexts: dict[int, RequestContext] = {}  # by version
         self.client_id: str | None = None
         # of what is under way
@@ -172,7 +172,7 @@ class Connection:
         self.unchoke()
 
     def mute(self) -> None:
-        """Reads and executes nothing further while `is_muted`: the client is throttled. `unchoke` goes on."""
+        """Stops reading and executing while `is_muted`, because the client is throttled. `unchoke` resumes."""
         self.is_muted = True
         self._choke(self._take_held())
 
@@ -254,7 +254,7 @@ class Connection:
         return held
 
     def finish(self, on_idle: Callable[[Connection], None]) -> None:
-        """Reads and executes no further requests; calls `on_idle` once all that are under way have been answered or the peer is gone."""
+        """Stops reading and executing for good. Calls `on_idle` once every request has been answered, or the connection is closed."""
         self.is_held_back = True
         self._on_idle = on_idle
         self.channel.pause_reading()
@@ -395,7 +395,7 @@ class Connection:
             self._must_stop(b"")
 
     def _yield(self, held: bytes) -> None:
-        """Executes what is left when the request that goes in turns is done, or when others have had their turn."""
+        """Keeps the rest of the batch until the long request is done, or until the scheduler resumes the connection."""
         self._choke(held)
         if not self.is_held and not self.is_muted:
             self.is_held = True

@@ -170,7 +170,7 @@ class Dispatcher:
         return connection.is_held or connection.is_muted or now_ns > self.scheduler.slice_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
-        """Answers once the response is there; returns the buckets in which the request's own work is counted."""
+        """Answers a request now or later. Returns the histogram that counts the request's own work."""
         if pending.is_done:
             if connection.info.must_authenticate_again:
                 self.scheduler.end_slice()  # what follows is executed by the rules of an authentication
@@ -221,7 +221,7 @@ class Dispatcher:
         pending.then(lambda response: call_guarded(lambda: fill(response), connection.fail))
 
     def _route(self, key: int, version: int) -> Route:
-        """Makes the route of a kind of request that comes for the first time."""
+        """Makes the route of an API version, at its first request."""
         api = served(self._broker.config.ottla_advertise_level).get(key)
         if api is None:
             raise unknown_key(key)
@@ -323,7 +323,7 @@ class Dispatcher:
             connection.client_id = str(frame[start:end], "utf-8")[:CLIENT_ID_CHARACTERS_MAX] if length >= 0 else None
         except UnicodeDecodeError as error:
             raise WireError("a client id that is not UTF-8") from error
-        # A long one is not kept for each connection, and is read anew in each request.
+        # A long client id is not kept for each connection; it is read again in each request.
         connection.client_id_bytes = bytes(frame[CLIENT_ID_AT:end]) if end - start <= CLIENT_ID_BYTES_KEPT else b""
         connection.read_header, connection.header_bytes = header_reader(end - CLIENT_ID_AT), end
         connection.contexts.clear()

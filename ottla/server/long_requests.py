@@ -1,14 +1,14 @@
-"""Requests that are too much for one turn of the loop: decoded, executed and encoded in steps, in order within their connection.
+"""Requests that take longer than a time slice: they are decoded, executed and encoded in steps, in order within their connection.
 
-A request that names many things is cut into requests of a few (`requests/pieces.py`), each of which its handler answers; the answers are
-put together (`requests/long_answer.py`). The first piece of time is spent at once, so that what is small is answered as if there were no
-turns. What remains goes on in fair turns with all others that are unfinished (`base/turns.py`), and until all of it is executed its
-connection executes nothing else. The answer may be given later still, as that of any request.
+A request that names many things is cut into small requests (`requests/pieces.py`). The handler answers each of them, and the answers are
+put together (`requests/long_answer.py`). A handler whose work takes long returns a task instead. The first time slice runs at once, so a
+small request is answered without a wait. The rest runs in turn with other unfinished requests (`base/turns.py`). Until a request has been
+executed its connection executes nothing else. Its answer may be given later still, like the answer of any request.
 
-Bounds. Only so many are decoded and executed at a time, of large frames, which hold many objects once decoded, fewer than of small ones;
-others wait with their bytes alone. What there is of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces of a
-request wait for others (a replica, the controller); a request that waits so holds up no other. Once the answer's elements are larger than
-`ottla.response.max.bytes`, what the request names further is refused with POLICY_VIOLATION and not looked up.
+Bounds. Only a few requests are decoded and executed at a time: fewer with large frames, because these hold many objects once they are
+decoded. Other requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces
+of a request wait for others (a replica, the controller); such a request holds up no other. Once the answer is larger than
+`ottla.response.max.bytes`, the rest of the request is refused with POLICY_VIOLATION, without a look-up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PIECE_MS = 5
 FIRST_PIECE_NS = 5_000_000
 LARGE_AT_ONCE_MAX = 2
 LARGE_BYTES = 128 << 20
-"""What a large one may take of a broker's memory once it is decoded: with less than twice that one is executed at a time."""
+"""The memory that a large request may take once it is decoded. A broker with less than twice this much executes one at a time."""
 SMALL_AT_ONCE_MAX = 32
 PIECES_OUTSTANDING_MAX = 16
 TOO_LARGE = "The answer would be larger than ottla.response.max.bytes."
@@ -101,7 +101,7 @@ class LongRequests:
 
 
 class Lane:
-    """The long requests of one kind: how many are under way, and those that wait until there are fewer."""
+    """The long requests of one kind: the number that is being executed, and a queue of the others."""
 
     def __init__(self, at_once_max: int) -> None:
         self.at_once_max = at_once_max
@@ -136,7 +136,7 @@ class LongRequest:
         self.frame_bytes = 0
         self.body: Any = None
         self.task: Task | None = None
-        """What its handler has begun."""
+        """The unfinished task of the handler."""
         self.is_large = False
         self.lane: Lane | None = None
         self.has_begun = False
@@ -214,7 +214,7 @@ class LongRequest:
         self._owner.dispose(response)
         self._respond(frame)
 
-    # One that is cut
+    # A request that is cut
 
     def _execute_pieces(self, answer: LongAnswer, items: Items) -> Iterator[None]:
         for piece, is_end in self._pieces:
@@ -251,7 +251,7 @@ class LongRequest:
         pending.then(lambda response: self._arrived(number, response))
 
     def _arrived(self, number: int, response: Any) -> None:
-        """The answer to a piece has come later."""
+        """Takes the answer to a piece that waited."""
         if not self.is_over:
             self._owner.run(self, self._to_the_end(self._add(number, response)))
 
@@ -295,11 +295,11 @@ class LongRequest:
         """The same steps; if one fails, or they are given up, everything is let go of."""
         is_whole = False
         try:
-            if self.is_over:  # the client has gone before the first step
+            if self.is_over:  # the connection was closed before the first step
                 return
             for _ in steps:
                 yield
-                if self.is_over:  # the client is gone, and the frame's buffer may be another's by now
+                if self.is_over:  # the connection is closed, and the frame's buffer may be in use by another one
                     return
             is_whole = True
         finally:
@@ -307,14 +307,14 @@ class LongRequest:
                 self._end()
 
     def abandon(self) -> None:
-        """The client is gone."""
+        """Gives the request up, because the connection is closed."""
         for pending in self._outstanding.values():
             if pending.abandon is not None:
                 pending.abandon()
         self._end()
 
     def _end(self) -> None:
-        """Lets go of everything, once."""
+        """Drops the references to the request and its answer; does nothing the second time."""
         if self.is_over:
             return
         self.is_over = True

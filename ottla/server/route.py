@@ -1,4 +1,4 @@
-"""How one (key, version) of a request is decoded, handled and encoded, and what it has cost so far."""
+"""The codec, the handler and the measured cost of one API version."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ OBJECTS_AT_ONCE_MAX = 2000
 PLAIN_BYTES_MAX = 4096
 ANY_BYTES = 1 << 31
 JOINED_BYTES_MAX = 1 << 20
-"""Larger answers are sent in the pieces in which they were encoded."""
+"""Larger answers are sent in pieces, as the encoder made them."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
-"""Up to so many bytes a request is executed without counting what it names."""
+"""A request of at most this size is executed without a count of its items."""
 
 
 class Route:
@@ -52,7 +52,7 @@ class Route:
         self.plain_bytes_max = PLAIN_BYTES_MAX if is_small_work else PLAIN_BYTES_MAX_OF_ITEMS
         self.nanoseconds = 0
         self.cost_ns = 0
-        """What a request of this kind has cost lately; 0 while all are cheap."""
+        """The moving average of the time that a request of this kind takes, in nanoseconds; 0 while all are cheap."""
         self.parked_nanoseconds = 0
         # How many requests took a time of so many bits of nanoseconds: answered at once; worked on and answered later; until that answer.
         self.immediate = new_buckets()
@@ -63,7 +63,7 @@ class Route:
     def count(self) -> int:
         return sum(self.immediate) + sum(self.deferred)
 
-    # What only large requests use is made at the first of them.
+    # Codecs that only large requests use are compiled at the first large request.
 
     @cached_property
     def bounded_decoder(self) -> Callable[[memoryview, int], tuple[Any, int]]:
@@ -114,7 +114,7 @@ class Route:
         return self.framed(pieces, correlation_id)
 
     def spliced_frame(self, shell: Any, count: int, written: list[Any], correlation_id: int) -> list[Part]:
-        """The frame of an answer whose elements are encoded; `shell` has what stands beside them."""
+        """The frame of an answer whose elements are encoded; `shell` holds the other fields."""
         pieces: list[Any] = []
         self._spliced_writer(shell, count, written, pieces)
         return self.framed(pieces, correlation_id)

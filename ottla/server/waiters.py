@@ -1,12 +1,12 @@
 """Wakes the requests that wait for partitions to move: long-polling fetches, and produces that wait for their acknowledgement.
 
 A partition's notifier calls the watches whenever its high watermark, last stable offset, log end or role moves. A watch that is called is
-only marked; it is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement is
-not held up by the readers that it wakes, and a reader that waits for many appends of one read is woken once.
+only marked. It is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement does
+not wait for the readers that it wakes, and a reader that waits for many appends of one read is woken once.
 
-A round of wakes is bounded in time: of ten thousand readers that wait for one partition the later ones are woken in later turns of the
-loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. One that waits for
-thousands of partitions looks at them in steps, a piece of them in each turn (`requests/stepped_wait.py`).
+A round of wakes is bounded in time: if ten thousand readers wait for one partition, the later ones are woken in later iterations of the
+event loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. A request that waits
+for thousands of partitions looks at them in steps, a few in each iteration (`requests/stepped_wait.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.requests.context import Watched
 
 ROUND_NS_MAX = 10_000_000
 PIECE_MS = 5
-"""Of the steps of those that wait for thousands of partitions, in each turn of the loop."""
+"""The time for waits of thousands of partitions in each iteration of the event loop."""
 WAKES_PER_LOOK = 16
 """The clock is looked at after so many wakes."""
 
@@ -118,7 +118,7 @@ class Waiters:
         return watch
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
-        """Does long work of a request that waits, in fair turns with that of others."""
+        """Does long work of a waiting request. The work of all waiting requests takes turns."""
         self.turns.add_later(steps)
 
     def add_ready(self, watch: Watch) -> None:
