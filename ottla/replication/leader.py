@@ -26,11 +26,12 @@ from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerPro
 from ottla.replication.stages import PartitionStages
 from ottla.replication.state import PartitionState
 from ottla.replication.verification import VerificationGuard, Verifications
-from ottla.storage.inspection import InspectHere, Inspector, is_inspected, repack_own
+from ottla.storage.inspection import InspectHere, Inspector, is_inspected, is_only_timed, repack_own
 from ottla.storage.producer_snapshot import CachedBatch
 from ottla.storage.producers import UNKNOWN_PRINCIPAL
 from ottla.storage.validate import check_batch, is_stamped, settle_times, stamp_batch
 from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader, read_batch_header
+from ottla.wire.record_times import is_single_as_claimed
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 
 ALL_IN_SYNC = -1
@@ -59,6 +60,7 @@ class Leader:
         "_config",
         "_is_alone",
         "_is_inspecting",
+        "_is_only_timed",
         "_is_stamping",
         "_min_insync",
         "_notifier",
@@ -87,7 +89,7 @@ class Leader:
         self.is_over = False
         self._config: LogConfig | None = None
         self._is_stamping = False
-        self._is_inspecting = False
+        self._is_inspecting = self._is_only_timed = False
         self._is_alone = False  # leads without any follower
         self._min_insync = 1
         state.log.epochs.assign(epoch, self.epoch_start_offset)
@@ -122,7 +124,7 @@ class Leader:
         """Derives the values that the log's configuration sets; again whenever the log's configuration object is another one."""
         self._config = config = self.log.config
         self._is_stamping = is_stamped(config)
-        self._is_inspecting = is_inspected(config)
+        self._is_inspecting, self._is_only_timed = is_inspected(config), is_only_timed(config)
         self._min_insync = self._state.min_insync
 
     # Appending
@@ -153,7 +155,9 @@ class Leader:
         if type(batch) is not memoryview:
             batch = memoryview(batch)
         header = check_batch(batch, config, is_intact=is_intact)
-        found = inspector.inspect(batch, header, config) if self._is_inspecting else None
+        found = None
+        if self._is_inspecting and not (header[12] == 1 and self._is_only_timed and is_single_as_claimed(batch, header)):
+            found = inspector.inspect(batch, header, config)
         if not config.is_log_append_time:
             header = settle_times(batch, header, found and found.times, config, now_ms=now_ms)
         is_new = False

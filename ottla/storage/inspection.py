@@ -20,7 +20,7 @@ from ottla.base.immutable import immutable
 from ottla.base.log_config import LogConfig
 from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, BatchHeader, Buffer, read_batch_header, record_section
 from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD, UnpackedTooLarge
-from ottla.wire.record_times import INT64_MAX, TimeRange, is_single_as_claimed, time_range
+from ottla.wire.record_times import INT64_MAX, TimeRange, time_range
 from ottla.wire.record_validation import UNBOUNDED, TooManySteps, validate_section
 from ottla.wire.records import recompress_section
 
@@ -155,7 +155,12 @@ class InspectedEarlier:
 
 def is_inspected(config: LogConfig) -> bool:
     """Whether a log of this configuration may demand a look into batches."""
-    return not config.is_log_append_time or config.is_compacted or config.is_strict or config.compression_type != "producer"
+    return not config.is_log_append_time or not is_only_timed(config)
+
+
+def is_only_timed(config: LogConfig) -> bool:
+    """Whether a log of this configuration demands nothing of uncompressed batches but true timestamps."""
+    return not config.is_compacted and not config.is_strict and config.compression_type == "producer"
 
 
 def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = False) -> Demands | None:
@@ -177,10 +182,8 @@ def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = Fals
     return None
 
 
-def look_here(batch: memoryview, header: BatchHeader) -> Inspection | None:
-    """Finds the timestamps of an uncompressed batch; None if its header is evidently right. Raises `ApiError` for a bad batch."""
-    if header[12] == 1 and is_single_as_claimed(batch, header):
-        return None
+def look_here(batch: memoryview, header: BatchHeader) -> Inspection:
+    """Finds the timestamps of an uncompressed batch. Raises `ApiError` for a bad batch."""
     try:
         times = time_range(batch[RECORDS_AT:], header.base_timestamp, header.record_count, claimed_max=header.max_timestamp)
         return Inspection(None, times)

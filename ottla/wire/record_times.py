@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import compress, repeat
+from struct import Struct
 from sys import byteorder
 from typing import NamedTuple
 
 from ottla.base.errors import WireError
-from ottla.wire.batch_header import RECORDS_AT, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer, read_batch_header, record_section
+from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer, read_batch_header, record_section
 from ottla.wire.record_chunks import CHUNK_RECORDS, DELTA_MAX, chunk_matcher
 from ottla.wire.record_validation import read_zigzag
 
@@ -41,6 +43,8 @@ _STRIDES = tuple([_NOWHERE if number & 1 else 1 + (number >> 1) for number in ra
 """The distance to the next record by a length of one byte."""
 _LONG_STRIDES = tuple([_NOWHERE if number & 1 else 2 + ((number & 127) >> 1) for number in range(256)])
 """The same by the first of two bytes. The second byte adds 64 times its value."""
+_read_start = Struct(">I").unpack_from
+"""The length of a record in one byte or two, its attributes, its timestamp delta."""
 _new_tuple = tuple.__new__
 
 
@@ -148,15 +152,20 @@ def _skip_chunks(data: bytes, position: int, count: int, delta_max: int, chunks:
 
 
 def is_single_as_claimed(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether an uncompressed batch of one record ends with that record, and all three timestamps are the same: base, largest, record's."""
-    number = batch[RECORDS_AT]
-    if number < 128:
-        at, end = RECORDS_AT + 2, RECORDS_AT + 1 + (number >> 1)
-    elif (high := batch[RECORDS_AT + 1]) < 128:
-        at, end = RECORDS_AT + 3, RECORDS_AT + _LONG_STRIDES[number] + (high << 6)
-    else:
-        return False
-    return batch[at] == 0 and end == len(batch) and not number & 1 and header[7] == header[8]
+    """Whether an uncompressed batch is one record up to its end, and all three timestamps are the same: base, largest, record's. False
+    also for unusual records: of 8 KB and more, or with attributes."""
+    is_plain = header[7] == header[8] and not header[5] & CODEC_MASK
+    return is_plain and _read_start(batch, RECORDS_AT)[0] == _single_start(len(batch))
+
+
+@lru_cache(maxsize=512)
+def _single_start(size: int) -> int:
+    """The first four bytes of the record that fills a batch of this size and has its base timestamp; -1 if four do not contain the time."""
+    length = size - RECORDS_AT - 1
+    if length < 64:
+        return length << 25
+    length -= 1
+    return (length << 1 & 127 | 128) << 24 | length >> 6 << 16 if length < 8_192 else -1
 
 
 def largest_time(header: BatchHeader, batch: Buffer, decompressed_bytes_max: int) -> int:

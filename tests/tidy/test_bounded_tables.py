@@ -67,6 +67,7 @@ BOUNDED = {
     "wire/framing.py: header_reader": NUMBERS,
     "wire/framing.py: load": NUMBERS,
     "wire/record_chunks.py: chunk_matcher": NUMBERS,
+    "wire/record_times.py: _single_start": NUMBERS,
 }
 
 

@@ -196,7 +196,7 @@ def test_a_single_record_that_is_not_the_rest_of_its_batch(size: int) -> None:
 
 
 @given(
-    size=st.sampled_from([0, 1, 50, 57, 58, 59, 300, 9_000]),
+    size=st.sampled_from([0, 1, 50, 55, 56, 57, 58, 59, 300, 8_180, 8_183, 8_184, 8_185, 9_000]),
     delta=st.sampled_from([0, 0, 1, -1, 64]),
     claim=st.sampled_from([0, 0, 1, -1]),
     damage=st.none() | st.tuples(st.integers(0, 5), st.integers(0, 255)),

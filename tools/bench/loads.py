@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -38,12 +39,13 @@ def drop_topic(broker: Broker, name: str) -> None:
     admin.delete_topics([name])[name].result(60)
 
 
-def send(broker: Broker, topic: str, count: int, size: int, partitions: int, options: Mapping[str, Any]) -> float:
-    """Produces and waits for every acknowledgement; seconds."""
+def send(broker: Broker, topic: str, count: int, size: int, partitions: int, options: Mapping[str, Any], *, spread: int = 0) -> float:
+    """Produces records of `size` bytes, or up to `spread` more or less, and waits for every acknowledgement; returns seconds."""
     producer = Producer({
         **broker.options, "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 1 << 20, **options,
     })  # fmt: skip
-    value = os.urandom(size)
+    sizes, longest = Random(1), os.urandom(size + spread)
+    values = [longest[: sizes.randint(size - spread, size + spread)] for _ in range(4096)] if spread else [longest]
     failures: list[object] = []
 
     def delivered(error: object, _message: object) -> None:
@@ -54,7 +56,7 @@ def send(broker: Broker, topic: str, count: int, size: int, partitions: int, opt
     for number in range(count):
         while True:
             try:
-                producer.produce(topic, value, partition=number % partitions, on_delivery=delivered)
+                producer.produce(topic, values[number % len(values)], partition=number % partitions, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.005)
@@ -67,13 +69,13 @@ def send(broker: Broker, topic: str, count: int, size: int, partitions: int, opt
     return seconds
 
 
-def produce(size: int, megabytes: float, partitions: int = 1, options: Mapping[str, Any] | None = None) -> Load:
+def produce(size: int, megabytes: float, partitions: int = 1, options: Mapping[str, Any] | None = None, *, spread: int = 0) -> Load:
     def load(broker: Broker, scale: float) -> Figures:
         count = max(1000, int(megabytes * 1e6 * scale / size))
         topic = new_topic(broker, partitions)
-        send(broker, topic, min(count, 2000), size, partitions, options or {})
+        send(broker, topic, min(count, 2000), size, partitions, options or {}, spread=spread)
         cpu = broker.cpu_seconds()
-        seconds = send(broker, topic, count, size, partitions, options or {})
+        seconds = send(broker, topic, count, size, partitions, options or {}, spread=spread)
         cpu = broker.cpu_seconds() - cpu
         drop_topic(broker, topic)
         return {"MB/s": count * size / seconds / 1e6, "CPU s/GB": cpu / (count * size / 1e9)}
@@ -253,6 +255,7 @@ IDEMPOTENT = {"enable.idempotence": True, "acks": "all"}
 
 LOADS: dict[str, Load] = {
     "produce 100 B": produce(100, 60),
+    "produce 50 to 150 B": produce(100, 60, spread=50),
     "produce 1 KB": produce(1000, 400),
     "produce 10 KB": produce(10_000, 600),
     "produce 1 KB, lz4": produce(1000, 300, options={"compression.type": "lz4"}),
