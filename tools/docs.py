@@ -74,8 +74,7 @@ def apis_page() -> str | None:
         what = re.sub(rf"^{name}: ", "", said.get("", ""))
         who = "clients that ask for extensions" if api.is_extension else "everybody" if api.is_advertised else "brokers"
         rows.append((key, name, f"{api.min_version}-{api.max_version}", what, who, _rights(api.rights), f"`handlers/{api.module}.py`"))
-        gaps = said.get("Not done", "")
-        if gaps and gaps.rstrip(".").lower() not in ("nothing", "none"):
+        if gaps := said.get("Not done"):
             notes.append(f"- **{name}**: {gaps}")
     asked = "Extensions (keys from 20000 on) are ours: clients that ask for them by a tagged field of ApiVersions see and may send them."
     lines = [f"ApiVersions answers with this table; each version in a range works. {asked}", ""]

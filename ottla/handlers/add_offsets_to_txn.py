@@ -4,8 +4,6 @@ Behaviour: adds the partition of `__consumer_offsets` that keeps the group, as A
 Clients of transactions v2 leave it out.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 TRANSACTION_ABORTABLE (KIP-890).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

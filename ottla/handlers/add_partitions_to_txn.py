@@ -4,10 +4,8 @@ Behaviour: all partitions of a transaction are added or none; if one is unknown 
 `verify_only` nothing is added: a partition outside of the transaction gets TRANSACTION_ABORTABLE.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); answers
-INVALID_TXN_STATE where 5 answers TRANSACTION_ABORTABLE. 4 and 5 are spoken between brokers: where rules say who may do what they need
-CLUSTER_ACTION, and no rights of a client's beside it. Without rules clients may send them too, as @platformatic/kafka (Node) does.
-
-Not done: nothing.
+INVALID_TXN_STATE where 5 answers TRANSACTION_ABORTABLE. Brokers send 4 and 5 to each other. With an authorizer they need CLUSTER_ACTION and
+no other right. Without one clients may send them too, as @platformatic/kafka (Node) does.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Behaviour: sets or removes quotas of users, client ids, both together, or addres
 default entity.
 
 Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterConfigs: replace the settings of a resource.
 
-Behaviour: the settings named become all that is set for the resource; what is not named goes back to its default. Superseded by
+Behaviour: the request holds all settings of the resource; every other setting returns to its default. Superseded by
 IncrementalAlterConfigs, which cannot lose another's change, but served for old clients.
 
 Version notes: 2 is flexible.

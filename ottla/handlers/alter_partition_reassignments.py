@@ -5,8 +5,6 @@ added first, and the old ones go when the new ones are in sync. Unknown brokers 
 is possible.
 
 Version notes: KIP-455. 1 may forbid a change of the replication factor (KIP-860).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

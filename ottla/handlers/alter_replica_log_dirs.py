@@ -6,8 +6,6 @@ directory directs a move elsewhere, naming the one where the replica lies ends i
 REPLICA_NOT_AVAILABLE.
 
 Version notes: 2 is flexible.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

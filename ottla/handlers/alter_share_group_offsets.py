@@ -1,13 +1,11 @@
 """AlterShareGroupOffsets: an operator moves a share group without members to other offsets (KIP-932).
 
-Behaviour: each partition begins anew at the offset given, and the stored state of records in flight is deleted. NON_EMPTY_GROUP
-while the group has members; a group that does not exist is made. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the
-principal may not read the topic, UNKNOWN_TOPIC_OR_PARTITION. Whether the log has the offset is checked when a member fetches from it.
-UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: each partition begins again at the given offset, and the stored state of records in flight is deleted. NON_EMPTY_GROUP while the
+group has members; a group that does not exist is made. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may
+not read the topic, UNKNOWN_TOPIC_OR_PARTITION. Whether the log has the offset is checked when a member fetches from it. UNSUPPORTED_VERSION
+while the feature `share.version` is at level 0.
 
 Version notes: there is one version.
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
             pending.complete(response)
             return
         response.responses += refused
-        # A member that is gone without leaving may keep them open; the next reader begins at the stored state.
+        # A member that ended without leaving the group may keep them open; the next reader begins at the stored state.
         broker.share_partitions.close_group(body.group_id, lambda: pending.complete(response))
 
     try:

@@ -1,12 +1,10 @@
 """AlterUserScramCredentials: set or remove users' SCRAM credentials.
 
 Behaviour: the request has the salted password that PBKDF2 made at the client; only the keys that follow from it are stored, with salt and
-number of rounds (`security/credentials.py`). The changes of one user are carried out together or not at all; each user has a result. A
-user whose credential is removed is logged out at once.
+number of rounds (`security/credentials.py`). The changes of one user are carried out together or not at all; each user has a result. A user
+whose credential is removed is logged out at once.
 
 Version notes: KIP-554.
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ Entry = ScramCredentialDeletion | ScramCredentialUpsertion
 ENTRIES_MAX = 500
 """Changes in one request, which is executed in one go: a few milliseconds of hashing."""
 NAME_BYTES_MAX, SECRET_BYTES_MAX = 1_024, 1_024
-"""A user's name, and a salt or salted password: they stand in one node of the metadata store. Salted passwords have 32 or 64 bytes."""
+"""A user's name, and a salt or salted password: all are in one node of the metadata store. Salted passwords have 32 or 64 bytes."""
 TOO_MANY = ScramResult(user="", error=ErrorCode.POLICY_VIOLATION, message=f"More than {ENTRIES_MAX} changes in one request")
 
 

@@ -6,8 +6,6 @@ advertised, and from then on served on the connection, only to a client whose re
 
 Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
 client expects (KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """AttachRecords: appends staged chunks as the next records of a producer, in its transaction. An extension of ours.
 
-Behaviour: the request is judged as a transactional Produce with acks=all is: rights, leader, the coordinator's word unless the transaction
-is open in the partition already. The work itself goes in turns of the loop (`replication/attaching.py`), one manifest after the other; the
-answer waits until everything is replicated, at most `timeout_ms`, and the work goes on after that. A chunk that is missing, or another than
-the manifest says, is UNKNOWN_STAGE, and nothing is appended; a retry is answered from the producer's last sequence.
+Behaviour: the request is checked like a transactional Produce with acks=all: rights, leader, and the transaction coordinator unless the
+transaction is open in the partition already. The manifests are appended in steps (`replication/attaching.py`), one after the other. The
+answer waits until everything is replicated, at most `timeout_ms`; the work continues after that. A chunk that is missing, or that differs
+from the manifest, is UNKNOWN_STAGE, and nothing is appended; a retry is answered from the producer's last sequence.
 
 Version notes: 0 the partitions were added to the transaction before; 1 the attach adds them (KIP-890, transactions v2), as Produce 12 does.
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -196,7 +194,7 @@ class Attach:
         self._settle()
 
     def _let_follow(self, part: Part) -> None:
-        """What the producer has sent since need not wait for this manifest any more."""
+        """Lets the later requests of the producer continue."""
         if not part.has_ended:
             part.has_ended = True
             self._broker.stages.end_attach(part.key, self._body.producer_id)

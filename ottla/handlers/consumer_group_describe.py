@@ -1,12 +1,11 @@
-"""ConsumerGroupDescribe: the epochs and members of groups of the new protocol, what each member has and is meant to have (KIP-848).
+"""ConsumerGroupDescribe: the epochs and members of groups of the new protocol, with the current and the target assignment of each member
+(KIP-848).
 
 Behaviour: a group that is unknown or of the classic protocol is GROUP_ID_NOT_FOUND. A group that reads a topic which the principal may not
-describe is TOPIC_AUTHORIZATION_FAILED as a whole, since a part of its members' assignments would say something wrong. Where
-`group.coordinator.rebalance.protocols` leaves the protocol out, UNSUPPORTED_VERSION.
+describe is TOPIC_AUTHORIZATION_FAILED as a whole, since a part of its members' assignments would be misleading. If
+`group.coordinator.rebalance.protocols` excludes the protocol, UNSUPPORTED_VERSION.
 
 Version notes: 1 member type (classic or consumer).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

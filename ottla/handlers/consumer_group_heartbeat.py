@@ -1,12 +1,10 @@
 """ConsumerGroupHeartbeat: a member joins, stays in or leaves a group whose assignment the coordinator makes (KIP-848).
 
-Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a moment (static members). The answer has the member's epoch, and its partitions when
-they changed. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED; a regular expression matches none of them. Where
-`group.coordinator.rebalance.protocols` leaves the protocol out, UNSUPPORTED_VERSION. See `groups/consumer/heartbeat.py`.
+Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a restart (static members). The answer has the member's epoch, and its partitions when
+they changed. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED; a regular expression matches none of them. If
+`group.coordinator.rebalance.protocols` excludes the protocol, UNSUPPORTED_VERSION. See `groups/consumer/heartbeat.py`.
 
 Version notes: 1 regular expressions, and member ids made by the client (0: a member that joins may leave it to the coordinator).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ControlledShutdown: a broker asks to hand over its partitions.
 
-Behaviour: a broker that is about to stop hands over the partitions it leads; the answer lists those that another live replica
+Behaviour: a broker that is about to stop hands over the partitions that it leads. The answer lists the partitions that another live replica
 may lead once it is in sync. Only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients.
 
 Version notes: the form of Kafka's ZooKeeper mode, last in 3.9. 0 has a header without a client id. 2 the broker epoch (KIP-380).

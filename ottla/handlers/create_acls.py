@@ -1,13 +1,11 @@
 """CreateAcls: add access rules.
 
-Behaviour: for a principal that may ALTER the cluster. Each rule is checked by itself, and stored and in force on this broker when the
-answer leaves; other brokers have it as soon as the metadata store has notified them. Every broker writes rules itself; none forwards the
-request. A rule that is there already is no error. Without an authorizer SECURITY_DISABLED for each rule: one that is not enforced must not
-look created.
+Behaviour: for a principal that may ALTER the cluster. Each rule is checked by itself, and is stored and in force on this broker when the
+answer is sent; other brokers have it as soon as the metadata store has notified them. Every broker writes rules itself; none forwards the
+request. A rule that is there already is no error. Without an authorizer SECURITY_DISABLED for each rule: a rule that is not enforced must
+not look created.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

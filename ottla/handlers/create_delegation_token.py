@@ -1,13 +1,10 @@
-"""CreateDelegationToken: make a token by which others act for its owner.
+"""CreateDelegationToken: make a token for others to act as its owner.
 
-Behaviour: for clients that have logged in by something else than a token; for another owner than oneself with CREATE_TOKENS on that user.
-The token is stored, and one may log in by it on this broker, when the answer leaves. It lasts `delegation.token.expiry.time.ms` unless it
-is renewed, and in no case longer than asked for or than `delegation.token.max.lifetime.ms`. Every broker makes tokens itself; none forwards
-the request.
+Behaviour: for clients that have not logged in by a token. A token for another owner needs CREATE_TOKENS on that user. When the answer is
+sent, the token is stored and valid on this broker. It lasts `delegation.token.expiry.time.ms` unless it is renewed, and in no case longer
+than asked for or than `delegation.token.max.lifetime.ms`. Every broker makes tokens itself; none forwards the request.
 
 Version notes: 2 flexible. 3 another owner (KIP-373).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Behaviour: gives topics more partitions, placed by the broker or as the request assigns them; never fewer. Topics named twice are refused.
 
 Version notes: 2 is flexible. 3 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
 leads the partitions, and when the others have the metadata, or after `timeout_ms` (at once if that is 0 or less). Topics named twice are
-refused. `validate_only` checks and creates nothing; the id in its answer is one that no topic will have, as in Kafka.
+refused. `validate_only` checks and creates nothing; no topic will have the id in its answer, as in Kafka.
 
 Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
 they may be described. 6 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 7 answers with the topic id (KIP-516).
@@ -34,7 +34,7 @@ STRICT_QUOTA_SINCE = 6
 TOPICS_PER_STEP = 200
 
 Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
-"""Settings in force, by those that were given."""
+"""The settings in force, by the settings of the request."""
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:
@@ -115,7 +115,7 @@ def _answer(broker: Broker, request: RequestContext, result: TopicResult, entrie
 
 
 def _described(broker: Broker, result: TopicResult, entries: Entries) -> CreatableTopicResult:
-    """Topics that were given the same settings share their entries: those of thousands of topics would be seconds of work."""
+    """Topics with the same settings share their entries, because the entries of thousands of topics would be seconds of work."""
     given = tuple(result.configs.items())
     configs = entries.get(given)
     if configs is None:

@@ -1,12 +1,10 @@
 """DeleteAcls: remove access rules.
 
-Behaviour: for a principal that may ALTER the cluster. Each filter is answered with the rules that it means; they are removed, here before
-the answer leaves and on other brokers as soon as the metadata store has notified them. Every broker writes rules itself; none forwards the
-request. A rule that several filters mean is in the answer to each of them. Without an authorizer SECURITY_DISABLED for each filter.
+Behaviour: for a principal that may ALTER the cluster. Each filter is answered with the rules that it matches. They are removed here before
+the answer is sent, and on other brokers as soon as the metadata store has notified them. Every broker writes rules itself; none forwards
+the request. A rule that several filters match is in the answer to each of them. Without an authorizer SECURITY_DISABLED for each filter.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

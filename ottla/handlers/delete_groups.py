@@ -1,11 +1,9 @@
 """DeleteGroups: an operator removes groups without members, and all their offsets.
 
-Behaviour: each group has its own result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND if there is none. The answer leaves when
+Behaviour: each group has its own result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND if there is none. The answer is sent once
 the tombstones are committed to the log.
 
 Version notes: 1 and 2 change only throttling and encoding; 3 error message.
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def _delete(broker: Broker, request: RequestContext, group_id: str, add: Callabl
     def deleted(code: ErrorCode) -> None:
         if code:
             add(group_id, code)
-        else:  # a reader of a share group that is gone without leaving may keep them open; a group of the same name begins anew
+        else:  # a member that ended without leaving may keep them open; a group of the same name begins again
             broker.share_partitions.close_group(group_id, lambda: add(group_id, code))
 
     try:

@@ -1,14 +1,11 @@
-"""DeleteRecords: raises the log start offset, so that everything before it is gone.
+"""DeleteRecords: raises the log start offset; the records before it are deleted.
 
-Behaviour: offset -1 stands for the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are
-removed by retention. The answer waits until every replica on a live broker has that start, and is the smallest of their starts, the new low
-watermark; REQUEST_TIMED_OUT when one has not followed within the request's time. The leader's own checkpoint is waited for in any case: a
-time of 0 succeeds where there are no followers. Internal topics are refused with
-INVALID_TOPIC_EXCEPTION, topics that are only compacted with POLICY_VIOLATION.
+Behaviour: offset -1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are removed by
+retention. The answer waits until every replica on a live broker has that start, and is the smallest of their starts, the new low watermark;
+REQUEST_TIMED_OUT when one has not followed within the request's time. The leader's own checkpoint is waited for in any case: a time of 0
+succeeds without followers. Internal topics are refused with INVALID_TOPIC_EXCEPTION, topics that are only compacted with POLICY_VIOLATION.
 
 Version notes: 1 and 2 change only the encoding.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it, UNKNOWN
 not know it. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: there is one version.
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffset
             pending.complete(response)
             return
         response.responses += refused
-        # A member that is gone without leaving may keep them open; the next reader begins at the stored state.
+        # A member that ended without leaving the group may keep them open; the next reader begins at the stored state.
         broker.share_partitions.close_group(body.group_id, lambda: pending.complete(response))
 
     try:

@@ -1,11 +1,9 @@
 """DeleteShareGroupState: the group coordinator deletes the stored state of share partitions.
 
 Behaviour: the stored state is deleted; a share partition without state is no error. UNKNOWN_TOPIC_OR_PARTITION for a topic that does not
-exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
+exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker coordinates is NOT_COORDINATOR.
 
 Version notes: there is one.
-
-Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """DeleteTopics: remove topics and their records.
 
-Behaviour: the topics are gone for every client as soon as the request is committed; the answer comes when their logs are closed and
-their names are free again. A topic that is named twice, or by name and id at once, is refused.
+Behaviour: no client finds the topics once the request is committed; it is answered when their logs are closed and their names are free
+again. A topic that is named twice, or by name and id at once, is refused.
 
 Version notes: before 3 a broker that forbids deletion answers INVALID_REQUEST, from 3 on TOPIC_DELETION_DISABLED. 5 has messages, and is
 refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 6 topic ids (KIP-516).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

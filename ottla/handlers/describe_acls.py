@@ -4,8 +4,6 @@ Behaviour: for a principal that may DESCRIBE the cluster, the rules in force on 
 SECURITY_DISABLED, as any Kafka broker without one answers: there are no access rules to describe.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """DescribeClientQuotas: quotas that match a filter.
 
 Behaviour: the entities whose parts match the filter, with their quotas. A part matches one name, the default, or any name; `strict`
-leaves out entities that have further parts.
+excludes entities that have further parts.
 
 Version notes: KIP-546. 1 is flexible.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ the changes of in-sync sets as well.
 
 Version notes: 1 asks for brokers or controllers (KIP-919); this broker has no listener for controllers, so they get
 MISMATCHED_ENDPOINT_TYPE. 2 may include fenced brokers (KIP-1073): there are none, a broker that is not live is not registered.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """DescribeConfigs: settings, their values and where these come from.
 
 Behaviour: for a topic, the settings in force and where each comes from: the topic's own, the broker's dynamic or static value, or the
-default. For a broker by its number, its own settings; for the broker without a name, what is set for all of them. For a group, the
-settings of the new protocol; for a subscription to metrics of clients, its own and the defaults. With `configuration_keys` only those; a
-null or empty list means all. Secrets have no value.
+default. For a broker by its number, its own settings; for the broker without a name, the settings of all brokers. For a group, the settings
+of the new protocol; for a subscription to metrics of clients, its own and the defaults. `configuration_keys` selects settings; a null or
+empty list selects all. Secrets have no value.
 
 Version notes: 1 synonyms (KIP-226). 3 types and documentation (KIP-569). Subscriptions by KIP-714.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

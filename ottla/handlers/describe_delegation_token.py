@@ -5,8 +5,6 @@ has asked for or may renew (null: of all), those of which the client itself is o
 owner it has DESCRIBE_TOKENS. Others stay hidden.
 
 Version notes: 2 flexible. 3 who asked for a token (KIP-373).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Behaviour: subscriptions and assignments are shown while the group is Stable. An
 
 Version notes: 3 authorized operations (KIP-430); 4 static members (KIP-345); 6 GROUP_ID_NOT_FOUND with a message for an unknown group
 (KIP-1043).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

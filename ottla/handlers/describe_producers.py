@@ -3,8 +3,6 @@
 Behaviour: every replica answers, from the producer state of its own log (KIP-664): tools compare the followers with the leader.
 
 Version notes: none.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

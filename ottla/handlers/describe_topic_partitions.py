@@ -6,8 +6,6 @@ without a leader has leader -1 and no error, unlike in Metadata, and the replica
 Kafka; a partition with a leader has none.
 
 Version notes: KIP-966.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

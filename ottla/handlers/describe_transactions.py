@@ -6,8 +6,6 @@ not describe are left out (KIP-664).
 Version notes: none.
 
 Ottla's own tools also get the client that used the id last, in tagged fields that Kafka does not have.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Behaviour: all users for null or an empty list; a named user without credentials
 DUPLICATE_RESOURCE. Salts and keys are never answered.
 
 Version notes: KIP-554.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

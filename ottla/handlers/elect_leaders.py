@@ -4,8 +4,6 @@ Behaviour: makes the preferred replica lead where it does not, or (unclean) any 
 (null), those that need no election are left out of the answer. It comes when the brokers know the new leaders, or after `timeout_ms`.
 
 Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ CONCURRENT_TRANSACTIONS until they have arrived. See `transactions/end_transacti
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 5 transactions v2 (KIP-890): each end moves to the next epoch,
 which is in the answer, and a transaction that was never begun may be aborted.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

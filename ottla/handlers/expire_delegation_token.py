@@ -4,8 +4,6 @@ Behaviour: for its owner and its renewers, who name it by its HMAC, logged in by
 once, and closes the connections of those who have logged in by it; another one is the time that it still lasts.
 
 Version notes: 2 flexible.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

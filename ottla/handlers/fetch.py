@@ -13,8 +13,6 @@ consumers up to the high watermark that it knows.
 Version notes: 7 sessions (KIP-227, `replication/fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12
 diverging epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the
 follower's high watermark.
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -130,7 +128,7 @@ class Fetch:
     def __init__(
         self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, partitions: list[Partition | None] | None = None
     ) -> None:
-        """`partitions`: those of the plan, in its order, where they have been found already."""
+        """`partitions`: the partitions of the plan, in its order, if they have been looked up already."""
         self._broker = broker
         self._request = request
         self._body = body
@@ -262,7 +260,7 @@ class Fetch:
         return make_response(session_id=session_id, responses=responses, node_endpoints=self._addresses())
 
     def _answered(self, all_wanted: list[Wanted], reads: list[PartitionRead | ErrorCode]) -> list[tuple[Wanted, PartitionRead | ErrorCode]]:
-        """What the answer contains of these; a session remembers it."""
+        """The reads that the answer contains; a session remembers them."""
         session, is_incremental = self._plan.session, self._plan.is_incremental
         if session is None:
             return list(zip(all_wanted, reads, strict=True))

@@ -6,8 +6,6 @@ partition is named `group:topicId:partition`, INVALID_REQUEST for anything else;
 refused before its key is read, as in Kafka.
 
 Version notes: 1 key types (KIP-98); 4 several keys at once (KIP-699); 6 share partitions' key type (KIP-932).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Behaviour: moves the end of the member's session. REBALANCE_IN_PROGRESS while th
 for a member that is no longer in it, FENCED_INSTANCE_ID for a static member whose place was taken.
 
 Version notes: 3 static members (KIP-345); 1, 2 and 4 change only throttling and encoding.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ CONCURRENT_TRANSACTIONS.
 
 Version notes: 3 the client may name the identity that it holds (KIP-360); 4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588);
 6 two-phase commit (KIP-939), refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless `transaction.two.phase.commit.enable` is set.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

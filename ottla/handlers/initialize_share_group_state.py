@@ -1,11 +1,10 @@
 """InitializeShareGroupState: the group coordinator creates or resets the stored state of share partitions.
 
-Behaviour: the stored state is replaced. FENCED_STATE_EPOCH for a state epoch below the stored one; UNKNOWN_TOPIC_OR_PARTITION for a
-topic that does not exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
+Behaviour: the stored state is replaced. FENCED_STATE_EPOCH for a state epoch below the stored one; UNKNOWN_TOPIC_OR_PARTITION for a topic
+that does not exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker coordinates is
+NOT_COORDINATOR.
 
 Version notes: there is one.
-
-Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """JoinGroup: a member joins a classic group, or joins again, and waits until all members have.
 
-Behaviour: the answer comes when the round is complete: the new generation, the chosen protocol, and for the leader the subscriptions of
-all. What each member may and must send is in `groups/classic/join.py`.
+Behaviour: the answer comes when the round is complete: the new generation, the chosen protocol, and for the leader the subscriptions of all
+members. `groups/classic/join.py` checks what each member sends.
 
-Version notes: 1 rebalance timeout (0 uses the session timeout for both); 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345);
-7 protocol type, and a protocol name that may be null (KIP-559); 8 reason (KIP-800); 9 skip assignment (KIP-814).
-
-Not done: nothing.
+Version notes: 1 rebalance timeout (0 uses the session timeout for both); 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345); 7
+protocol type, and a protocol name that may be null (KIP-559); 8 reason (KIP-800); 9 skip assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Behaviour: the resources that DescribeConfigs can describe: every topic, every b
 metrics of clients for which something is set. Without types, all of them.
 
 Version notes: 0 was ListClientMetricsResources (KIP-714) and knows only client metrics. 1 names the types (KIP-1142).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

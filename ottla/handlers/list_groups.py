@@ -4,8 +4,6 @@ Behaviour: names, protocol type, state and type of every group of every shard he
 loads the answer is COORDINATOR_LOAD_IN_PROGRESS, because an incomplete list would look like a complete one.
 
 Version notes: 4 states and a filter for them (KIP-518); 5 types and a filter for them (KIP-848).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""ListOffsets: the offset that belongs to a time, or to a special time.
+"""ListOffsets: the offset of a time, or of a special time.
 
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
-read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
-A stored batch that cannot be read is skipped, with a line in the log. Unknown special timestamps and those a version does not know are
+read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload. A
+stored batch that cannot be read is skipped, with a line in the log. Special timestamps that are unknown, or newer than the version, are
 refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1. To a follower latest is the log end. A look-up that must read
-many records goes on in a worker process, and the answer waits for it.
+many records runs in a worker process, and the answer waits for it.
 
 Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered
 (KIP-1005); 11 earliest pending upload (KIP-1023).
 
-Not done: nothing; there is no tiered storage, so -5 and -6 find nothing.
+Not done: there is no tiered storage, so -5 and -6 find nothing.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Behaviour: the partitions that are being reassigned, all of them (null) or those named, with the replicas that are added and removed.
 
 Version notes: KIP-455.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ shard loads the answer is COORDINATOR_LOAD_IN_PROGRESS.
 
 Version notes: 1 how long a transaction has been open, at least (KIP-994); 2 a pattern that the whole id must match (KIP-1152), in
 RE2's language (`base/name_pattern.py`).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -2,17 +2,15 @@
 
 Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
 asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. If one topic has an id, names and
-topics without ids are ignored, as in Kafka; versions without ids refuse a request that has one, or lacks a name. A missing topic is created
+topics without ids are ignored, as in Kafka; versions without ids refuse a request with an id or without a name. A missing topic is created
 when the client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete
 when the call returns, and it is charged to the client's quota of changes. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
-Where the leader may have just died, the answer waits a moment for the next one (`cluster/suspects.py`), and a broker is listed for some
-seconds after it has gone.
+If the leader may have just died, the answer waits a moment for the next one (`cluster/suspects.py`). A broker is listed for some seconds
+after its end.
 
 Version notes: 0 leaves out replicas that are not among the live brokers, with REPLICA_NOT_AVAILABLE. 1 controller id, internal flag, null
 for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320). 8-10 authorized operations of the cluster (KIP-430).
 10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """OffsetCommit: a member, or a consumer that is in no group, commits its positions.
 
 Behaviour: topics that do not exist or may not be read are refused here, one by one; the rest goes to the group, which checks member and
-generation. The answer leaves when the offsets are committed to the log, or with COORDINATOR_NOT_AVAILABLE after
+generation. The answer is sent when the offsets are committed to the log, or with COORDINATOR_NOT_AVAILABLE after
 `offsets.commit.timeout.ms`.
 
-Version notes: 2-4 retention time (KIP-211 took it away); 6 leader epoch (KIP-320); 7 static members (KIP-345); 9 members of the new
-protocol, STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848); 10 topic ids. A member may name an earlier epoch of its own (KIP-1251).
-
-Not done: nothing.
+Version notes: 2-4 retention time (removed by KIP-211); 6 leader epoch (KIP-320); 7 static members (KIP-345); 9 members of the new protocol,
+STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848); 10 topic ids. A member may name an earlier epoch of its own (KIP-1251).
 """
 
 from __future__ import annotations

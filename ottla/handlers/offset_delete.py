@@ -4,8 +4,6 @@ Behaviour: refused with NON_EMPTY_GROUP for a live group that does not consume, 
 live consumer reads the topic, or UNKNOWN_TOPIC_OR_PARTITION. A partition without an offset is no error.
 
 Version notes: one version (KIP-496).
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ def _sort_out(
 
 
 def _join(topics: list[OffsetDeleteResponseTopic], refused: list[OffsetDeleteResponseTopic]) -> None:
-    """Joins the results of a topic: it must stand in the answer once, or clients see only a part of it."""
+    """Joins the results of a topic: it must be in the answer once, or clients see only a part of it."""
     known = {topic.name: topic for topic in topics}
     for topic in refused:
         if topic.name in known:

@@ -5,8 +5,6 @@ out when all topics were asked for. With `require_stable` an offset that an open
 
 Version notes: 2 null topics for all, and an error for the group; 5 leader epoch (KIP-320); 7 require stable (KIP-447); 8 several groups
 (KIP-709); 9 member id and epoch of the new protocol, STALE_MEMBER_EPOCH (KIP-848); 10 topic ids.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""OffsetForLeaderEpoch: where an epoch ended, for followers that truncate and consumers that look for lost records.
+"""OffsetForLeaderEpoch: the end of an epoch, for followers that truncate and consumers that look for lost records.
 
 Behaviour: answers the largest epoch not above the asked one, and the offset at which it ended (the log end for the current epoch). An
-unknown epoch above ours answers -1 and -1. A broker may ask for any topic, a client for those that it may DESCRIBE.
+unknown epoch above ours answers -1 and -1. A broker may ask for any topic, a client for topics that it may DESCRIBE.
 
 Version notes: 2 fences by the current leader epoch (KIP-320); 3 the replica's id; 4 only the encoding.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ is refused for the same reason (`replication/refused_batches.py`).
 Version notes: 0-2 are advertised and refused (`requests/apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 10
 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append
 itself (KIP-890, transactions v2); 13 topic ids (KIP-516).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

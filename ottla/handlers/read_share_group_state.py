@@ -1,11 +1,10 @@
 """ReadShareGroupState: a share partition's leader takes over its stored state.
 
-Behaviour: a leader epoch above the stored one is logged before the answer leaves, and fences older leaders: FENCED_LEADER_EPOCH.
-INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
+Behaviour: a leader epoch above the stored one is logged before the answer is sent, and fences older leaders: FENCED_LEADER_EPOCH.
+INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share
+partition that another broker coordinates is NOT_COORDINATOR.
 
 Version notes: there is one.
-
-Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

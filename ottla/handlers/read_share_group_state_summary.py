@@ -1,11 +1,10 @@
-"""ReadShareGroupStateSummary: where the share partitions of a group stand, for tools.
+"""ReadShareGroupStateSummary: the progress of the share partitions of a group, for tools.
 
-Behaviour: epochs, start offset and the number of finished records after it; no leader epoch is taken over. A share partition without
-stored state has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
+Behaviour: epochs, start offset and the number of finished records after it; no leader epoch is taken over. A share partition without stored
+state has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker
+coordinates is NOT_COORDINATOR.
 
 Version notes: 1 the number of finished records (KIP-1226).
-
-Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Behaviour: for its owner and its renewers, who name it by its HMAC, logged in by
 (a negative time: `delegation.token.expiry.time.ms`), and in no case beyond its greatest age. A token whose time is over stays so.
 
 Version notes: 2 flexible.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

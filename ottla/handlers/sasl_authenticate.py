@@ -2,13 +2,10 @@
 
 Behaviour: gives the token to the exchange that SaslHandshake began and answers with its token. A refusal is SASL_AUTHENTICATION_FAILED, a
 little later (`connection.failed.authentication.delay.ms`), and ends the connection (KIP-152). On a listener that does not authenticate by
-SASL, and after authentication without another SaslHandshake, ILLEGAL_SASL_STATE. Where sessions are limited the answer has the time after
-which the client must authenticate again: after it nothing but that is executed. What wants to be known for a broker and is not stays a
-client.
+SASL, and after authentication without another SaslHandshake, ILLEGAL_SASL_STATE. If sessions are limited, the answer has the lifetime of
+the session: after it the client can only authenticate again. A connection that claims to be a broker's and fails to prove it is a client's.
 
 Version notes: KIP-152. 1 the lifetime of a session (KIP-368).
-
-Not done: nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: A
 
 
 def _prove(broker: Broker, connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:
-    """A step by which the other end proves to be a broker."""
+    """Takes a step of the proof that the other end is a broker."""
     pending = Pending()
 
     def stepped(outcome: Outcome) -> None:

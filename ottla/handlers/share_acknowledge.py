@@ -5,8 +5,6 @@ Behaviour: a partition's acknowledgements take effect together or not at all, an
 `share.version` is at level 0.
 
 Version notes: 2 renewed locks (KIP-1222) and their duration in the answer.
-
-Not done: nothing that Kafka 4.3 does.
 """
 
 from __future__ import annotations

@@ -2,16 +2,13 @@
 
 Behaviour: acknowledgements in the request are applied first (`share_acknowledge.py`). Then the partitions of the session are read,
 beginning each time with another one, each from the first available offset, and records are acquired until there are `max_records`. The
-answer has slices of segment files, whole batches of which the member may use the offsets named as acquired. If fewer than `min_bytes` are
-available, it waits up to `max_wait_ms` for a partition to move or records to become available again, asks for the rights again, and then
-the same code runs again. A request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the acknowledgements
-are durable and the reading has ended.
-UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+answer has slices of segment files with whole batches; the member may use the offsets that are listed as acquired. If fewer than `min_bytes`
+are available, it waits up to `max_wait_ms` for a partition to move or records to become available again, asks for the rights again, and
+then the same code runs again. A request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the
+acknowledgements are durable and the reading has ended. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 1 limits by records and batches of about `batch_size`; 2 strict limit of records (KIP-1206), renewed locks (KIP-1222): a
 request that renews reads nothing.
-
-Not done: nothing that Kafka 4.3 does.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Behaviour: a group that is unknown or of another kind is GROUP_ID_NOT_FOUND. A g
 describe is TOPIC_AUTHORIZATION_FAILED as a whole. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 0 was an early access version that no release serves any more.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

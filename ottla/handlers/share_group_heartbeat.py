@@ -1,12 +1,10 @@
 """ShareGroupHeartbeat: a member joins, stays in or leaves a share group, whose assignment the coordinator makes (KIP-932).
 
-Behaviour: epoch 0 joins, -1 leaves. The answer has the member's epoch, and its partitions when they changed or the member said what it
-reads. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See
-`groups/share/heartbeat.py`. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: epoch 0 joins, -1 leaves. The answer has the member's epoch, and its partitions when they changed or the member sent its
+subscription. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See `groups/share/heartbeat.py`.
+UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 0 was an early access version that no release serves any more.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

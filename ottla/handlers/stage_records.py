@@ -1,13 +1,11 @@
 """StageRecords: puts record batches aside on the leaders of their partitions, for AttachRecords. An extension of ours.
 
 Behaviour: each chunk is checked as a Produce is (leader, rights, format, CRC, sizes, times) and written to a file of the log directory,
-outside of the log and unsynced. The same chunk with the same bytes is accepted again, with others it is INVALID_RECORD; over a quota it is
-THROTTLING_QUOTA_EXCEEDED, and the client produces it itself. One request stages at most `REQUEST_BYTES_MAX` (or one larger chunk) and
-`CHUNK_BATCHES_MAX` batches; what comes after that is INVALID_REQUEST.
+outside of the log and unsynced. The same chunk with the same bytes is accepted again; with other bytes it is INVALID_RECORD. Over a quota
+it is THROTTLING_QUOTA_EXCEEDED, and the client produces the records itself. One request stages at most `REQUEST_BYTES_MAX` (or one larger
+chunk) and `CHUNK_BATCHES_MAX` batches; further chunks are INVALID_REQUEST.
 
 Version notes: none.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

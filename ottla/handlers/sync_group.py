@@ -1,10 +1,8 @@
-"""SyncGroup: the leader of a classic group sends the assignment, the others wait for theirs.
+"""SyncGroup: the leader of a classic group sends the assignments, the other members wait for their own.
 
 Behaviour: followers are answered when the leader's assignment is committed to the log; later ones at once. See `groups/classic/sync.py`.
 
 Version notes: 3 static members (KIP-345); 5 protocol type and name, which must be there and be those that were chosen (KIP-559).
-
-Not done: nothing.
 """
 
 from __future__ import annotations

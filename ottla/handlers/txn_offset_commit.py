@@ -7,8 +7,6 @@ the member it works for is fenced when that member is no longer in the generatio
 
 Version notes: 2 leader epoch; 3 member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the group's partition becomes part
 of the transaction by this request (transactions v2, KIP-890), before that by AddOffsetsToTxn; 6 topic ids.
-
-Not done: nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UpdateFeatures: raise or lower finalised features.
 
 Behaviour: asks for other finalised levels. The levels of this broker follow its version and configuration: asking for the level in force
-succeeds, another one fails with FEATURE_UPDATE_FAILED; an unknown feature, a level out of range and a downgrade that is not marked as
-one with INVALID_UPDATE_VERSION. Nothing changes in any case. What fails for one feature fails for all, in every version, without results.
+succeeds, another one fails with FEATURE_UPDATE_FAILED; an unknown feature, a level out of range and a downgrade that is not marked as one
+with INVALID_UPDATE_VERSION. Nothing changes in any case. One failure fails the whole request, in every version, without results.
 
 Version notes: 1 dry run and kinds of upgrade (KIP-778). 2 no results at all (KIP-1022).
 

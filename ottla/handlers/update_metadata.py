@@ -1,11 +1,11 @@
 """UpdateMetadata: the controller sends the cluster's metadata.
 
 Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. STALE_CONTROLLER_EPOCH from a controller that was replaced,
-STALE_BROKER_EPOCH for an earlier life of this broker, INVALID_REQUEST for what no controller sends. Otherwise the answer comes when
-the metadata is what clients get.
+STALE_BROKER_EPOCH for an earlier life of this broker, INVALID_REQUEST for a message that no controller sends. Otherwise the answer is sent
+when clients get the new metadata.
 
-Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 5 and later carry the broker epoch (KIP-380), 7 topic ids. Tagged
-fields of our own carry what Kafka's form has no place for (`cluster/control_wire.py`).
+Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 5 and later carry the broker epoch (KIP-380), 7 topic ids. Tagged fields of
+our own carry what Kafka's form lacks (`cluster/control_wire.py`).
 
 Not done: not advertised; versions before the newest, which no broker of this program sends.
 """

@@ -2,11 +2,9 @@
 
 Behaviour: the changes are merged into the stored state and logged. FENCED_LEADER_EPOCH for a leader that was replaced, FENCED_STATE_EPOCH
 for one that does not know of a reset; INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask:
-CLUSTER_AUTHORIZATION_FAILED for clients.
+CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker coordinates is NOT_COORDINATOR.
 
 Version notes: 1 the number of finished records (KIP-1226).
-
-Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""WriteTxnMarkers: ends transactions in the partitions that are led here, for their coordinator or an operator.
+"""WriteTxnMarkers: ends transactions in partitions that this broker leads, for their coordinator or an operator.
 
-Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operator ends a hanging transaction). Each partition answers when
-its marker is committed; one that has it already answers the same. Markers in `__consumer_offsets` make the offsets of the transaction
-count.
+Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operator ends a hanging transaction). Each partition is answered
+when its marker is committed; a repeated marker is answered in the same way. Markers in `__consumer_offsets` make the offsets of the
+transaction count.
 
-Version notes: 2 the version of the transaction (KIP-890), by which a partition knows that the marker must bring a new epoch.
-
-Not done: nothing.
+Version notes: 2 the version of the transaction (KIP-890), which makes a partition require a new epoch of the marker.
 """
 
 from __future__ import annotations
