@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
+from ottla.machine.memory import NO_OWNER
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols of a classic member as (name, metadata), the preferred one first."""
@@ -29,6 +30,8 @@ class Caller(NamedTuple):
     software: str = ""  # what the client calls itself in ApiVersions
     may_describe: Callable[[str], bool] | None = None
     """Which topics the caller may see, where it subscribes by a pattern; None if all."""
+    owner: str = NO_OWNER
+    """In whose share of the memory a new group is counted."""
 
 
 # Classic groups
@@ -146,6 +149,7 @@ class CommitOffsets:
     offsets: Sequence[OffsetToCommit]
     retention_ms: int = -1
     knows_epochs: bool = True  # from version 9 the client knows member epochs and GROUP_ID_NOT_FOUND
+    owner: str = NO_OWNER
 
 
 @immutable
@@ -159,6 +163,7 @@ class CommitOffsetsInTransaction:
     offsets: Sequence[OffsetToCommit]
     producer_id: int
     producer_epoch: int
+    owner: str = NO_OWNER
 
 
 class TopicPartitions(NamedTuple):

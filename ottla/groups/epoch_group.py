@@ -20,7 +20,7 @@ from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
 from ottla.base.uuids import Uuid
 from ottla.groups.settings import MEMBER_BYTES, GroupCoordinatorSettings
 from ottla.groups.states import EMPTY, STABLE, GroupState, GroupType
-from ottla.machine.memory import Share
+from ottla.machine.memory import NO_OWNER, Share
 
 Assignment = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""
@@ -82,11 +82,11 @@ def check_names(settings: GroupCoordinatorSettings, ids: Iterable[str | None], t
         raise ApiError(ErrorCode.INVALID_REQUEST, "the names of the topics that a member subscribes to are too many")
 
 
-def admit(share: Share, before: FactsT | None, facts: FactsT) -> None:
+def admit(share: Share, before: FactsT | None, facts: FactsT, owner: str) -> None:
     """Finds room for a new member, or one that subscribes to more. Raises `ApiError` if there is none."""
     size = facts_bytes(facts) - (facts_bytes(before) if before is not None else 0)
     if size > 0:
-        share.admit(size)
+        share.admit(size, owner)
 
 
 def fenced(position: Place, epoch: int) -> ApiError:
@@ -108,18 +108,20 @@ class EpochGroup(Generic[FactsT, PlaceT]):
     """One group. `set_*` and `remove_*` are the folds of its records."""
 
     __slots__ = (
-        "_subscriptions", "epoch", "facts", "group_id", "metadata_hash", "positions", "target", "target_epoch", "target_timestamp_ms",
+        "_subscriptions", "owner", "epoch", "facts", "group_id", "metadata_hash", "positions", "target", "target_epoch",
+        "target_timestamp_ms",
     )  # fmt: skip
 
     type: ClassVar[GroupType]
     protocol_type: ClassVar[str]
     word: ClassVar[str]
     """As in "Group g is not a share group"."""
-    fields: ClassVar[tuple[str, ...]] = __slots__[1:]
+    fields: ClassVar[tuple[str, ...]] = __slots__[2:]
     new_position: PlaceT
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
+        self.owner = NO_OWNER
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.target_epoch = FIRST_EPOCH
@@ -134,6 +136,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         for name in self.fields:
             value = getattr(self, name)
             setattr(twin, name, value.copy() if value.__class__ is dict else value)
+        twin.owner = self.owner
         twin._subscriptions = self._subscriptions
         return twin
 

@@ -56,7 +56,7 @@ from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
 from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, Run, Transactional, run_nothing
 from ottla.machine.draft import Draft
-from ottla.machine.memory import CoordinatorMemory
+from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 from ottla.wire.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -150,13 +150,13 @@ class GroupMachine:
         return leave.leave_group(self.shard, command, reply, now_ms)
 
     def consumer_heartbeat(self, command: ConsumerHeartbeat, reply: Reply, now_ms: int) -> Decision:
-        return heartbeat.heartbeat(self.shard, command, reply, now_ms)
+        return heartbeat.heartbeat(self.shard, command, self._claiming(command.group_id, command.caller.owner, reply), now_ms)
 
     def describe_consumer_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
         return describe_consumer_groups(self.shard, group_ids, reply)
 
     def share_heartbeat(self, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
-        return share_heartbeat(self.shard, command, reply, now_ms)
+        return share_heartbeat(self.shard, command, self._claiming(command.group_id, command.caller.owner, reply), now_ms)
 
     def describe_share_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
         return describe_share_groups(self.shard, group_ids, reply)
@@ -175,10 +175,21 @@ class GroupMachine:
         self.shard.topics_version += 1
 
     def commit_offsets(self, command: CommitOffsets, reply: Reply, now_ms: int) -> Decision:
-        return commit.commit_offsets(self.shard, command, reply, now_ms)
+        return commit.commit_offsets(self.shard, command, self._claiming(command.group_id, command.owner, reply), now_ms)
 
     def commit_in_transaction(self, command: CommitOffsetsInTransaction, reply: Reply, now_ms: int) -> Decision:
-        return commit.commit_in_transaction(self.shard, command, reply, now_ms)
+        return commit.commit_in_transaction(self.shard, command, self._claiming(command.group_id, command.owner, reply), now_ms)
+
+    def _claiming(self, group_id: str, owner: str, reply: Reply) -> Reply:
+        """The reply to a request that may create a group, which then belongs to `owner`."""
+        if owner == NO_OWNER or self.shard.owner_of(group_id) != NO_OWNER:
+            return reply
+
+        def claimed(answer: Any) -> None:
+            self.shard.claim(group_id, owner)
+            reply(answer)
+
+        return claimed
 
     def fetch_offsets(self, command: FetchOffsets, reply: Reply) -> Decision:
         return fetch.fetch_offsets(self.shard, command, reply)

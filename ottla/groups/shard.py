@@ -20,7 +20,7 @@ from ottla.groups.settings import OFFSET_BYTES, GroupCoordinatorSettings, OwnSet
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Run, run_nothing
 from ottla.machine.draft import Draft
-from ottla.machine.memory import CoordinatorMemory
+from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
 
@@ -175,23 +175,36 @@ class GroupShard:
 
     def forget_group(self, group_id: str) -> None:
         """Drops a consumer or share group that is no more, and what is remembered beside it."""
-        del self.groups[group_id]
+        owner = self.groups.pop(group_id).owner
         self.refreshes.pop(group_id, None)
         if self.offsets.has_offsets(group_id):
             self.groups[group_id] = ClassicGroup(group_id)
+            self.groups[group_id].owner = owner
 
-    def _sizes(self) -> Iterator[int]:
-        """Roughly the memory that the members of each group take; groups that go meanwhile are left out, new ones are not in it."""
+    def claim(self, group_id: str, owner: str) -> None:
+        """Notes in whose share of the memory a group is counted, if it has no owner: the first principal that has used it here."""
+        group = self.groups.get(group_id)
+        if group is not None and group.owner == NO_OWNER:
+            group.owner = owner
+
+    def owner_of(self, group_id: str, owner: str = NO_OWNER) -> str:
+        """The owner of a group; `owner` if it has none."""
+        group = self.groups.get(group_id)
+        return group.owner or owner if group is not None else owner
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        """Yields the owner and roughly the memory of the members of each group. Groups that are removed meanwhile are left out."""
         for group_id in list(self.groups):
             group = self.groups.get(group_id)
             if group is not None:
-                yield group.held_bytes()
+                yield group.owner, group.held_bytes()
 
-    def _offset_sizes(self) -> Iterator[int]:
-        """Roughly the memory that each offset takes; those that go meanwhile may be in it, new ones are not."""
+    def _offset_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yields the owner of each offset and roughly its memory. Offsets that are removed meanwhile may be included."""
         for group_id in self.offsets.group_ids():
+            owner = self.owner_of(group_id)
             for key, offset in self.offsets.all_of(group_id):
-                yield offset_bytes(key[0], offset.metadata)
+                yield owner, offset_bytes(key[0], offset.metadata)
 
     def fresh_member_id(self, prefix: str) -> str:
         """`prefix` and a random uuid, as Kafka names members."""

@@ -59,7 +59,7 @@ def fill_in(broker: Broker, request: RequestContext, state: TransactionState, fo
         state.error_code = found
         return
     if request.connection.client_software_name == OWN_TOOLS:
-        state.ottla_client_id, state.ottla_client_host = broker.transactions.client_of(found.transactional_id)
+        state.ottla_client_id, state.ottla_client_host, _ = broker.transactions.client_of(found.transactional_id)
     state.transaction_state = found.state.value
     state.transaction_timeout_ms = found.timeout_ms
     state.transaction_start_time_ms = found.start_timestamp_ms

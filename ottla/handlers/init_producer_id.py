@@ -41,6 +41,7 @@ def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest)
             expected=ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
             is_two_phase=body.enable2_pc,
             keeps_prepared=body.keep_prepared_txn,
+            owner=request.connection.owner,
         )
 
         def initialised(result: EndResult) -> None:

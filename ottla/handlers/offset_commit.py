@@ -63,6 +63,7 @@ def command_of(request: RequestContext, body: OffsetCommitRequest, topics: list[
         offsets_of(topics),
         body.retention_time_ms,
         knows_epochs,
+        request.connection.owner,
     )
 
 

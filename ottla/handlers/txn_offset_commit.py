@@ -62,7 +62,7 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
         try:
             if code:
                 raise ApiError(code, "the transaction coordinator did not let this group in")
-            command = command_of(body, topics)
+            command = command_of(request, body, topics)
             run_commit(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_in_transaction(command, reply, now_ms), answer)
         except ApiError as error:
             answer(repeat(error.code))
@@ -71,7 +71,9 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
     return pending
 
 
-def command_of(body: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic]) -> CommitOffsetsInTransaction:
+def command_of(
+    request: RequestContext, body: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic]
+) -> CommitOffsetsInTransaction:
     return CommitOffsetsInTransaction(
         body.group_id,
         body.member_id,
@@ -80,6 +82,7 @@ def command_of(body: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequest
         offsets_of(topics),
         body.producer_id,
         body.producer_epoch,
+        request.connection.owner,
     )
 
 

@@ -6,10 +6,15 @@ to `COUNTED_AT_ONCE` items of its own shard and of one other. If there is still 
 COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
 Share groups count their memory exactly (`ExactShare`), so their requests recount nothing.
+
+The last quarter is shared by owners, who are the principals of clients: in it, an owner gets more only while it holds less than is free. So
+one user cannot take all, and each other user gets at least half of what is left. What was loaded from a log has no owner until its
+principal uses it again. Clients without a login have no owner either, because they all have the same name.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import islice
 from weakref import ref
@@ -19,55 +24,70 @@ from ottla.base.errors import ApiError, ErrorCode
 UNBOUNDED = (1 << 63) - 1
 COUNTED_AT_ONCE = 1000
 """Items that one request recounts in a shard. Counting 1,000 takes about a millisecond."""
+NO_OWNER = ""
+SHARED_PART = 4
+"""The part of the memory, as a divisor, in which an owner gets no more than is left for others."""
+Sizes = Callable[[], Iterable[tuple[str, int]]]
+"""Yields the owner of each thing, and the bytes that it takes."""
 
 
 class Share:
-    """The part of one shard; `sizes` are what each of its things takes now, in bytes."""
+    """The part of one shard; `sizes` are what each of its things takes now."""
 
-    __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes", "things")
+    __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes", "held", "things")
 
-    def __init__(self, memory: CoordinatorMemory, sizes: Callable[[], Iterable[int]], things: Sized = ()) -> None:
+    def __init__(self, memory: CoordinatorMemory, sizes: Sizes, things: Sized = ()) -> None:
         """`things` are counted by `total_things`."""
         self.things = things
         self._memory = memory
         self._sizes = sizes
-        self._round: Iterator[int] | None = None
-        self._counted = self._admitted = 0
+        self._round: Iterator[tuple[str, int]] | None = None
+        self._counted, self._admitted = Counter[str](), Counter[str]()
         self.bytes = 0
+        self.held = Counter[str]()
+        """The bytes of each owner, which are a part of `bytes`."""
 
-    def find_room(self, size: int) -> None:
-        """Checks that `size` bytes more are allowed. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
-        self._memory.find_room(self, size)
+    def find_room(self, size: int, owner: str = NO_OWNER) -> None:
+        """Checks that `owner` may have `size` bytes more. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        self._memory.find_room(self, size, owner)
 
     def end(self) -> None:
         """Breaks the reference cycle with a dropped shard, so that memory is freed without the garbage collector."""
-        self.bytes, self._round, self._sizes, self.things = 0, None, tuple, ()
+        self.bytes, self.held, self._round, self._sizes, self.things = 0, Counter(), None, tuple, ()
 
     def total_things(self) -> int:
         """The number of things of all shards of this broker."""
         return self._memory.total_things()
 
-    def admit(self, size: int) -> None:
-        """Adds `size` bytes to the estimate. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
-        self.find_room(size)
+    def part_of(self, owner: str) -> float:
+        """The part of an owner in the memory that is taken on this broker, from 0 to 1."""
+        return self._memory.held_by(owner) / max(self._memory.total_bytes(), 1)
+
+    def admit(self, size: int, owner: str = NO_OWNER) -> None:
+        """Adds `size` bytes of `owner` to the estimate. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        self.find_room(size, owner)
         self.bytes += size
-        self._admitted += size
+        self.held[owner] += size
+        self._admitted[owner] += size
 
     def count(self) -> None:
         """Replaces the estimate by an exact count, after the shard was loaded."""
         self._round = None
-        self.bytes = sum(self._sizes())
+        self._set(_sums(self._sizes()))
 
     def count_on(self) -> None:
         """Recounts some items. After the last item the estimate becomes the count plus everything admitted since the first item, so some
         items are counted twice until the next round."""
         if self._round is None:
-            self._round, self._counted, self._admitted = iter(self._sizes()), 0, 0
+            self._round, self._counted, self._admitted = iter(self._sizes()), Counter(), Counter()
         sizes = list(islice(self._round, COUNTED_AT_ONCE))
-        self._counted += sum(sizes)
+        self._counted += _sums(sizes)
         if len(sizes) < COUNTED_AT_ONCE:
             self._round = None
-            self.bytes = self._counted + self._admitted
+            self._set(self._counted + self._admitted)
+
+    def _set(self, held: Counter[str]) -> None:
+        self.held, self.bytes = held, held.total()
 
 
 class ExactShare(Share):
@@ -91,7 +111,7 @@ class CoordinatorMemory:
         self._shares: list[ref[Share]] = []
         self._next = 0
 
-    def share(self, sizes: Callable[[], Iterable[int]], things: Sized = ()) -> Share:
+    def share(self, sizes: Sizes, things: Sized = ()) -> Share:
         share = Share(self, sizes, things)
         self._add(share)
         return share
@@ -111,12 +131,28 @@ class CoordinatorMemory:
     def total_things(self) -> int:
         return sum([len(share.things) for known in self._shares if (share := known()) is not None])
 
-    def find_room(self, share: Share, size: int) -> None:
-        if self.total_bytes() + size <= self.bytes_max:
+    def held_by(self, owner: str) -> int:
+        """The bytes of an owner in all shards of this broker."""
+        return sum([share.held[owner] for known in self._shares if (share := known()) is not None])
+
+    def find_room(self, share: Share, size: int, owner: str) -> None:
+        if not self._lacks(size, owner):
             return
         self._next = (self._next + 1) % len(self._shares)
         for counted in dict.fromkeys((share, self._shares[self._next]())):
             if counted is not None:
                 counted.count_on()
-        if self.total_bytes() + size > self.bytes_max:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the {self._things} of this broker take as much memory as they may")
+        if self._lacks(size, owner):
+            message = f"the {self._things} of this broker take as much memory as they may, or as {owner or 'one user'} may have"
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+
+    def _lacks(self, size: int, owner: str) -> bool:
+        free = self.bytes_max - self.total_bytes() - size
+        return free < 0 or (owner != NO_OWNER and free < self.bytes_max // SHARED_PART and self.held_by(owner) + size > free)
+
+
+def _sums(sizes: Iterable[tuple[str, int]]) -> Counter[str]:
+    sums = Counter[str]()
+    for owner, size in sizes:
+        sums[owner] += size
+    return sums

@@ -17,6 +17,7 @@ from ottla.base.errors import ErrorCode, WireError
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
+from ottla.machine.memory import NO_OWNER
 from ottla.replication.refused_batches import RefusedBatches
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication, Exchange
@@ -135,6 +136,11 @@ class ConnectionInfo:
         """When the session of the client ends, by the monotonic clock; None if it does not end."""
         self._session_timer: TimerHandle | None = None
         self._closing: dict[object, Callable[[object], None]] = {}
+
+    @property
+    def owner(self) -> str:
+        """In whose share of a coordinator's memory new things are counted: the principal, or nothing for a client without a name."""
+        return NO_OWNER if self.principal == ANONYMOUS else self.principal
 
     @property
     def is_refused(self) -> bool:

@@ -40,7 +40,8 @@ def require_lease(broker: Broker) -> None:
 def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
     """The sender of a request. Hosts are written as Kafka's tools show them, with a slash in front."""
     connection = request.connection
-    return Caller(request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name, may_describe)
+    host, software = "/" + connection.host, connection.client_software_name
+    return Caller(request.client_id or "", host, connection.identity, software, may_describe, connection.owner)
 
 
 def offers_consumer_groups(broker: Broker) -> bool:

@@ -39,7 +39,7 @@ def decide_add(
         return answer_code(reply, code)
     more = len(partitions - metadata.partitions) if metadata.state is ONGOING else len(partitions)
     try:
-        shard.memory.admit(more * PARTITION_BYTES)
+        shard.memory.admit(more * PARTITION_BYTES, shard.owner_of(transactional_id))
     except ApiError as error:
         return answer_code(reply, error.code)
     return logged(state_record(with_partitions(metadata, partitions, version, now_ms)), reply, ErrorCode.NONE, same_code)

@@ -22,6 +22,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import logged
+from ottla.machine.memory import NO_OWNER, SHARED_PART
 from ottla.transactions.end_transaction import fetch_producer_id, send_markers
 from ottla.transactions.metadata import (
     EPOCH_MAX,
@@ -47,6 +48,8 @@ class InitProducerId(NamedTuple):
     expected: ProducerIdAndEpoch = NO_IDENTITY
     is_two_phase: bool = False
     keeps_prepared: bool = False
+    owner: str = NO_OWNER
+    """The principal that sends it, in whose share of the memory a new id is counted."""
 
 
 def validate(command: InitProducerId, settings: TransactionCoordinatorSettings) -> ErrorCode:
@@ -82,10 +85,10 @@ def _producer_ids(metadata: TransactionMetadata) -> tuple[int, ...]:
 
 def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
     """Starts an id that is unknown or has expired: even a client that names an old identity gets a new one."""
-    if shard.memory.total_things() >= shard.settings.transactions_max:
+    if _has_most(shard, command.owner):
         return answer_end(reply, ErrorCode.POLICY_VIOLATION)
     try:
-        shard.memory.admit(held_bytes(command.transactional_id, ()))
+        shard.memory.admit(held_bytes(command.transactional_id, ()), command.owner)
     except ApiError as error:
         return answer_end(reply, error.code)
     producer_id = shard.producer_ids.take()
@@ -93,6 +96,17 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
         return _refill(shard, command, reply)
     created = TransactionMetadata(command.transactional_id, producer_id, NO_PRODUCER_EPOCH, command.timeout_ms)
     return _log_identity(created, ProducerIdAndEpoch(producer_id, 0), NO_PRODUCER_ID, now_ms, command, reply)
+
+
+def _has_most(shard: Shard, owner: str) -> bool:
+    """Whether there are `ottla.transactions.max` ids, or `owner` has more of them than are free, in the last quarter."""
+    ids_max = shard.settings.transactions_max
+    known = shard.memory.total_things()
+    free = ids_max - known
+    if free <= 0 or owner == NO_OWNER or free > ids_max // SHARED_PART:
+        return free <= 0
+    shard.memory.count_on()  # some of its ids may have expired
+    return shard.memory.part_of(owner) * known >= free
 
 
 def _give_identity(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:

@@ -34,7 +34,7 @@ from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch, Tra
 from ottla.transactions.queries import ListFilter, decide_describe, decide_list
 from ottla.transactions.remote import DoneCodes, OtherCoordinators
 from ottla.transactions.settings import TransactionCoordinatorSettings
-from ottla.transactions.shard import EndResult, MarkerSender, ProducerIdSource, Shard
+from ottla.transactions.shard import UNKNOWN_CLIENT, EndResult, LastClient, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
 
@@ -57,6 +57,9 @@ PRODUCE_ERRORS = {
 class HasHost(Protocol):
     @property
     def host(self) -> str: ...
+
+    @property
+    def owner(self) -> str: ...
 
 
 class Client(Protocol):
@@ -125,12 +128,12 @@ class TransactionCoordinators(Coordinator[str]):
         """Notes the client that has just used the id. Kept until the coordinator moves or the id expires."""
         shard = self._shard_of(transactional_id)
         if shard is not None and transactional_id in shard.transactions:
-            shard.clients[transactional_id] = (client.client_id or "", client.connection.host)
+            shard.clients[transactional_id] = LastClient(client.client_id or "", client.connection.host, client.connection.owner)
 
-    def client_of(self, transactional_id: str) -> tuple[str, str]:
-        """Client id and host of the last user of the id, as far as this coordinator knows."""
+    def client_of(self, transactional_id: str) -> LastClient:
+        """The last user of the id, as far as this coordinator knows."""
         shard = self._shard_of(transactional_id)
-        return shard.clients.get(transactional_id, ("", "")) if shard is not None else ("", "")
+        return shard.clients.get(transactional_id, UNKNOWN_CLIENT) if shard is not None else UNKNOWN_CLIENT
 
     def _shard_of(self, transactional_id: str) -> Shard | None:
         host = self.find(transactional_id)

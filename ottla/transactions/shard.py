@@ -1,9 +1,9 @@
 """The state of one coordinator shard (a partition of `__transaction_state`), and the ports through which it acts.
 
 Hard state is `transactions` and `ongoing`, a function of the log and written by `apply` alone. Soft state is `waiting` (requests that wait
-for a transaction to complete), `clients` (client id and host of who used an id last, for operators), `ahead` (clocks that differ) and
-`is_abandoned` (another broker coordinates now). The moves are decided in `init_producer_id.py`, `add_partitions.py`, `end_transaction.py`
-and `expiry.py`, each a set of functions over a `Shard`; `machine.py` is their front.
+for a transaction to complete), `clients` (the last user of each id, for operators and for shares of the memory), `ahead` (clocks that
+differ) and `is_abandoned` (another broker coordinates now). The moves are decided in `init_producer_id.py`, `add_partitions.py`,
+`end_transaction.py` and `expiry.py`, each a set of functions over a `Shard`; `machine.py` is their front.
 
 Invariant: `transactions` is ordered by last update, oldest first, so that expiry looks only at what has expired.
 """
@@ -17,7 +17,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from ottla.machine.contract import Decision, LogRecord, Reply, Run, run_nothing
 from ottla.machine.draft import answered, same_code
-from ottla.machine.memory import CoordinatorMemory
+from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import read_record
 from ottla.transactions.settings import TransactionCoordinatorSettings
@@ -73,6 +73,17 @@ class EndResult(NamedTuple):
     ongoing_producer_epoch: int = NO_PRODUCER_EPOCH
 
 
+class LastClient(NamedTuple):
+    """The client that used an id last."""
+
+    client_id: str = ""
+    host: str = ""
+    owner: str = NO_OWNER
+
+
+UNKNOWN_CLIENT = LastClient()
+
+
 class Shard:
     """One shard's state. `run` is the host's, given by `routing.py`."""
 
@@ -93,7 +104,7 @@ class Shard:
         self.run: Run = run_nothing
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}
-        self.clients: dict[str, tuple[str, str]] = {}
+        self.clients: dict[str, LastClient] = {}
         self.ahead: dict[str, tuple[int, int]] = {}
         self.is_abandoned = False
 
@@ -114,10 +125,13 @@ class Shard:
         else:
             self.ongoing.pop(transactional_id, None)
 
-    def _sizes(self) -> Iterator[int]:
+    def owner_of(self, transactional_id: str) -> str:
+        return self.clients.get(transactional_id, UNKNOWN_CLIENT).owner
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
         """Yields the approximate memory of each id, in bytes. Ids that are removed meanwhile may be included, new ones are not."""
         for metadata in list(self.transactions.values()):
-            yield held_bytes(metadata.transactional_id, metadata.partitions)
+            yield self.owner_of(metadata.transactional_id), held_bytes(metadata.transactional_id, metadata.partitions)
 
     def note_clock(self, now_ms: int) -> None:
         """Restarts, after loading, the clocks of transactions that began ahead of this one (set back, or the last one's is fast)."""

@@ -9,7 +9,8 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX
-from ottla.groups.commands import Caller, ConsumerHeartbeat
+from ottla.base.uuids import ZERO_UUID
+from ottla.groups.commands import Caller, CommitOffsets, ConsumerHeartbeat, OffsetToCommit
 from ottla.groups.settings import MEMBER_BYTES
 from ottla.machine.memory import COUNTED_AT_ONCE, CoordinatorMemory
 from tests.groups.classic.coordinator import Coordinator
@@ -18,7 +19,7 @@ from tests.groups.classic.coordinator import Coordinator
 def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
     memory = CoordinatorMemory(10_000)
     held = {"a": 0, "b": 0}
-    first, second = (memory.share(lambda name=name: [held[name]]) for name in held)  # type: ignore[misc]
+    first, second = (memory.share(lambda name=name: [("", held[name])]) for name in held)  # type: ignore[misc]
     first.admit(6_000)
     held["a"] = 6_000
     second.admit(4_000)
@@ -51,10 +52,10 @@ def test_thousands_of_groups_are_counted_a_thousand_at_a_time() -> None:
     sizes = [1] * (2 * COUNTED_AT_ONCE + 1)
     asked: list[int] = []
 
-    def of_groups() -> Iterator[int]:
+    def of_groups() -> Iterator[tuple[str, int]]:
         for size in list(sizes):
             asked.append(size)
-            yield size
+            yield "", size
 
     share = memory.share(of_groups)
     share.admit(10_000)
@@ -68,7 +69,7 @@ def test_thousands_of_groups_are_counted_a_thousand_at_a_time() -> None:
 
 def test_a_shard_that_is_gone_holds_nothing() -> None:
     memory = CoordinatorMemory(10_000)
-    share = memory.share(lambda: [10_000])
+    share = memory.share(lambda: [("", 10_000)])
     share.admit(10_000)
     del share
     another = memory.share(list)
@@ -118,6 +119,45 @@ def beat(coordinator: Coordinator, group_id: str, **fields: Any) -> ErrorCode:
     command = ConsumerHeartbeat(**{"group_id": group_id, "caller": Caller("client", "/host"), **known, **fields})
     coordinator.take(coordinator.machine.consumer_heartbeat(command, answers.append, coordinator.now_ms))
     return ErrorCode(answers[-1].error)
+
+
+MALLORY, ALICE = (Caller("client", "/host", owner=f"User:{name}") for name in ("mallory", "alice"))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_i46_the_groups_of_one_user_do_not_take_all(coordinator: Coordinator, protocol: str) -> None:
+    topics = [f"a-topic-of-some-length-{number}" for number in range(20)]
+
+    def codes(caller: Caller, names: range) -> list[ErrorCode]:
+        if protocol == "classic":
+            return [join(coordinator, number, 2_000, caller=caller) for number in names]
+        return [beat(coordinator, f"group-{number}", topics=topics, caller=caller) for number in names]
+
+    of_mallory = codes(MALLORY, range(100)).count(ErrorCode.NONE)
+    assert 0 < of_mallory < 100 and coordinator.shard.memory.bytes <= 75_000, "three quarters"
+    assert codes(MALLORY, range(100, 150)).count(ErrorCode.NONE) == 0, "also when all is counted anew"
+    assert codes(ALICE, range(200, 201)) == [ErrorCode.NONE]
+
+
+def test_i46_the_offsets_of_one_user_do_not_take_all(coordinator: Coordinator) -> None:
+    shard = coordinator.shard
+    shard.offset_memory = CoordinatorMemory(100_000).share(shard._offset_sizes)
+
+    def committed(owner: str, names: range) -> int:
+        return [commit(coordinator, f"group-{number}", owner) for number in names].count(ErrorCode.NONE)
+
+    of_mallory = committed("User:mallory", range(1_000))
+    assert 0 < of_mallory < 1_000 and shard.offset_memory.bytes <= 75_000
+    assert committed("User:mallory", range(1_000, 2_000)) == 0, "also when all is counted anew"
+    assert committed("User:alice", range(3_000, 3_010)) == 10
+    assert commit(coordinator, "group-0", "User:mallory") is ErrorCode.NONE, "an offset that is there may change"
+
+
+def commit(coordinator: Coordinator, group_id: str, owner: str) -> ErrorCode:
+    answers: list[Any] = []
+    command = CommitOffsets(group_id, "", None, -1, [OffsetToCommit("t", ZERO_UUID, 0, 5, -1, "")], owner=owner)
+    coordinator.take(coordinator.machine.commit_offsets(command, answers.append, coordinator.now_ms))
+    return ErrorCode(answers[-1][0])
 
 
 @pytest.mark.parametrize("field", ["member_id", "instance_id", "rack_id", "regex"])

@@ -48,7 +48,7 @@ def test_what_a_joiner_understands_follows_from_the_version(version: int, needs_
     command = join_group.command_of(BROKER, request(version), body)
     assert (command.needs_member_id, command.may_skip_assignment) == (needs_id, may_skip)
     assert command.rebalance_timeout_ms == (7 if version == 0 else 9), "version 0 has one time-out for both"
-    assert command.caller == ("client", "/10.0.0.1", "c1", "kafka-python", None)
+    assert command.caller == ("client", "/10.0.0.1", "c1", "kafka-python", None, "")
 
 
 def test_protocols_keep_their_order() -> None:

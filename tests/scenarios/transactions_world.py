@@ -210,6 +210,7 @@ class World:
             expected=expected,
             is_two_phase=arguments.has("2pc"),
             keeps_prepared=arguments.has("keep"),
+            owner=arguments.text("owner", ""),
         )
         self.coordinators.init_producer_id(command, self._show_end_to(name))
 

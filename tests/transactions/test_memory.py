@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
+from types import SimpleNamespace
+
+import pytest
 
 from ottla.machine.memory import CoordinatorMemory
+from tests.fakes.coordinator_settings import transaction_settings
 from tests.scenarios.transactions_world import World
 
 IDS = 1_000
@@ -61,6 +65,53 @@ def test_ids_that_were_loaded_count() -> None:
     world.run("restart")
     assert world.host.machine.shard.memory.bytes == 100_000
     assert "COORDINATOR_NOT_AVAILABLE" in answer_of(world, f"init A id={50:x<1000}")
+
+
+def users(world: World, owner: str, ids: range) -> int:
+    """How many of these new ids of 1,000 letters are given to a user, as the handler asks for them."""
+    given = 0
+    for number in ids:
+        transactional_id = f"{number:x<1000}"
+        if "NONE" in answer_of(world, f"init A id={transactional_id} owner={owner}"):
+            given += 1
+            client = SimpleNamespace(client_id="c", connection=SimpleNamespace(host="h", owner=owner))
+            world.coordinators.note_client(transactional_id, client)
+    return given
+
+
+@pytest.mark.parametrize("bound", ["bytes", "ids"])
+def test_i46_one_user_does_not_take_all(bound: str) -> None:
+    if bound == "bytes":
+        world = World(memory=CoordinatorMemory(200_000))
+    else:
+        world = World(transaction_settings(transactions_max=100))
+    assert users(world, "User:mallory", range(1000, 1200)) == 75, "three quarters, as long as there is no other"
+    assert users(world, "User:mallory", range(1200, 1300)) == 0
+    assert users(world, "User:alice", range(2000, 2100)) >= 12, "half of what was left"
+    assert users(world, "User:bob", range(3000, 3100)) >= 6
+    assert "NONE" in answer_of(world, f"init A id={1000:x<1000} owner=User:mallory"), "what is there goes on"
+
+
+def test_ids_of_before_a_restart_have_no_owner_until_they_are_used() -> None:
+    world = World(memory=CoordinatorMemory(200_000))
+    assert users(world, "User:mallory", range(1000, 1200)) == 75
+    before = world.host.machine.shard.memory
+    world.run("restart")
+    before.end()
+    assert users(world, "User:alice", range(2000, 2100)) >= 12
+    assert users(world, "User:mallory", range(1000, 1075)) == 75
+    assert users(world, "User:mallory", range(1200, 1300)) < 12, "counted again within a thousand requests"
+    assert users(world, "User:mallory", range(1300, 1400)) == 0
+
+
+def test_ids_of_a_user_that_have_expired_are_not_counted() -> None:
+    world = World(transaction_settings(transactions_max=100))
+    assert users(world, "User:alice", range(1000, 1100)) == 75
+    shard = world.host.machine.shard
+    for transactional_id in list(shard.transactions)[:70]:
+        del shard.transactions[transactional_id]
+    assert users(world, "User:bob", range(2000, 2070)) == 70
+    assert users(world, "User:alice", range(3000, 3010)) == 10
 
 
 def answer_of(world: World, command: str) -> str:

@@ -17,6 +17,7 @@ from ottla.groups.classic.member import ClassicMember
 from ottla.groups.commands import Protocols
 from ottla.groups.settings import MEMBER_BYTES
 from ottla.groups.states import ALLOWED, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupState, GroupType
+from ottla.machine.memory import NO_OWNER
 from ottla.wire.codec import decoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.group_records import GroupMetadataValue
@@ -45,6 +46,7 @@ class ClassicGroup:
         "leader_id",
         "members",
         "metadata_bytes",
+        "owner",
         "pending_members",
         "pending_syncs",
         "previous_state",
@@ -62,6 +64,7 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, state_since_ms: int = -1) -> None:
         self.group_id = group_id
+        self.owner = NO_OWNER
         self.stored: GroupMetadataValue | None = None
         self.state = EMPTY
         self.previous_state = EMPTY

@@ -97,6 +97,7 @@ def _find_group(shard: GroupShard, command: Join, now_ms: int) -> ClassicGroup:
         group = shard.groups[command.group_id] = ClassicGroup(command.group_id, now_ms)
     if type(group) is not ClassicGroup:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    shard.claim(command.group_id, command.caller.owner)
     return group
 
 
@@ -134,7 +135,7 @@ def _join_dynamic(join: Joining) -> None:
         return
     if len(join.group.pending_members) >= shard.settings.pending_members_max:
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-    shard.memory.admit(MEMBER_BYTES)
+    shard.memory.admit(MEMBER_BYTES, join.group.owner)
     rebalance.expect_member(shard, join.group, member_id, command.session_timeout_ms, join.draft)
     refusal = rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     join.draft.answer(join.reply, refusal, lambda code: rebalance.refuse_join(code, ""))
@@ -142,7 +143,7 @@ def _join_dynamic(join: Joining) -> None:
 
 def _add_member(join: Joining, member_id: str) -> None:
     shard, group, command = join.shard, join.group, join.command
-    shard.memory.admit(MEMBER_BYTES + protocols_bytes(join.protocols))
+    shard.memory.admit(MEMBER_BYTES + protocols_bytes(join.protocols), group.owner)
     if not group.members:
         group.protocol_type = command.protocol_type
     member = ClassicMember(

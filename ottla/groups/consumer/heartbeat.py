@@ -110,7 +110,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
         check_regex(command.regex)
     facts = _merge(before, command)
     if facts is not before:
-        admit(shard.memory, before, facts)
+        admit(shard.memory, before, facts, shard.owner_of(command.group_id, command.caller.owner))
     advance_member(shard, change, member_id, before, facts, command.owned, command.caller.may_describe, draft, now_ms)
     position = change.group.position(member_id)
     draft.records.extend(change.records)

@@ -98,7 +98,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         if known is None:
             if pattern not in change.group.used_regexes():
                 return  # its member has quit meanwhile
-            self._shard.memory.admit(len(topics) * REFERENCE_BYTES)
+            self._shard.memory.admit(len(topics) * REFERENCE_BYTES, change.group.owner)
         if known is None or known.topics != topics:
             change.put_regex(pattern, ResolvedRegex(topics, version, now_ms))
 

@@ -85,7 +85,7 @@ def _find_room(shard: GroupShard, command: CommitOffsets | CommitOffsetsInTransa
         size = sum([max(_growth(shard, command.group_id, offset), 0) for offset in command.offsets])
     try:
         if size:
-            shard.offset_memory.admit(size)
+            shard.offset_memory.admit(size, shard.owner_of(command.group_id, command.owner))
     except ApiError:
         return False
     return True

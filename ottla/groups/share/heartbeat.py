@@ -77,7 +77,7 @@ def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int)
     before = _find_member(shard, change.group, command)
     position_before = change.group.position(member_id)
     facts = _merge(before, command)
-    admit(shard.memory, before, facts)
+    admit(shard.memory, before, facts, shard.owner_of(command.group_id, command.caller.owner))
     _check_width(change.group, before, facts)
     refresh = refresh_of(shard, command.group_id)
     if not change.group.facts:

@@ -133,7 +133,7 @@ def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShare
                 new.setdefault(topic_id, (name, []))[1].append(partition)
             starts[SharePartitionKey(command.group_id, topic_id, partition)] = (offset, outcome)
     try:
-        shard.memory.admit(sum([topic_bytes(name, len(partitions)) for name, partitions in new.values()]))
+        shard.memory.admit(sum([topic_bytes(name, len(partitions)) for name, partitions in new.values()]), change.group.owner)
     except ApiError as error:
         return _refuse_new(outcomes, starts, new, error)
     if new:

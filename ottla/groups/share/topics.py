@@ -91,15 +91,15 @@ def want_states(shard: GroupShard, change: ShareChange, *, must_fit: bool = Fals
         if new:
             add_partitions(initializing, topic_id, name, new)
             size += topic_bytes(name, len(new))
-    is_new = size > 0 and _has_room(shard, size, must_fit)
+    is_new = size > 0 and _has_room(shard, size, change.group.owner, must_fit)
     if is_new:
         change.put_state_topics(topics._replace(initializing=initializing))
     return is_new
 
 
-def _has_room(shard: GroupShard, size: int, must_fit: bool) -> bool:
+def _has_room(shard: GroupShard, size: int, owner: str, must_fit: bool) -> bool:
     try:
-        shard.memory.admit(size)
+        shard.memory.admit(size, owner)
     except ApiError:
         if must_fit:
             raise
