@@ -229,7 +229,7 @@ class ReplicaChanges:
                 isr=state.isr_state.members,
                 loss_epoch=max(state.loss_epoch, newest.loss_epoch),
             )
-        if newest.leader == self._broker_id and len(self._metadata.brokers) > 1:
+        if newest.leader == self._broker_id and self._metadata.is_of_cluster:
             # The log may have lost its tail: it must not go on in the same epoch. The controller elects a leader when it is reported.
             newest = replace(newest, leader=NO_LEADER)
         return replace(role, partition=newest)

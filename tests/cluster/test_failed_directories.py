@@ -83,3 +83,23 @@ def test_i15_logs_that_were_opened_again_lead_in_no_epoch_that_began_before() ->
     node.ports.store.reconnect()  # type: ignore[attr-defined]
     world.until(lambda: world.replica(2).is_leading and len(world.replica(2).isr) == 2)
     assert world.replica(2).leader_epoch > epoch and world.replica(3).log.log_end_offset == 1
+
+
+def test_i15_it_is_the_same_for_the_last_broker_of_a_cluster() -> None:
+    """The others may come back, and their logs may be longer."""
+    world = Nodes(3)
+    world.create("t", [3, 2])
+    world.write("a")
+    world.until(lambda: world.replica(2).log.log_end_offset == 1)
+    for broker_id in (1, 2):
+        world.kill(broker_id)
+    node = world.nodes[3]
+    world.until(lambda: [*node.metadata.brokers] == [3] and world.replica(3).isr == (3,))
+    epoch = world.replica(3).leader_epoch
+    node.ports.store.disconnect()  # type: ignore[attr-defined]
+    node.storage_failed(DiskError("input/output error", f"{DIRECTORY}/t-0/00000000000000000000.log"))
+    node.replicas.reopen(node.directories[0])
+    assert world.replica(3).is_online and not world.replica(3).is_leading
+    node.ports.store.reconnect()  # type: ignore[attr-defined]
+    world.until(lambda: world.replica(3).is_leading)
+    assert world.replica(3).leader_epoch > epoch and world.replica(3).log.log_end_offset == 1
