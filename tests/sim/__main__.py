@@ -23,7 +23,7 @@ from tests.sim import (
 from tests.sim.cluster_world import ClusterWorld
 from tests.sim.deletion_world import DeletionWorld
 from tests.sim.group_world import GroupWorld
-from tests.sim.lying_world import LyingWorld
+from tests.sim.lying_world import LyingWorld, RottenWorld
 from tests.sim.membership_world import MembershipWorld
 from tests.sim.share_cluster import ShareClusterWorld
 from tests.sim.share_world import ShareWorld
@@ -38,6 +38,7 @@ CLUSTERS: dict[type[ClusterWorld], str] = {
     ShareClusterWorld: "--shares",
     DeletionWorld: "--deletions",
     LyingWorld: "--disks",
+    RottenWorld: "--rot",
 }
 """The worlds of clusters, with their options."""
 
@@ -129,6 +130,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--shares", action="store_true", help="share groups in clusters")
     parser.add_argument("--deletions", action="store_true", help="clusters in which records are deleted")
     parser.add_argument("--disks", action="store_true", help="clusters in which a disk loses or alters what was synced")
+    parser.add_argument("--rot", action="store_true", help="clusters in which sealed segments change on a disk, and are repaired")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
     first, dash, last = asked.seeds.partition("-")

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ottla.base.cluster_metadata import PartitionMetadata
+from ottla.base.errors import StorageError, WireError
 from ottla.base.types import TopicPartition
 from ottla.controller.log_dir_nodes import LogDirEvent
 from ottla.replication.isr import IsrPhase
@@ -169,7 +170,7 @@ class ClusterChecks:
         where = f"{partition.topic_partition} on broker {broker.broker_id}"
         if before is not None:
             assert end >= before[1], f"{where}: cut to {end}, below its high watermark {before[1]} (I17)"
-        if max(durable) > (max(before[6]) if before is not None else 0):
+        if max(durable) > (max(before[6]) if before is not None else 0) and broker.broker_id != self.lying:
             self._check_durable(broker, partition, max(durable), where)
         assert start <= high <= end, f"{where}: start {start}, high watermark {high}, end {end} (I2)"
         if leader is not None:
@@ -317,6 +318,14 @@ class ClusterChecks:
             if partition is not None and partition.topic_id == topic_id and partition.is_online:
                 end = partition.log.log_end_offset
                 assert end >= ledger.end, f"{where}: its log ends at {end}, {ledger.end} is committed (I13)"
+
+    def holds(self, partition: Partition, ledger: Ledger) -> bool:
+        """Whether the log has all committed batches from its start on, byte for byte."""
+        try:
+            found = dict(batches_from(partition, partition.log.log_start_offset))
+        except (AssertionError, WireError, StorageError):
+            return False
+        return all(found.get(base) == batch for base, batch in ledger.batches.items() if base >= partition.log.log_start_offset)
 
     def _compare(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
         ledger = self.ledgers.get((partition.topic_id, partition.topic_partition.partition))

@@ -66,6 +66,8 @@ class ClusterWorld(ProducerWorld):
     """How disks lie, by the names of `lying_disks.py`."""
     is_swarm = True
     """Whether each seed draws its own kinds of faults (`cluster_swarm.py`)."""
+    is_rolling = False
+    """Whether segments are small in each world, not only in those that draw it."""
     is_operated = True
     """Whether some seeds have coordinators that move, reassignments that are cancelled, and disks that are lost."""
 
@@ -213,7 +215,7 @@ class ClusterWorld(ProducerWorld):
     def _set_up(self) -> None:
         """Waits for a controller and makes the topics, before anything fails."""
         self.network.is_kind = True
-        configs = {"internal.segment.bytes": str(SEGMENT_BYTES)} if "roll" in self.swarm else {}
+        configs = {"internal.segment.bytes": str(SEGMENT_BYTES)} if self.is_rolling or "roll" in self.swarm else {}
         wanted = [
             NewTopic(name=name, num_partitions=count, replication_factor=REPLICAS, configs={} if name.startswith("__") else configs)
             for name, count in self.topics.items()

@@ -27,6 +27,8 @@ FIRST_BACK_MS = (5, 60)
 OTHERS_BACK_MS = (80, 900)
 DATA = "/data"
 ALL_END = 0.4
+LEADER_EPOCH = range(12, 16)
+"""Of the bytes of a batch."""
 
 
 class LyingDisks:
@@ -127,10 +129,23 @@ class LyingDisks:
     def _roll_back(self, broker: ClusterBroker) -> str:
         return DATA if broker.disk.put_back(DATA, self._copies.get(broker.broker_id)) else ""
 
+    def _sealed(self, broker: ClusterBroker) -> str:
+        """A segment that is not the last one of its log and has a batch; "" if there is none."""
+        found = []
+        for key in self._logs(broker):
+            segments = [name for name in broker.disk.listdir(f"{DATA}/{key}") if name.endswith(LOG_SUFFIX)]
+            paths = [f"{DATA}/{key}/{name}" for name in sorted(segments)[:-1]]
+            found += [path for path in paths if any(whole_batches(broker.disk.read_file(path)))]
+        return self.world.chance.choice(found) if found else ""
+
     def _flip(self, broker: ClusterBroker) -> str:
-        path = self._active(broker)
+        """One bit of a batch, except of its leader epoch, which no checksum covers."""
+        path = self._sealed(broker)
         if path:
-            broker.disk.flip_bits(path, self.world.chance.randrange(len(broker.disk.read_file(path))), 1 << self.world.chance.randrange(8))
+            chance = self.world.chance
+            position, header = chance.choice(list(whole_batches(broker.disk.read_file(path))))
+            at = chance.choice([at for at in range(header.size_bytes) if at not in LEADER_EPOCH])
+            broker.disk.flip_bits(path, position + at, 1 << chance.randrange(8))
         return path
 
     def _lose_write(self, broker: ClusterBroker) -> str:
@@ -139,12 +154,12 @@ class LyingDisks:
 
     def _misdirect(self, broker: ClusterBroker) -> str:
         """The bytes of another log were written over a batch."""
-        other = self._active(broker)
+        other = self._sealed(broker)
         data = broker.disk.read_file(other) if other else b""
         return self._overwrite(broker, lambda size: (data * (size // len(data) + 1))[:size]) if data else ""
 
     def _overwrite(self, broker: ClusterBroker, content: Callable[[int], bytes]) -> str:
-        path = self._active(broker)
+        path = self._sealed(broker)
         if path:
             data = bytearray(broker.disk.read_file(path))
             position, header = self.world.chance.choice(list(whole_batches(data)))

@@ -1,4 +1,4 @@
-"""A rule of the cluster broken on purpose that matters when a disk has lied: nothing else makes a leader shorter than its followers."""
+"""Rules of the cluster broken on purpose that matter when a disk has lied."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from unittest import mock
 
 from ottla.replication.follower_log import FollowerLog
-from tests.sim.lying_world import OldDiskWorld
+from ottla.server.repair.scrub_schedule import ScrubSchedule
+from tests.sim.lying_world import LyingWorld, OldDiskWorld, RottenWorld
 from tests.sim.seed_search import catch_seed
 
 
@@ -23,10 +24,19 @@ def cut_below_watermark() -> Any:
     return mock.patch.object(FollowerLog, "truncate", cut)
 
 
-FAULTS: dict[str, Callable[[], Any]] = {"cut_below_watermark": cut_below_watermark}
-VERDICTS = {"cut_below_watermark": r"cut to \d+, below its high watermark \d+ \(I17\)"}
+def scrub_finds_nothing() -> Any:
+    """The scrub never begins."""
+    return mock.patch.object(ScrubSchedule, "start", lambda _self: None)
+
+
+FAULTS: dict[str, Callable[[], Any]] = {"cut_below_watermark": cut_below_watermark, "scrub_finds_nothing": scrub_finds_nothing}
+WORLDS: dict[str, type[LyingWorld]] = {"cut_below_watermark": OldDiskWorld, "scrub_finds_nothing": RottenWorld}
+VERDICTS = {
+    "cut_below_watermark": r"cut to \d+, below its high watermark \d+ \(I17\)",
+    "scrub_finds_nothing": r"on broker \d+ is damaged",
+}
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
     """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
-    return catch_seed(FAULTS[name](), lambda seed: OldDiskWorld(seed).run(), seeds, first, VERDICTS[name])
+    return catch_seed(FAULTS[name](), lambda seed: WORLDS[name](seed).run(), seeds, first, VERDICTS[name])

@@ -10,7 +10,7 @@ from tests.sim.cluster_world import ClusterWorld
 
 
 class LyingWorld(ClusterWorld):
-    """The faults that a start finds. Damage of what was synced long ago is found by a read or a scrub, which is not simulated yet."""
+    """The faults that a start finds. `RottenWorld` has those that only a read or the scrub finds."""
 
     is_operated = False
     lies = ("cut", "directory", "file", "old partition", "old disk")
@@ -21,3 +21,23 @@ class OldDiskWorld(LyingWorld):
     follower's watermark shows that records are missing."""
 
     lies = ("old disk",)
+
+
+class RottenWorld(LyingWorld):
+    """Sealed segments change on the disk. The scrub finds that, and another replica repairs it."""
+
+    lies = ("flip", "lost write", "misdirected")
+    settings = ("ottla.scrub.interval.ms=500",)
+    is_rolling = True
+
+    def _why_not_whole(self) -> str:
+        return super()._why_not_whole() or self._why_damaged()
+
+    def _why_damaged(self) -> str:
+        """A log on the disk that lied last which differs from what was committed; empty if there is none."""
+        for key in self.keys:
+            partition = self.brokers[self.checks.lying].partitions.get(key) if self.checks.lying is not None else None
+            ledger = self.checks.ledgers.get((partition.topic_id, key.partition)) if partition is not None else None
+            if partition is not None and ledger is not None and not self.checks.holds(partition, ledger):
+                return f"{key} on broker {partition.broker_id} is damaged"
+        return ""

@@ -6,17 +6,26 @@ import pytest
 
 from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.lying_faults import FAULTS, VERDICTS, catch
-from tests.sim.lying_world import LyingWorld
+from tests.sim.lying_world import LyingWorld, RottenWorld
 from tests.sim.seed_search import assert_noticed, run_until
 
 SEEDS = 10
 SEEDS_TO_CATCH = 100
-FIRST_SEEDS = {"cut_below_watermark": 9}
+FIRST_SEEDS = {"cut_below_watermark": 9, "scrub_finds_nothing": 2}
 """Where to begin with each fault: it saves time, and nothing depends on it."""
 
 
 def test_what_is_right_has_no_fault() -> None:
     assert run_cluster_seeds(1, SEEDS, LyingWorld) == 0
+
+
+def test_damage_of_sealed_segments_is_repaired() -> None:
+    def is_enough(found: list[RottenWorld]) -> bool:
+        kinds = {kind for world in found for kind, count in world.lying_disks.counts.items() if count}
+        nodes = [broker.node for world in found for broker in world.brokers.values() if broker.node is not None]
+        return kinds == {*RottenWorld.lies} and any(node.housekeeping.repairs.repaired for node in nodes)
+
+    run_until(RottenWorld, range(1, 60), is_enough)
 
 
 def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
