@@ -6,14 +6,18 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.base.errors import ErrorCode
 from ottla.security.credentials import ITERATIONS_STORED_MAX
 from ottla.wire.codec import decoder
 from ottla.wire.framing import load, read_response_header
+from ottla.wire.messages import offset_commit
 from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 from ottla.wire.messages.create_delegation_token import CreatableRenewers
 from ottla.wire.schema import Request
 from tests.clients.wire_client import WireClient
 from tests.hostile.attacks import ANSWER_SECONDS_MAX, OTHER_PORT, Target, attack
+from tests.hostile.attacks_growth import make_topic, wait_for_coordinators
+from tests.hostile.attacks_requests import invented
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LISTENERS = f"listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:{OTHER_PORT}"
@@ -144,6 +148,48 @@ def coordinators_of_long_names(target: Target) -> None:
         names = [f"{number}".ljust(32_000, "f") for number in range(first, first + 50)]
         answer = target.client.ask(find(key_type=0, coordinator_keys=names), 4)
         assert len(answer.coordinators) == 50
+
+
+@attack(
+    "Produce of 150,000 invented producer ids by one user, then 1,000 new producers of another", LISTENERS, MECHANISMS, USERS,
+    not_on_kafka=NO_SUCH_KAFKA,
+)  # fmt: skip
+def producers_of_one_user(target: Target) -> None:
+    """The number of remembered producers is bounded for all users together."""
+    make_topic(target, "invented", 1)
+    with logged_in(target) as client:
+        target.begin()
+        mine = ask_all(client, (invented(number) for number in target.numbers(150_000)), 9)
+    others = ask_all(target.client, (invented(1_000_000 + number) for number in target.numbers(1_000)), 9)
+    codes = {result.error_code for answer in mine + others for topic in answer.responses for result in topic.partition_responses}
+    assert codes == {ErrorCode.NONE}, codes
+
+
+@attack(
+    "InitProducerId of 20,000 ids by one user, OffsetCommit in as many groups, then 100 of each by another", LISTENERS, MECHANISMS, USERS,
+    "ottla.transactions.max=10000", "ottla.memory.max.bytes=67108864", not_on_kafka=NO_SUCH_KAFKA,
+)  # fmt: skip
+def coordinators_of_one_user(target: Target) -> None:
+    """Transactional ids, and the memory of groups and offsets, are bounded for all users together."""
+    for kind in (0, 1):
+        wait_for_coordinators(target, kind, "x")
+    init = load(22)[0]
+    with logged_in(target) as client:
+        target.begin()
+        ask_all(client, (init(transactional_id=f"mine-{number}", transaction_timeout_ms=60_000) for number in target.numbers(20_000)), 4)
+        ask_all(client, (commit_in(f"mine-{number}", target.world.topic) for number in target.numbers(20_000)), 7)
+    others = [init(transactional_id=f"other-{number}", transaction_timeout_ms=60_000) for number in range(100)]
+    assert {found.error_code for found in ask_all(target.client, others, 4)} == {ErrorCode.NONE}
+    committed = ask_all(target.client, (commit_in(f"other-{number}", target.world.topic) for number in range(100)), 7)
+    assert {found.topics[0].partitions[0].error_code for found in committed} == {ErrorCode.NONE}
+
+
+def commit_in(group_id: str, topic: str) -> Request:
+    partition = offset_commit.OffsetCommitRequestPartition(committed_offset=1, committed_metadata="m" * 4000)
+    return offset_commit.OffsetCommitRequest(
+        group_id=group_id, generation_id_or_member_epoch=-1, member_id="",
+        topics=[offset_commit.OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+    )  # fmt: skip
 
 
 @attack(
