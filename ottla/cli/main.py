@@ -157,6 +157,10 @@ def call(program: str, command: Command, argv: list[str], overrides: Mapping[str
         return int(stop.code or 0)
     for key, value in (overrides or {}).items():
         setattr(args, key, value)
+    if any("=" in word for word in argv):
+        from ottla.cli.secret_arguments import warn_of_secrets
+
+        warn_of_secrets(args)
     if command.may_watch and args.watch is not None:
         return _watch(command, args, argv)
     return _run_guarded(command, args, argv)

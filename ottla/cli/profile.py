@@ -7,15 +7,15 @@ import os
 from collections.abc import Mapping
 
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
-from ottla.cli.options import output_of
+from ottla.cli.options import output_of, read_properties
 from ottla.cli.profile_file import profile_properties, read_profiles, write_profiles
-
-SECRET = ("password", "jaas", "secret", "token", "ssl.keystore.key", "ssl.key.pem")
+from ottla.cli.secret_arguments import SECRET
 
 
 def _name_and_pairs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name")
     parser.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="client properties, such as security.protocol=SSL")
+    parser.add_argument("--command-config", dest="command_config", metavar="FILE", help="a properties file to take over, with passwords")
     parser.add_argument("-b", "--bootstrap-server", dest="bootstrap", metavar="HOST:PORT[,...]", help="short for bootstrap.servers=...")
 
 
@@ -37,7 +37,7 @@ def _change(args: argparse.Namespace, *, is_new: bool) -> int:
         raise UsageError("a profile needs a name")
     if is_new == (args.name in profiles):
         raise Refused(f"profile {args.name!r} " + ("exists already; change it with `ottla profile set`" if is_new else "does not exist"))
-    pairs = parse_pairs(args.pairs, "profile")
+    pairs = {**(read_properties(args.command_config) if args.command_config else {}), **parse_pairs(args.pairs, "profile")}
     if args.bootstrap is not None:
         pairs["bootstrap.servers"] = args.bootstrap
     profiles.setdefault(args.name, {}).update(pairs)

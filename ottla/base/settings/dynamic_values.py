@@ -66,10 +66,14 @@ def has_secret_word(name: str) -> bool:
 
 def is_password(table: Table, name: str) -> bool:
     """Whether the setting is a password that a broker may store: encrypted, and for one broker alone."""
-    setting, is_per_broker = _setting(table, name)
-    if setting is None:
-        return is_per_broker
-    return setting.is_sensitive and setting.update is not Update.READ_ONLY
+    setting, _ = _setting(table, name)
+    return holds_secret(table, name) and (setting is None or setting.update is not Update.READ_ONLY)
+
+
+def holds_secret(table: Table, name: str) -> bool:
+    """Whether the value of the setting must not be shown."""
+    setting, _ = _setting(table, name)
+    return has_secret_word(name) if setting is None else setting.is_sensitive
 
 
 def parse_for_client(setting: Setting[Any], text: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> Any:

@@ -13,7 +13,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from ottla.base.config import BrokerConfig, ConfigError, Notice, load
+from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice, load
+from ottla.base.settings.dynamic_values import holds_secret
+from ottla.base.settings.security import PLAIN_USER_PREFIX
 from ottla.cli.command import Command, NotReached, Refused, UsageError
 from ottla.cli.input_files import file_text
 
@@ -147,15 +149,26 @@ def read_config(args: argparse.Namespace) -> tuple[BrokerConfig, list[Notice]]:
     assignments = [*args.assignments, *option_assignments(args)]
     try:
         text = file_text(args.config) if args.config else ""
-        return load(
+        config, notices = load(
             file_text=text, file_name=args.config or "", environment=os.environ, assignments=assignments, read_file=file_text
         )  # fmt: skip
+        return config, [*notices, *_secret_assignments(args.assignments)]
     except OSError as error:
         raise StartError(f"cannot read {args.config}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise StartError(f"cannot read {args.config}: it is not UTF-8 text") from error
     except ConfigError as error:
         raise StartError(str(error)) from error
+
+
+def _secret_assignments(assignments: Sequence[str]) -> list[Notice]:
+    """A warning if settings of the command line are secrets."""
+    names = (assignment.partition("=")[0].strip() for assignment in assignments)
+    secrets = [name for name in names if holds_secret(BROKER_SETTINGS, name) or name.startswith(PLAIN_USER_PREFIX)]
+    if not secrets:
+        return []
+    shown = ", ".join(sorted(secrets))
+    return [Notice(True, f"--set: the list of processes shows {shown} to everybody on this machine; use --config FILE or the environment")]
 
 
 def read_config_again(args: argparse.Namespace) -> BrokerConfig:
