@@ -52,10 +52,8 @@ def test_a_silent_broker_costs_no_more_than_the_deadline() -> None:
     """A server that accepts and never answers: the shell gets its prompt back, without candidates and without an error."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         words = ["complete-words", "consume", "-b", f"127.0.0.1:{listener.getsockname()[1]}", "--topic", ""]
-        code = f"import time; started = time.time(); from ottla.cli.completion import complete; complete({words[1:]!r})"
-        started = time.monotonic()
-        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
-        assert time.monotonic() - started < 12, "well below the 15 s of a command"
+        code = f"from ottla.cli.completion import complete; complete({words[1:]!r})"
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=12, check=False)  # a command's is 15
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,10 +121,9 @@ def test_a_broker_that_is_away(offline: Ottla, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
 def test_a_broker_that_never_answers(offline: Ottla, words: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        started = time.monotonic()
         result = offline(*words, "-b", f"127.0.0.1:{listener.getsockname()[1]}", "-X", "request.timeout.ms=150")
-        assert time.monotonic() - started < 10
     assert (result.code, result.out) == (3, "")
+    assert "did not answer within 0." in result.err
     assert result.err.count("\n") == 1
 
 

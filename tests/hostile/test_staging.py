@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,9 +125,7 @@ def test_a_manifest_of_very_many_chunks(connect: Connect, honest: World, attacke
     before = attacked.rss_bytes()
     assert names(client.ask(attach(honest, [entry()] * 200_000), 0)) == ["INVALID_REQUEST"]
     assert attacked.rss_bytes() - before < RSS_GROWTH_BYTES_MAX
-    started = time.monotonic()
     serve(honest)
-    assert time.monotonic() - started < 3
 
 
 def test_a_flood_of_tiny_chunks_ends_at_the_quota(own_broker: BrokerProcess) -> None:

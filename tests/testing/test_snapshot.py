@@ -165,10 +165,8 @@ def test_a_fork_continues_with_topics_groups_and_transactions_of_that_moment(tmp
         writer.wait_for(20)
 
         before = writer.acknowledged
-        started = time.monotonic()
         snapshot = broker.snapshot(tmp_path / "snapshot")
         with Broker.from_snapshot(snapshot) as fork:
-            assert time.monotonic() - started < 60, "a copy of a small broker takes a fraction of a second"
             writer.wait_for(before + 20)
             numbers = [record.value for record in fork.records("numbers")]
             assert numbers == [str(number).encode() for number in range(len(numbers))]

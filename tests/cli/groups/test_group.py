@@ -137,10 +137,8 @@ def test_a_marker_at_the_end_does_not_count_as_lag(cluster: Cluster, ottla: Ottl
         producer.produce(topic, b"x", timestamp=int((time.time() - 60) * 1000))
         producer.commit()
     commit(cluster, group, topic, 1)
-    begun = time.monotonic()
     (row,) = json.loads(ottla("group", "lag", group, "-o", "json").out)["offsets"]
     assert (row["lag"], row["lag_seconds"]) == (1, 0.0)
-    assert time.monotonic() - begun < 4
 
 
 def test_lag_is_nothing_at_the_end_and_counts_deleted_records(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
