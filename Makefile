@@ -5,8 +5,8 @@
 #   make demo-cluster            three brokers and a ZooKeeper, brokers killed with -9 while records are published and read, a picture
 #   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
 #   make test T=tests/storage    a part of them: a folder, a file, or what pytest's options select
-#   make unit                    the tests that need no other program than Python
-#   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
+#   make unit                    the tests that need no other program than Python;  make slow: all others
+#   make check                   ruff, mypy --strict, import layers, unit and tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
 #   make bench-churn             15 minutes of what clients create and drop, and what it leaves in memory
@@ -30,12 +30,13 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
+SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs testing)
 
 # Compiled modules are kept: compiling them again is half the time that a broker, a command or a test's module needs to start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit check bench bench-peer bench-cluster bench-spark bench-churn damage sim night rewrite site site-check dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit slow check bench bench-peer bench-cluster bench-spark bench-churn damage sim night rewrite site site-check dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -67,15 +68,17 @@ demo-cluster: $(SPARK)
 test: $(SPARK)
 	@$(PYTEST) -n $(WORKERS) $(T)
 
-# Everything but the folders whose tests start other programs or take long.
 unit: $(STAMP)
-	@$(PYTEST) -n $(WORKERS) $(foreach folder,clients clusters docs hostile release sim spark_jobs testing,--ignore=tests/$(folder))
+	@$(PYTEST) -n $(WORKERS) $(addprefix --ignore=,$(SLOW))
+
+slow: $(SPARK)
+	@$(PYTEST) -n $(WORKERS) $(SLOW)
 
 check: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(PYTEST) tests/tidy
+	@$(MAKE) --no-print-directory unit
 	@$(BIN)/python -m tools.docs --check
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)

@@ -32,14 +32,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 TESTS = Path(__file__).parent
-LONG = ("spark_jobs", "clients", "clusters")
-"""Folders whose tests mostly wait for foreign processes: they begin first, so that the short ones run beside them."""
+LONG = ("spark_jobs", "clients", "clusters", "hostile", "testing", "docs", "release")
+"""Folders whose tests mostly wait for other processes: they begin first, so that the short ones run beside them."""
 
 TOGETHER = "spark_jobs"
 """The folder whose tests stay in one worker of pytest-xdist, because they share a Spark session."""
 
-ONE_BY_ONE = "sim"
-"""The folder whose tests are handed out singly: they compute, share nothing, and all of a file would keep one worker busy for long."""
+ONE_BY_ONE = ("sim/", "hostile/test_attacks_memory.py")
+"""Tests that are handed out singly: they share nothing, and all tests of a file would keep one worker busy for long."""
+
+LAST = "sim"
+"""The folder whose tests begin last: each takes a few seconds, so that all workers end at the same time."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,7 +56,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the long folders first."""
+    """Puts the long folders first and the simulations last."""
     items.sort(key=lambda item: _rank(item.nodeid))
 
 
@@ -64,8 +67,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            folder = _folder(nodeid)
-            return folder if folder == TOGETHER else nodeid if folder == ONE_BY_ONE else nodeid.partition("::")[0]
+            if _folder(nodeid) == TOGETHER:
+                return TOGETHER
+            return nodeid if nodeid.removeprefix("tests/").startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
@@ -77,7 +81,7 @@ def _folder(nodeid: str) -> str:
 
 def _rank(nodeid: str) -> int:
     folder = _folder(nodeid)
-    return LONG.index(folder) if folder in LONG else len(LONG)
+    return LONG.index(folder) if folder in LONG else len(LONG) + (folder == LAST)
 
 
 LOGGERS = ("ottla", "asyncio")
