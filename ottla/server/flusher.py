@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ottla.base.errors import StorageError
 from ottla.replication.partition import Partition
 from ottla.server.histogram import Histogram
-from ottla.storage.file_slice import Syncable
+from ottla.storage.file_slice import DirectorySync, Syncable
 
 RunInThread = Callable[[Callable[[], StorageError | None], Callable[[StorageError | None], None]], None]
 """Runs the first function in a thread and calls the second with its result on the loop."""
@@ -101,11 +101,22 @@ def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> S
 def sync_all(
     work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
 ) -> StorageError | None:
-    """Syncs every file of every log, in a thread; a failure is noted for its log and does not stop the others."""
+    """Syncs every file of every log, in a thread; a failure is noted for its log and does not stop the others. Directories come last, a
+    partition's before its parent, and each of them once: the logs share their parent."""
+    directories: dict[str, tuple[DirectorySync, list[Partition]]] = {}
     for partition, _end, files in work:
         try:
             for file in files:
-                file.sync()
+                if isinstance(file, DirectorySync):
+                    directories.setdefault(file.path, (file, []))[1].append(partition)
+                else:
+                    file.sync()
         except StorageError as error:
             failures[partition] = error
+    for path in sorted(directories, key=len, reverse=True):
+        directory, partitions = directories[path]
+        try:
+            directory.sync()
+        except StorageError as error:
+            failures.update(dict.fromkeys(partitions, error))
     return None

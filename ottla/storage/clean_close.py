@@ -37,8 +37,10 @@ def prepare(log: OpenLog) -> list[Syncable]:
     log.epochs.truncate_end(log.log_end_offset)
     if log.durability.recovery_point < log.log_end_offset or log.active.shared is not None:
         log.active.add_final_time_entry()
-        recovery_aids.write(log, 0)
-        log.active.write_indexes()
+        if recovery_aids.are_due(log, 0):
+            recovery_aids.write(log, 0)
+        else:
+            log.active.write_indexes()
     return log.unflushed_files()
 
 

@@ -48,6 +48,40 @@ def append(partition: Partition, count: int = 1) -> None:
     partition.require_leading().append(encode_batch([Record(0, 1, None, b"v")] * count), acks=-1, now_ms=1)
 
 
+def test_the_directory_of_all_logs_is_synced_once_in_a_round_after_the_directories_of_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop with 3,000 new logs synced it 3,000 times."""
+    world = World()
+    logs = [world.partition(index) for index in range(3)]
+    append(logs[0])
+    append(logs[1])
+    append(logs[2])
+    world.run()
+    synced: list[str] = []
+    sync = world.disk.sync_directory
+    monkeypatch.setattr(world.disk, "sync_directory", lambda path: (synced.append(path), sync(path)))
+    world.run()
+    assert synced == ["/data/t-1", "/data/t-2", "/data"]
+    assert [log.high_watermark for log in logs] == [1, 1, 1]
+
+
+def test_a_directory_of_all_logs_that_cannot_be_synced_fails_each_log_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    logs = [world.partition(index) for index in range(3)]
+    for log in logs:
+        append(log)
+    world.run()
+
+    def fail(path: str) -> None:
+        if path == "/data":
+            raise StorageError("broken", path)
+
+    monkeypatch.setattr(world.disk, "sync_directory", fail)
+    append(logs[0])
+    world.run()
+    assert [partition for partition, _ in world.failed] == logs[1:]
+    assert [log.high_watermark for log in logs] == [1, 0, 0]
+
+
 def test_one_round_serves_all_requests_made_during_the_last_one() -> None:
     world = World()
     first, second = world.partition(0), world.partition(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import StorageError
+from ottla.base.ports import File
 from ottla.storage import clean_close
 from ottla.storage.file_slice import PathSync
 from tests.fakes.disk import MemDisk
@@ -42,6 +43,23 @@ def test_a_record_of_the_new_epoch_is_one() -> None:
     log = built.open(was_clean=True)
     assert log.epochs.entries() == [(4, 0), (5, 3)] and offsets_of(log) == [0, 3]
     assert clean_close.prepare(log) == []
+
+
+def test_each_file_of_a_changed_log_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = written()
+    built.append(batch_of(2), leader_epoch=5)
+    opened: list[str] = []
+    open_file = built.disk.open
+
+    def note(path: str, **options: bool) -> File:
+        opened.append(path.rpartition("/")[2])
+        return open_file(path, **options)
+
+    monkeypatch.setattr(built.disk, "open", note)
+    clean_close.prepare(built.log)
+    name = "00000000000000000000"
+    snapshot = "00000000000000000005.snapshot.tmp"
+    assert sorted(opened) == [f"{name}.index", f"{name}.timeindex", snapshot, "leader-epoch-checkpoint.tmp"]
 
 
 def test_a_read_alone_leaves_nothing_to_sync() -> None:
