@@ -1,18 +1,20 @@
 """Production disk: files by descriptor, read and written at explicit positions, every failure as a `DiskError` of one sentence.
 
 Positions are always explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads
-and writes are continued until done, so a caller sees all of its bytes or an error. Once a sync has failed, the kernel may have dropped the
-dirty pages and would report success the next time; therefore a file remembers the failure and refuses every later sync. What is left out:
-creating a file, renaming it or removing it lasts only after `sync_directory` of its directory; when to pay for that is the caller's
-decision. Needs POSIX (pread, pwrite); there is no buffering in the process, the page cache does that.
+and writes are continued until done, so a caller sees all of its bytes or an error. Bytes that the disk cannot read any more (EIO) are
+damage: what lies around them may be good. Once a sync has failed, the kernel may have dropped the dirty pages and would report success the
+next time; therefore a file remembers the failure and refuses every later sync. What is left out: creating a file, renaming it or removing
+it lasts only after `sync_directory` of its directory; when to pay for that is the caller's decision. Needs POSIX (pread, pwrite); there is
+no buffering in the process, the page cache does that.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from mmap import mmap
 
-from ottla.base.errors import DiskError
+from ottla.base.errors import DamagedLogError, DiskError, StorageError
 
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 # The process's umask decides; a broker's is `ottla.umask`.
@@ -24,6 +26,12 @@ _sync_descriptor = getattr(os, "fdatasync", os.fsync)
 
 def _failed(action: str, path: str, error: OSError) -> DiskError:
     return DiskError(f"cannot {action} {path}: {error.strerror or error}", path)
+
+
+def _unread(length: int, position: int, path: str, error: OSError) -> StorageError:
+    """EIO is about these bytes: the disk has lost them, and what lies around them may be good."""
+    message = f"cannot read {length} bytes at {position} of {path}: {error.strerror or error}"
+    return (DamagedLogError if error.errno == errno.EIO else DiskError)(message, path)
 
 
 class OsFile:
@@ -53,7 +61,7 @@ class OsFile:
                 return data
             return self._read_rest(data, length, position)
         except OSError as error:
-            raise _failed(f"read {length} bytes at {position} of", self.path, error) from error
+            raise _unread(length, position, self.path, error) from error
 
     def _read_rest(self, data: bytes, length: int, position: int) -> bytes:
         """A short read is the end of the file only if the next one brings nothing (2 GiB limits and signals cut reads, too)."""
@@ -78,7 +86,7 @@ class OsFile:
                 have += more
             return have
         except OSError as error:
-            raise _failed(f"read {len(buffer)} bytes at {position} of", self.path, error) from error
+            raise _unread(len(buffer), position, self.path, error) from error
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         assert position >= 0, f"write at {position} of {self.path}"

@@ -41,6 +41,8 @@ UNSENT_BYTES_MAX = 256 << 10
 clients that do not read had a gigabyte in them, which no bound of ours sees, and with 600 the system drops everybody's segments."""
 UNSENT_OPTION = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 MORE = getattr(socket, "MSG_MORE", 0)
+ERRORS_OF_PEERS = frozenset({errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN})
+"""Of `sendfile`: the others are about the file."""
 SHORT_SEGMENT = "a segment is shorter than the slice that was promised of it"
 
 
@@ -250,6 +252,7 @@ class SocketChannel:
             except BlockingIOError:
                 return False
             if sent == 0:
+                part.failed()
                 raise OSError(SHORT_SEGMENT)
             self._file_position += sent
             self._count(sent)
@@ -262,9 +265,14 @@ class SocketChannel:
 
     def _send_piece(self, part: Slice, left: int) -> int:
         descriptor = part.fileno()
-        if descriptor >= 0:
+        if descriptor < 0:
+            return self._socket.send(part.read_piece(self._file_position, SLICE_PIECE_BYTES))
+        try:
             return os.sendfile(self._descriptor, descriptor, part.position + self._file_position, left)
-        return self._socket.send(part.read_piece(self._file_position, SLICE_PIECE_BYTES))
+        except OSError as error:
+            if error.errno not in ERRORS_OF_PEERS:
+                part.failed()
+            raise
 
     def _count(self, sent: int) -> None:
         self.queued_bytes -= sent
@@ -272,8 +280,12 @@ class SocketChannel:
 
 
 def _read_whole(part: Slice) -> bytes:
-    data = part.read_piece(0, len(part))
+    try:
+        data = part.read_piece(0, len(part))
+    except OSError:
+        data = b""
     if len(data) < len(part):
+        part.failed()
         raise OSError(SHORT_SEGMENT)
     return data
 

@@ -227,8 +227,13 @@ class TlsChannel:
 
     def _encrypt_piece(self, part: Part) -> int:
         if isinstance(part, Slice):
-            piece = memoryview(part.read_piece(self._position, PIECE_BYTES))
+            try:
+                piece = memoryview(part.read_piece(self._position, PIECE_BYTES))
+            except OSError:
+                part.failed()
+                raise
             if not piece:
+                part.failed()
                 raise OSError("a segment is shorter than the slice that was promised of it")
         else:
             piece = memoryview(part)[self._position : self._position + PIECE_BYTES]

@@ -154,7 +154,11 @@ class Slice:
 
     @abstractmethod
     def read_piece(self, start: int, length: int) -> bytes:
-        """Up to `length` bytes from `start` within the slice."""
+        """Up to `length` bytes from `start` within the slice. Raises `OSError`."""
+
+    @abstractmethod
+    def failed(self) -> None:
+        """The bytes of the slice are not in its file, or cannot be read."""
 
 
 Part = bytes | bytearray | memoryview | Slice

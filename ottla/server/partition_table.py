@@ -20,6 +20,7 @@ from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.replication.producer_room import ProducerRoom
 from ottla.server.directories.log_directories import LogDirectoryState
+from ottla.server.directories.log_notes import Notes
 from ottla.storage.companion_directories import refuse_duplicates
 from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory, name_of_future
 from ottla.storage.future_log import finish_replacement, is_complete
@@ -39,21 +40,6 @@ PREFERRED_BYTES_MAX = 4 << 20
 """Memory for the directories of replicas that are not here yet."""
 
 
-class Notes(list[str]):
-    """The notes of a log about its files, when it is opened and whenever it finds damage later: a line each in the broker's log."""
-
-    __slots__ = ("_key",)
-
-    def __init__(self, key: TopicPartition) -> None:
-        super().__init__()
-        self._key = key
-
-    def append(self, note: str) -> None:
-        super().append(note)
-        prefix = f"{self._key}: "
-        log.warning("%s%s", "" if note.startswith(prefix) else prefix, note)
-
-
 class PartitionTable:
     """All partitions of this broker, by name and by topic id."""
 
@@ -71,6 +57,7 @@ class PartitionTable:
         self._names: dict[bytes, str] = {}
         self._open_files = OpenFiles(files_max, min(SEALED_FILES_MAX, files_max // 2))
         self._unopened: dict[TopicPartition, StorageError | None] = {}  # replicas whose log could not be opened, and why
+        self._open_files.on_short = self._doubt
         self._undeleted: dict[str, bytes] = {}  # directories of deleted partitions that are still there, and the ids of their topics
         self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
         self._only = {directory.path: (directory,) for directory in self._directories}  # shared: there are as many as partitions
@@ -91,6 +78,13 @@ class PartitionTable:
 
     def _producers(self) -> list[ProducerStates]:
         return [partition.log.producers for of_topic in self._by_topic.values() for partition in of_topic.values()]
+
+    def _doubt(self, path: str) -> None:
+        """A reader did not get what the log's file at this path should hold."""
+        topic, _, number = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
+        partition = self.get(topic, int(number)) if number.isdigit() else None
+        if partition is not None and self.on_doubt is not None:
+            self.on_doubt(partition, path)
 
     def get(self, topic: str, partition: int) -> Partition | None:
         of_topic = self._by_topic.get(topic)

@@ -6,14 +6,16 @@ that way, a slice is a small copy instead (`BytesFile`).
 `PathSync` and `DirectorySync` stand among the things to be synced by a group commit; like `SharedFile.sync` they may be called from a
 thread.
 Left out: truncation. A slice of a log that a follower cuts meanwhile reads short, and the reader must treat missing bytes as a lost
-connection.
+connection. `OpenFiles.on_short` is called, because the file may be damaged.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from ottla.base.errors import StorageError
 from ottla.base.ports import Disk, File, Slice
+from ottla.storage.open_files import OpenFiles
 
 
 class Syncable(Protocol):
@@ -23,20 +25,20 @@ class Syncable(Protocol):
 
 
 class SharedFile:
-    """An open file that closes itself when its last holder is gone. `alive` is the set of all that are open, by identity."""
+    """An open file that closes itself when its last holder is gone."""
 
-    __slots__ = ("alive", "file")
+    __slots__ = ("file", "open_files")
 
-    def __init__(self, file: File, alive: set[int] | None = None) -> None:
+    def __init__(self, file: File, open_files: OpenFiles | None = None) -> None:
         self.file = file
-        self.alive = alive
-        if alive is not None:
-            alive.add(id(self))
+        self.open_files = open_files
+        if open_files is not None:
+            open_files.alive.add(id(self))
 
     def __del__(self) -> None:
         self.file.close()
-        if self.alive is not None:
-            self.alive.discard(id(self))  # one step, for it may happen in the thread of a group commit
+        if self.open_files is not None:
+            self.open_files.alive.discard(id(self))  # one step, for it may happen in the thread of a group commit
 
     def sync(self) -> None:
         self.file.sync()
@@ -132,4 +134,11 @@ class FileSlice(Slice):
 
     def read_piece(self, start: int, length: int) -> bytes:
         """Up to `length` bytes from `start` within the slice."""
-        return self.shared.file.pread(min(length, self.length - start), self.position + start)
+        try:
+            return self.shared.file.pread(min(length, self.length - start), self.position + start)
+        except StorageError as error:
+            raise OSError(str(error)) from error
+
+    def failed(self) -> None:
+        if self.shared.open_files is not None:
+            self.shared.open_files.on_short(self.shared.file.path)

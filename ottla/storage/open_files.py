@@ -11,6 +11,7 @@ than the number of logs that are written to at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 SECOND_CHANCES_MAX = 8
@@ -29,14 +30,16 @@ class OpenSegment(Protocol):
 class OpenFiles:
     """The bound on open files, and the segments that count towards it."""
 
-    __slots__ = ("active", "alive", "files_max", "is_crowded", "sealed_max", "segments")
+    __slots__ = ("active", "alive", "files_max", "is_crowded", "on_short", "sealed_max", "segments")
 
     def __init__(self, files_max: int = 8, sealed_max: int | None = None) -> None:
         self.files_max = files_max
         self.sealed_max = files_max if sealed_max is None else sealed_max
         self.segments: dict[OpenSegment, None] = {}
         self.active: dict[OpenSegment, int] = {}  # with its size when it was last looked at
-        self.alive: set[int] = set()
+        self.alive: set[int] = set()  # the files that are open, by identity
+        self.on_short: Callable[[str], object] = lambda _path: None
+        """Called with the path of a file that lacks bytes that were promised to a reader, or cannot be read."""
         self.is_crowded = False
 
     def add(self, segment: OpenSegment) -> None:

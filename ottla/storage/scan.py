@@ -17,6 +17,8 @@ from ottla.base.ports import File
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
 
 SCAN_BYTES = 1 << 20
+LEAST_BYTES = 1 << 12
+"""Where a larger piece cannot be read; a page of the system, which cannot be read in part."""
 NEVER = (1 << 63) - 1
 """As `crc_from`: check no CRC."""
 
@@ -36,8 +38,17 @@ def scan_batches(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Each batch of [position, end) as (position, header, bytes). `next_offset` is the lowest offset that may come next."""
     wanted = piece_bytes = first_bytes
+    needed = 0
     while position < end:
-        piece = memoryview(file.pread(min(wanted, end - position), position))
+        asked = min(wanted, end - position)
+        try:
+            piece = memoryview(file.pread(asked, position))
+        except DamagedLogError as error:
+            if wanted > max(needed, LEAST_BYTES):
+                wanted = max(needed, LEAST_BYTES)  # the damage may lie behind this batch
+                continue
+            raise DamageError(str(error), file.path, position, next_offset) from error
+        needed = 0
         wanted = piece_bytes = min(piece_bytes * 4, SCAN_BYTES)
         at, left = 0, len(piece)
         if left < BATCH_OVERHEAD:
@@ -49,7 +60,9 @@ def scan_batches(
             if problem:
                 raise DamageError(f"{file.path}: the batch at {position} {problem}", file.path, position, next_offset)
             if left < size:
-                wanted = max(piece_bytes, size)
+                if len(piece) < asked:
+                    raise DamageError(f"{file.path} ends within the batch at {position}", file.path, position, next_offset)
+                needed, wanted = size, max(piece_bytes, size)
                 break
             if header.base_offset >= crc_from and not check_crc(piece, at, size):
                 message = f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC"

@@ -52,7 +52,6 @@ LOOK_CLOSER = -2
 """A `roll_timestamp` below every timestamp: the next append asks `should_roll`."""
 
 _PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: all that a look-up needs of a header
-_LENGTH = Struct(">8xi")
 COPY_BYTES_MAX = 1 << 16
 
 
@@ -141,7 +140,7 @@ class Segment:
         if shared is None:
             path = self.path(LOG_SUFFIX)
             try:
-                shared = self.shared = SharedFile(self.disk.open(path, create=create), self.open_files.alive)
+                shared = self.shared = SharedFile(self.disk.open(path, create=create), self.open_files)
             except FileNotFoundError as error:
                 raise DamagedLogError(f"{path} has vanished", path) from error
             self.write = shared.file.pwrite
@@ -317,8 +316,7 @@ class Segment:
         if positions and position >= positions[0]:
             index = bisect_left(positions, position) + 1
             return (positions[index] if index < len(positions) else self.size) - position
-        batch_length: int = _LENGTH.unpack(self.file().pread(_LENGTH.size, position))[0]
-        return batch_length + LOG_OVERHEAD
+        return self.header_at(position).batch_length + LOG_OVERHEAD
 
     def slice(self, position: int, length: int) -> FileSlice:
         """The slice for a reader: a hold on the file, or a copy of the beginning when too many files are held."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from ottla.base.errors import DamagedLogError
 from ottla.base.immutable import immutable
 from ottla.base.ports import Disk, File
 from ottla.storage.index import OffsetIndex
@@ -120,7 +121,10 @@ class SegmentCheck:
         return self._size, self._end_offset
 
     def _candidates(self, file: File, damaged_at: int) -> Iterator[int]:
-        piece = file.pread(BATCH_OVERHEAD, damaged_at)
+        try:
+            piece = file.pread(BATCH_OVERHEAD, damaged_at)
+        except DamagedLogError:
+            piece = b""
         if len(piece) == BATCH_OVERHEAD:
             following = damaged_at + LOG_OVERHEAD + max(BatchHeader._make(HEADER.unpack(piece)).batch_length, 0)
             if following < self._size:

@@ -17,7 +17,7 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.base.errors import DiskError
+from ottla.base.errors import DamagedLogError, DiskError, StorageError
 from ottla.base.ports import Random
 
 CELL_BYTES = 8
@@ -362,8 +362,10 @@ class MemDisk:
         if fault is not None:
             raise self.failure(operation, path, fault.number)
 
-    def failure(self, operation: str, path: str, number: int) -> DiskError:
-        return DiskError(f"cannot {operation} {path}: {os.strerror(number)}", path)
+    def failure(self, operation: str, path: str, number: int) -> StorageError:
+        """As `OsDisk`: bytes that cannot be read are damage."""
+        is_damage = operation == "read" and number == errno.EIO
+        return (DamagedLogError if is_damage else DiskError)(f"cannot {operation} {path}: {os.strerror(number)}", path)
 
     def changed(self, operation: str, path: str) -> None:
         self.counts[operation] = self.counts.get(operation, 0) + 1

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.base.errors import DamagedLogError
 from ottla.storage.segment import Segment
 from ottla.storage.segment_check import DamagedRange, SegmentCheck
-from tests.fakes.disk import MemDisk
+from tests.fakes.disk import MemDisk, MemFile
 from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import LogBuilder, batch_of
 
@@ -125,3 +126,32 @@ def test_another_file_in_its_place_is_damage_from_the_beginning(built: LogBuilde
     content = second.file().pread(second.size, 0)
     built.disk.open(first.path(".log")).pwrite(content[: first.size], 0)
     assert spans(check(built, first).damaged) == [(0, first.end_offset)]
+
+
+def test_a_file_that_ends_within_a_batch_is_damaged_there(built: LogBuilder) -> None:
+    segment = built.log.segments[0]
+    file = built.disk.open(segment.path(".log"))
+    file.truncate(segment.position_of(5) + 65)
+    file.close()
+    (found,) = check(built, segment).damaged
+    assert (found.first_offset, found.end_offset) == (5, segment.end_offset)
+
+
+@pytest.mark.parametrize("bytes_max", [300, 1 << 20])
+def test_bytes_that_cannot_be_read_cost_only_the_batches_in_their_pages(monkeypatch: pytest.MonkeyPatch, bytes_max: int) -> None:
+    made = LogBuilder(log_settings(segment_bytes=60_000, index_interval_bytes=1_000))
+    while len(made.log.segments) == 1:
+        made.append(batch_of())
+    made.log.flush()
+    segment = made.log.segments[0]
+    bad = range(20_480, 24_576)
+    pread = MemFile.pread
+
+    def refuses(file: MemFile, length: int, position: int) -> bytes:
+        if file.path.endswith(".log") and max(position, bad.start) < min(position + length, bad.stop):
+            raise DamagedLogError(f"cannot read {length} bytes at {position}", file.path)
+        return pread(file, length, position)
+
+    monkeypatch.setattr(MemFile, "pread", refuses)
+    found = check(made, segment, bytes_max=bytes_max).damaged
+    assert found and found[0].position > bad.start - 4_096 - 200 and found[-1].end_position < bad.stop + 2 * 1_000
