@@ -185,16 +185,17 @@ def _state(state: Any) -> str:
 
 
 def metrics_page() -> str | None:
-    if not _there("ottla.server.metric_families"):
+    if not _there("ottla.server.monitoring.metric_families"):
         return None
-    from ottla.server.metric_families import DIALECTS, FAMILIES, alias
+    from ottla.server.monitoring.metric_families import DIALECTS, FAMILIES, alias
 
     rows = [
         (f"`{family.name}`", family.help, family.kind, ", ".join(f"`{name}`" for dialect in DIALECTS if (name := alias(family, dialect))))
         for family in FAMILIES.values()
     ]
     lines = ["Where they are found, and what a scrape costs: [metrics](../metrics.md).", ""]
-    return _page("Metrics", "`ottla/server/metric_families.py`", lines + _table(("Name", "Meaning", "Kind", "In other dialects"), rows))
+    table = _table(("Name", "Meaning", "Kind", "In other dialects"), rows)
+    return _page("Metrics", "`ottla/server/monitoring/metric_families.py`", lines + table)
 
 
 def resets_page() -> str:

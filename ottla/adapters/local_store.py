@@ -24,8 +24,8 @@ from ottla.adapters.commit_pace import CommitPace
 from ottla.adapters.node_journal import NodeJournal
 from ottla.adapters.node_tree import NodeTree, Ringing, Staged
 from ottla.base.errors import StorageError
+from ottla.base.loop.turns import Turns, once
 from ottla.base.ports import MULTI_BYTES_MAX, Operation, Outcome, SessionEvent, StoreNode, StoreResult, Watch, operation_bytes
-from ottla.base.turns import Turns, once
 
 log = logging.getLogger("ottla.metadata")
 

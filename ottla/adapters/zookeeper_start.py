@@ -15,7 +15,7 @@ from ottla.base.ports import Clock, MetadataStore, Random, StoreResult, Timers
 from ottla.base.settings.zookeeper import parse_login
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cluster.cluster_id import KnownCluster, agree_on_cluster_id, read_cluster_id
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 
 try:
     from ottla.adapters.zookeeper import ZooKeeperOptions, ZooKeeperStore

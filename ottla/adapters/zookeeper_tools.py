@@ -21,7 +21,7 @@ from ottla.base.cluster_metadata import CONFIG_BROKER
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.settings.setting import SettingError
 from ottla.base.settings.zookeeper import ZooKeeperAccess, parse_connect
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from ottla.security.scram_server import SALT_BYTES, make_credential
 
 try:

@@ -19,6 +19,7 @@ from typing import Protocol
 from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclFilter, AclOperation, Binding, Pattern, Permission, Rule
 from ottla.base.errors import ErrorCode
 from ottla.base.immutable import immutable
+from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
 from ottla.base.ports import (
     MULTI_BYTES_MAX,
     Create,
@@ -32,11 +33,10 @@ from ottla.base.ports import (
     Timers,
     operation_bytes,
 )
-from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.cluster.change_watch import ChangeWatch, Watched
-from ottla.controller import acl_nodes
 from ottla.controller.loading import read_paths
-from ottla.controller.znodes import NodeError
+from ottla.metadata_store import acl_nodes
+from ottla.metadata_store.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from ottla.base.immutable import immutable
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Create, Delete, MetadataStore, Outcome, StoreNode, StoreResult, Timers, WatchEvent
-from ottla.base.store_retries import StoreRetries
 from ottla.controller.loading import read_nodes, read_paths
-from ottla.controller.znodes import NodeError
+from ottla.metadata_store.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
 

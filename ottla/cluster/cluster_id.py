@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.base.immutable import immutable
 from ottla.base.ports import Create, MetadataStore, Operation, Outcome, StoreNode, StoreResult
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 
 
 @immutable(kw_only=True)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.base.ports import Create, MetadataStore, Outcome, Random, StoreNode, StoreResult
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 
 log = logging.getLogger("ottla.cluster")
 

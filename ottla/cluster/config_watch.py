@@ -14,11 +14,11 @@ from dataclasses import replace
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC, ConfigPut, QuotaPut, ScramPut, SettingPut
 from ottla.base.control_messages import UpdateConfigs
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import MetadataStore, Operation, StoreNode, StoreResult, Timers, WatchEvent
-from ottla.base.store_retries import StoreRetries
-from ottla.controller import znodes
 from ottla.controller.damage_notes import DamageNotes, damaged_line
 from ottla.controller.loading import read_nodes, read_paths, settings_in
+from ottla.metadata_store import znodes
 
 log = logging.getLogger("ottla.cluster")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import MetadataStore, StoreNode, StoreResult, WatchEvent
-from ottla.base.store_retries import StoreRetries
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 
 
 class DeathMark:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
 from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult, Timers
-from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.cluster.change_watch import ChangeWatch, Watched
-from ottla.controller import token_nodes
 from ottla.controller.plans import NODE_BYTES_MAX
-from ottla.controller.znodes import NodeError
+from ottla.metadata_store import token_nodes
+from ottla.metadata_store.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
 

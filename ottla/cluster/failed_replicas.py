@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
 from ottla.base.ports import Create, MetadataStore, Outcome, StoreResult
-from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.base.types import TopicPartition
 from ottla.cluster.metadata_cache import MetadataCache
-from ottla.controller import znodes
-from ottla.controller.log_dir_nodes import LogDirEvent, ShortLeader, log_dir_event_bytes
+from ottla.metadata_store import znodes
+from ottla.metadata_store.log_dir_nodes import LogDirEvent, ShortLeader, log_dir_event_bytes
 from ottla.replication.state import PartitionState
 
 log = logging.getLogger("ottla.cluster")

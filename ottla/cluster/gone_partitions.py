@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.base.ports import Check, MetadataStore, StoreResult
 from ottla.base.types import TopicPartition
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 
 ANY_VERSION = -1
 

@@ -15,17 +15,17 @@ from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetada
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
 from ottla.base.errors import ErrorCode
-from ottla.base.lease import Lease
+from ottla.base.loop.lease import Lease
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Check, Clock, Delete, MetadataStore, Operation, Random, Timers
-from ottla.base.store_retries import StoreRetries
 from ottla.base.types import TopicPartition
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registrar, Registration
 from ottla.cluster.session import NO_EPOCH, BrokerSession
-from ottla.controller import znodes
 from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.local_controller import LocalController
+from ottla.metadata_store import znodes
 from ottla.replication.state import PartitionState
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import UpdateConfigs
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import MetadataStore, Operation, Timers
-from ottla.base.store_retries import StoreRetries
 from ottla.base.types import TopicPartition
 from ottla.cluster.config_watch import ConfigWatch
 from ottla.cluster.death_mark import DeathMark

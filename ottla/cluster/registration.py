@@ -17,10 +17,10 @@ from dataclasses import field
 
 from ottla.base.cluster_metadata import BrokerMetadata, LogDirectoryHistory
 from ottla.base.immutable import immutable
+from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
 from ottla.base.ports import Check, Clock, Create, Delete, MetadataStore, Operation, Outcome, StoreNode, StoreResult
-from ottla.base.store_retries import TRANSIENT, StoreRetries
-from ottla.controller import znodes
 from ottla.controller.loading import cluster_id, read_paths
+from ottla.metadata_store import znodes
 
 log = logging.getLogger("ottla.cluster")
 

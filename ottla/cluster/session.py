@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
+from ottla.base.loop.store_retries import RETRY_MS_MAX, StoreRetries
 from ottla.base.ports import MetadataStore, Outcome, SessionEvent, StoreResult
-from ottla.base.store_retries import RETRY_MS_MAX, StoreRetries
 from ottla.cluster.registration import Registrar
 
 log = logging.getLogger("ottla.cluster")

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 
 from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import MetadataStore, StoreNode, StoreResult, WatchEvent
-from ottla.base.store_retries import StoreRetries
-from ottla.controller import znodes
 from ottla.controller.damage_notes import DamageNotes, damaged_line
+from ottla.metadata_store import znodes
 
 log = logging.getLogger("ottla.controller")
 

@@ -22,12 +22,12 @@ from typing import Any
 
 from ottla.base.cluster_metadata import Change, PartitionPut, TopicMetadata, TopicPut, TopicRemoved
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Check, Create, Delete, MetadataStore, Outcome, Set, StoreNode, StoreResult
-from ottla.base.store_retries import StoreRetries
-from ottla.controller import znodes
 from ottla.controller.loading import read_paths
 from ottla.controller.plans import Decide, Part, Plan
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 
 log = logging.getLogger("ottla.controller")
 

@@ -26,7 +26,6 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Operation, Set
 from ottla.base.settings.client_metrics import check_client_metrics
 from ottla.base.settings.security import PLAIN_USER_PREFIX
-from ottla.controller import znodes
 from ottla.controller.api import (
     CONFIG_ENTRIES_MAX,
     TOO_MANY_CONFIG_ENTRIES,
@@ -42,6 +41,7 @@ from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.settings_memory import SettingsRoom
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
+from ottla.metadata_store import znodes
 
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 QUOTAS: Mapping[str, int | None] = {

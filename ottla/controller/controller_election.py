@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ottla.base.immutable import immutable
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import (
     Check,
     Clock,
@@ -37,8 +38,7 @@ from ottla.base.ports import (
     StoreResult,
     WatchEvent,
 )
-from ottla.base.store_retries import StoreRetries
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 
 log = logging.getLogger("ottla.controller")
 

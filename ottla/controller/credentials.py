@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from ottla.base.cluster_metadata import ScramPut
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller import znodes
 from ottla.controller.api import ScramRequest, ScramResult
 from ottla.controller.configs import announced, check_room
 from ottla.controller.plans import Plan, Unit, check_whole, planned
 from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 
 
 def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequence[ScramRequest]) -> Plan:

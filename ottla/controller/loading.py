@@ -27,9 +27,9 @@ from ottla.base.cluster_metadata import (
     TopicRemoved,
 )
 from ottla.base.ports import MetadataStore, StoreNode, StoreResult
-from ottla.controller import znodes
 from ottla.controller.damage_notes import damaged_line
 from ottla.controller.state import ClusterState, MissingNodes
+from ottla.metadata_store import znodes
 
 T = TypeVar("T")
 ROOTS = (

@@ -18,9 +18,9 @@ from ottla.base.cluster_metadata import BrokerMetadata, BrokerRemoved, Change, T
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger
 from ottla.base.errors import ErrorCode
-from ottla.base.lease import Lease
+from ottla.base.loop.lease import Lease
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Clock, MetadataStore, Operation, Random, StoreNode, StoreResult, Timers
-from ottla.base.store_retries import StoreRetries
 from ottla.controller import configs, credentials, machine, membership, topics
 from ottla.controller.announcements import Announcements
 from ottla.controller.api import (
@@ -48,10 +48,10 @@ from ottla.controller.controller_election import ControllerElection, Mandate
 from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.loading import ROOTS, build_state, read_nodes
 from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
-from ottla.controller.log_dir_nodes import LogDirEvent
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import ConfiguredRules
+from ottla.metadata_store.log_dir_nodes import LogDirEvent
 
 log = logging.getLogger("ottla.controller")
 

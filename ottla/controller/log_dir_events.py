@@ -19,17 +19,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, ReplicasFailed, TopicMetadata
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Delete, MetadataStore, StoreNode, StoreResult, WatchEvent
-from ottla.base.store_retries import StoreRetries
-from ottla.controller import znodes
 from ottla.controller.damage_notes import damaged_line
 from ottla.controller.election import Standing
-from ottla.controller.log_dir_nodes import LogDirEvent, ShortLeader, read_log_dir_event
 from ottla.controller.membership import after_membership
 from ottla.controller.partition_states import Elections, NamedPartition, partitions_plan
 from ottla.controller.plans import Plan, Unit
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import TopicRules
+from ottla.metadata_store import znodes
+from ottla.metadata_store.log_dir_nodes import LogDirEvent, ShortLeader, read_log_dir_event
 
 log = logging.getLogger("ottla.controller")
 

@@ -42,12 +42,13 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Create, Operation, Set
-from ottla.controller import election, znodes
+from ottla.controller import election
 from ottla.controller.election import Standing
 from ottla.controller.partition_states import Elections, NamedPartition, leaderless, led, partitions_plan, with_isr
 from ottla.controller.plans import Plan, Unit
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import TopicRules
+from ottla.metadata_store import znodes
 
 NONE_GONE: Mapping[int, int] = MappingProxyType({})
 

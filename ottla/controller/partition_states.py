@@ -13,7 +13,6 @@ from typing import Any
 
 from ottla.base.cluster_metadata import NO_LEADER, Change, PartitionMetadata, PartitionPut, TopicPut
 from ottla.base.ports import Operation, Set
-from ottla.controller import znodes
 from ottla.controller.election import (
     ANY_SIZE,
     UNCHANGED,
@@ -28,6 +27,7 @@ from ottla.controller.election import (
 )
 from ottla.controller.plans import Plan, Unit, planned
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 
 NamedPartition = tuple[str, PartitionMetadata]
 """A partition with the name of its topic."""

@@ -15,8 +15,8 @@ from ottla.base.cluster_metadata import Change
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.immutable import immutable
 from ottla.base.ports import MULTI_BYTES_MAX, Check, Operation, operation_bytes
-from ottla.controller import znodes
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 
 
 @immutable

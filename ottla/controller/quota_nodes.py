@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from ottla.base.cluster_metadata import Change, QuotaEntity, QuotaPut
 from ottla.base.ports import Create, Delete, Operation, Set
-from ottla.controller import znodes
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 
 
 class QuotaNodes:

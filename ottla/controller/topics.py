@@ -28,13 +28,13 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Delete, Operation, Random, Set, operation_bytes
 from ottla.base.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from ottla.base.uuids import fresh_uuid
-from ottla.controller import znodes
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.controller.placement import place
 from ottla.controller.plans import UNIT_BYTES_MAX, Plan, Unit, check_size, in_units, planned
 from ottla.controller.settings_memory import SettingsRoom
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name, metric_name
+from ottla.metadata_store import znodes
 
 NO_EPOCH_YET = 0
 NODES_PER_PARTITION = 2

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
-from ottla.base.turns import Turns
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, no_overrides

@@ -40,7 +40,7 @@ from ottla.groups.consumer.describe import describe_consumer_groups
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.records import CONSUMER_KEYS, CONSUMER_SCHEMA, fold_consumer
 from ottla.groups.consumer.sessions import watch_all_members
-from ottla.groups.epoch_records import EpochSchema
+from ottla.groups.modern.records import EpochSchema
 from ottla.groups.offsets import commit, delete, expiry, fetch
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, no_overrides

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop.guarded import guarded
 from ottla.base.types import TopicPartition
 from ottla.replication.attaching import UNKNOWN_OFFSET, Attached, Attaching, Manifest
 from ottla.replication.leader import ALL_IN_SYNC, Leader
 from ottla.replication.stages import Token
 from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
-from ottla.requests.guarded import guarded
 from ottla.requests.rights import refusal_to_write, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.attach_records import (

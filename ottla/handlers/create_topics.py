@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext

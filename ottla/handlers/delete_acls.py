@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 
 from ottla.base.acls import AclFilter, Pattern, PatternType, ResourceType, Rule
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.cluster.acl_rules import RuleChange
 from ottla.requests.acls import filter_of, rules_for
 from ottla.requests.context import Broker, Pending, RequestContext

@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 from ottla.base.acls import Pattern, Rule
 from ottla.base.errors import ApiError
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.requests.acls import filter_of, rules_for
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping
 
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.controller.configs import ENTITY_TYPES
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import require_on_cluster

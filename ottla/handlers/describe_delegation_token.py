@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ApiError
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.delegation_tokens import principal_of, secret_of, tokens_for
 from ottla.security.acl import AclOperation, ResourceType

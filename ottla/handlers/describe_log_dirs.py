@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 
 from ottla.base.errors import ErrorCode, StorageError
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, LogDirectory, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode, shortened
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
 from ottla.security.acl import AclOperation

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.groups import answers as groups
 from ottla.groups.answers import GroupList
 from ottla.groups.commands import ListGroups

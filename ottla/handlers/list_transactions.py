@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop.turns import pieces_of
 from ottla.base.name_pattern import NamePattern, PatternError
-from ottla.base.turns import pieces_of
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import permits
 from ottla.security.acl import AclOperation, ResourceType

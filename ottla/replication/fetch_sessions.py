@@ -3,8 +3,8 @@
 A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
 byte limit starves none of them. It belongs to the principal that opened it, is found by its random id and used by one request at a time,
 guarded by an epoch that counts up. The number of sessions is bounded, and so are the partitions of one and of all together, the latter also
-by `ottla.memory.max.bytes`: a new one evicts the least recently used of its address, or of one that holds more (`base/fair_slots.py`); a
-client whose session is gone starts again, which costs it one full request. A fetch of more partitions than a session may have gets none,
+by `ottla.memory.max.bytes`: a new one evicts the least recently used of its address, or of one that holds more (`base/loop/fair_slots.py`);
+a client whose session is gone starts again, which costs it one full request. A fetch of more partitions than a session may have gets none,
 and names them each time; so does a fetch of a topic whose name is longer than any can have, since a session keeps the names.
 
 A partition that a request names twice is fetched once, as its last mention says (Kafka keeps them in a map).
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.base.fair_slots import FairSlots, Origin
 from ottla.base.identifiers import TOPIC_NAME_CHARACTERS_MAX
+from ottla.base.loop.fair_slots import FairSlots, Origin
 from ottla.base.ports import Random
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 

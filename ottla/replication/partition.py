@@ -7,7 +7,7 @@ state: consumers by the high watermark, readers of committed data by the last st
 Invariants: leader epochs go up (I15), a leader is in its ISR (I9); a role that would break one is refused with `ApiError` and changes
 nothing, since it comes from another broker. A request that names another leader epoch changes nothing (I18).
 
-Waiters for offsets are called when their term ends; watchers at every move, in every role (`base/notifier.py`).
+Waiters for offsets are called when their term ends; watchers at every move, in every role (`base/loop/notifier.py`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, Disk, TimerHandle, Timers
-from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.replication.leader import Leader
 from ottla.replication.stages import PartitionStages, Stage

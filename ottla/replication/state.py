@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
-from ottla.base.notifier import Notifier
+from ottla.base.loop.notifier import Notifier
 from ottla.base.types import TopicPartition
 from ottla.replication.damage import Damage
 from ottla.replication.high_watermark import move_high_watermark

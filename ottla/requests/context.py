@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ErrorCode, WireError
-from ottla.base.lease import Lease
+from ottla.base.loop.lease import Lease
 from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.machine.memory import NO_OWNER
@@ -292,7 +292,7 @@ class Watched(Protocol):
 
 
 class Waiters(Protocol):
-    """The requests that wait for partitions to move (`server/waiters.py`)."""
+    """The requests that wait for partitions to move (`server/execution/waiters.py`)."""
 
     def watch(
         self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
@@ -362,7 +362,7 @@ ForwardedAnswer = Callable[[bytes | ErrorCode | Exception], None]
 
 
 class ForwardedRequests(Protocol):
-    """Executes requests of clients that another broker has forwarded (`server/dispatch.py`)."""
+    """Executes requests of clients that another broker has forwarded (`server/execution/dispatch.py`)."""
 
     def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
         """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a malformed

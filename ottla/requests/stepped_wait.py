@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
+from ottla.base.loop.guarded import Fail, guarded
 from ottla.requests.context import Waiters, Watch, Watched
-from ottla.requests.guarded import Fail, guarded
 
 Look = Callable[[bool], Generator[None, None, bool]]
 """Looks at all partitions; returns whether the wait is over, as it is after the look that is called with True: it is the last."""

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Mapping
 
 from ottla.base.acls import WILDCARD, AclFilter, AclOperation, Binding, Pattern, ResourceType, Rule
 from ottla.base.bounded_cache import BoundedCache
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.security.acl_index import DENIED_SHIFT, AclIndex, normal_host
 from ottla.security.audit import AuditLog
 from ottla.security.principal import Requester

@@ -31,9 +31,9 @@ from ottla.adapters.threads import LoopThreads
 from ottla.adapters.timers import LoopTimers
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice, Source
 from ottla.base.errors import StorageError, StoreUnreachable
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import AddressError, MetadataStore, Ports
 from ottla.base.settings.listeners import host_and_port
-from ottla.base.turns import Turns
 from ottla.server.arrivals import Arrivals
 from ottla.server.directories.claims import known_cluster, lock_directories, online
 from ottla.server.directories.log_directories import LogDirectoryState

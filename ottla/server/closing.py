@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Peers, Ports, TimerHandle
-from ottla.base.turns import Turns
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinators import Coordinators
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
+from ottla.server.execution.waiters import Waiters
 from ottla.server.flusher import Flusher, sync_all
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
 from ottla.server.partition_table import PartitionTable
 from ottla.server.replica_changes import ReplicaChanges
-from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.routing import SharePersister
 from ottla.storage import clean_close

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers, Worker, WorkerLost
-from ottla.base.turns import Turns
 from ottla.replication.partition import Partition
 from ottla.server.partition_table import PartitionTable
 from ottla.storage.file_slice import DirectorySync

@@ -20,14 +20,14 @@ from struct import Struct
 from typing import Protocol
 
 from ottla.base.errors import StorageError, WireError
+from ottla.base.loop.guarded import guarded
 from ottla.base.ports import Channel, Part
 from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
-from ottla.requests.guarded import guarded
+from ottla.server.execution.scheduler import Scheduler
 from ottla.server.foreign_protocols import HEADER_BYTES_MIN, bad_size
 from ottla.server.memory.held_memory import ConnectionLimits, Slot
 from ottla.server.memory.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
-from ottla.server.scheduler import Scheduler
 from ottla.wire.framing import header_reader
 
 log = logging.getLogger("ottla.connection")
@@ -38,7 +38,7 @@ BEFORE_AUTHENTICATION = frozenset(api.key for api in TABLE.values() if api.is_be
 
 
 class Executor(Protocol):
-    """`server/dispatch.py`: runs one request frame."""
+    """`server/execution/dispatch.py`: runs one request frame."""
 
     scheduler: Scheduler
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.errors import StorageError
 from ottla.replication.partition import Partition
-from ottla.server.histogram import Histogram
+from ottla.server.monitoring.histogram import Histogram
 from ottla.storage.file_slice import DirectorySync, Syncable
 
 RunInThread = Callable[[Callable[[], StorageError | None], Callable[[StorageError | None], None]], None]

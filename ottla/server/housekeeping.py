@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Peers, Ports, TimerHandle
-from ottla.base.turns import Turns
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition

@@ -19,7 +19,7 @@ from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata, QuotaEntity
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
-from ottla.base.fair_slots import SESSION_PARTITION_BYTES
+from ottla.base.loop.fair_slots import SESSION_PARTITION_BYTES
 from ottla.base.ports import Peers, Ports
 from ottla.base.settings.access import parse_super_users
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
@@ -57,7 +57,8 @@ from ottla.server.coordinators import CoordinatorMemories, Coordinators
 from ottla.server.directories.claims import claim_directories, note_start
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
-from ottla.server.dispatch import Dispatcher
+from ottla.server.execution.dispatch import Dispatcher
+from ottla.server.execution.waiters import Waiters
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.inspections import Inspections
@@ -65,7 +66,6 @@ from ottla.server.listener import Listeners, no_mechanisms
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
 from ottla.server.replica_changes import NoFetchers, ReplicaChanges
-from ottla.server.waiters import Waiters
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.remote import OtherShareCoordinators

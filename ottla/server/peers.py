@@ -16,8 +16,8 @@ from ottla.server.reachability import Reachability
 
 if TYPE_CHECKING:
     from ottla.client.core.sasl import SaslExchange
-    from ottla.client.loop import LoopConnection
     from ottla.security.cluster_identity import ClusterIdentity
+    from ottla.server.peer_connection import LoopConnection
 
 Answered = Callable[[Any, int], None]
 
@@ -132,7 +132,7 @@ class BrokerPeers:
             self._ask(known, key[0], request, done)
             return
         from ottla.client.addresses import Address
-        from ottla.client.loop import LoopConnection  # on use: a broker by itself asks no other
+        from ottla.server.peer_connection import LoopConnection  # on use: a broker by itself asks no other
 
         access = self._access
         connection = self._connections[key] = LoopConnection(

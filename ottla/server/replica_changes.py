@@ -19,8 +19,8 @@ from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import ReplicaRole, StoppedReplica
 from ottla.base.errors import ApiError, DamagedLogError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, Timers
-from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.cluster.metadata_cache import MetadataCache

@@ -11,7 +11,7 @@ group, and member ids are random uuids.
 
 The number of sessions is bounded by `group.share.max.share.sessions`. The partitions of one session and of all sessions are bounded, too,
 all of them also by `ottla.memory.max.bytes`. At a limit, a session is evicted from the address, or from the connection of this address,
-that holds the most (`base/fair_slots.py`); if there is none, the new session is refused.
+that holds the most (`base/loop/fair_slots.py`); if there is none, the new session is refused.
 
 Left out: reading and acknowledging records (`share_fetch.py`, `share_acknowledge.py`).
 """
@@ -22,8 +22,8 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.base.fair_slots import FairSlots, Origin
-from ottla.base.turns import Turns, run_steps
+from ottla.base.loop.fair_slots import FairSlots, Origin
+from ottla.base.loop.turns import Turns, run_steps
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.share_partition import Check, SharePartition
 

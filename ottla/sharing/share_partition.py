@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.notifier import Notifier
+from ottla.base.loop.notifier import Notifier
 from ottla.base.ports import Clock, TimerHandle, Timers
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Done, Persister, SharePartitionKey, ShareState
 from ottla.sharing import acknowledgement, acquisition

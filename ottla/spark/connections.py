@@ -13,16 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from ottla.client import (
-    AuthenticationError,
-    AuthorizationError,
-    Client,
-    ClientError,
-    ConnectError,
-    FencedError,
-    TransportError,
-    connect,
-)
+from ottla.client import AuthenticationError, AuthorizationError, Client, ClientError, ConnectError, FencedError, TransportError, connect
 from ottla.spark.errors import OptionError, PipelineError
 from ottla.spark.options import Connection
 from ottla.spark.worker_process import freeze_imports, is_worker_process

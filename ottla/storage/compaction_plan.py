@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Generator
 
-from ottla.base.turns import pieces_of, run_steps
+from ottla.base.loop.turns import pieces_of, run_steps
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.log import Log
 from ottla.storage.producers import ProducerStates

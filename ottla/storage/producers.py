@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import pieces_of
+from ottla.base.loop.turns import pieces_of
 from ottla.base.types import TopicPartition
 from ottla.storage.producer_snapshot import CachedBatch, ProducerRow, SnapshotEncoder, decode_snapshot, encode_snapshot
 from ottla.wire.batch_header import CODEC_MASK, DELETE_HORIZON_BIT, SEQUENCE_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, BatchHeader

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.adapters.commit_pace import LOOKED_AT, CommitPace
 from ottla.adapters.local_store import LocalStore
-from ottla.base import turns
 from ottla.base.errors import StorageError
+from ottla.base.loop import turns
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Check, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult
-from ottla.base.turns import Turns
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.threads import ManualThreads
 from tests.fakes.timers import ManualTimers

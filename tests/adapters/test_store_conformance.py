@@ -14,6 +14,7 @@ import pytest
 from ottla.adapters.commit_pace import CommitPace
 from ottla.adapters.local_store import LocalStore
 from ottla.adapters.zookeeper import ZooKeeperStore
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import (
     MULTI_BYTES_MAX,
     Check,
@@ -28,7 +29,6 @@ from ottla.base.ports import (
     WatchEvent,
     operation_bytes,
 )
-from ottla.base.turns import Turns
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.adapters.zookeeper_session import WAIT_MS, open_store
 from tests.fakes.memory_store import ZooKeeperModel

@@ -10,14 +10,14 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.client.core.sasl import SaslExchange, exchange
 from ottla.client.errors import AuthenticationError, ConnectError, MalformedResponseError, RequestTimeoutError
-from ottla.client.loop import LoopConnection
 from ottla.security.authentication import Outcome
 from ottla.security.scram_server import ScramServer, make_credential
+from ottla.server.peer_connection import LoopConnection
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.client.test_loop import BROKER, World
 from tests.fakes.threads import ManualThreads
+from tests.server.test_peer_connection import BROKER, World
 
 HEARTBEAT, HANDSHAKE, AUTHENTICATE = 12, 17, 36
 LIFETIME_MS = 1000

@@ -12,12 +12,12 @@ import pytest
 
 from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Delete, Set, StoreResult
-from ottla.base.store_retries import StoreRetries
 from ottla.cluster.acl_rules import DENY_ALL, PATTERNS_PER_WRITE, AclRules, RuleChange
 from ottla.cluster.change_watch import PURGE_MS
-from ottla.controller import acl_nodes
 from ottla.controller.loading import read_paths
+from ottla.metadata_store import acl_nodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.rule_nodes import count_encoded
 from tests.fakes.timers import ManualTimers

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.ports import Create, StoreResult
 from ottla.cluster.cluster_id import agree_on_cluster_id, read_cluster_id
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 

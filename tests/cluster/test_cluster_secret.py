@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.ports import Create, StoreResult
 from ottla.cluster.cluster_secret import SECRET_BYTES, ClusterSecret
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers

@@ -14,11 +14,11 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Operation, Outcome, StoreResult
-from ottla.controller import znodes
 from ottla.controller.api import NewPartitions, TopicResult
 from ottla.controller.command_queue import CommandQueue
 from ottla.controller.controller_election import ControllerElection
 from ottla.controller.loading import build_state
+from ottla.metadata_store import znodes
 from tests.cluster.brokers import Brokers, Member
 from tests.fakes.memory_store import ZooKeeperModel
 

@@ -10,13 +10,13 @@ import pytest
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Set, StoreResult
-from ottla.base.store_retries import StoreRetries
 from ottla.base.uuids import uuid_to_text
 from ottla.cluster import delegation_tokens
 from ottla.cluster.change_watch import PURGE_MS
 from ottla.cluster.delegation_tokens import DelegationTokens
-from ottla.controller import token_nodes
+from ottla.metadata_store import token_nodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 

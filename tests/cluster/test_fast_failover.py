@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.ports import Delete, Set, StoreResult
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from tests.cluster.nodes import Nodes, host_of
 
 SOON_MS = 300

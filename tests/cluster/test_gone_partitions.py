@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.base.ports import Create, StoreResult
 from ottla.base.types import TopicPartition
 from ottla.cluster.gone_partitions import GonePartitions
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from tests.fakes.memory_store import MemoryStore
 
 HERE, NOT_HERE = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from tests.cluster.nodes import Nodes, host_of
 
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.base.control_messages import LeaderAndIsr
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Create, Delete, Outcome, Set, StoreResult
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from tests.cluster.brokers import Brokers, Member
 from tests.controller.cluster import Cluster
 from tests.fakes.memory_store import MemoryStore

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
 from ottla.base.ports import Create, Set, StoreResult
-from ottla.base.store_retries import RETRY_MS, StoreRetries
 from ottla.cluster.registration import Registrar, Registration
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 

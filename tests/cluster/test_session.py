@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.base.store_retries import RETRY_MS, RETRY_MS_MAX, StoreRetries
+from ottla.base.loop.store_retries import RETRY_MS, RETRY_MS_MAX, StoreRetries
 from ottla.cluster.registration import Registered
 from ottla.cluster.session import NO_EPOCH, REFUSED_RETRY_MS, BrokerSession, SessionState
 from tests.fakes.memory_store import MemoryStore

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from ottla.storage.small_files import BOOT_FILE, META_PROPERTIES_FILE
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.clients.broker_process import ROOT, eventually

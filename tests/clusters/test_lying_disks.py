@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from ottla.wire.batch_header import HEADER, LOG_OVERHEAD, BatchHeader
 from tests.clients.broker_process import eventually

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
 from ottla.base.ports import Create, Delete, StoreResult
-from ottla.base.store_retries import RETRY_MS, StoreRetries
-from ottla.controller import znodes
 from ottla.controller.broker_watch import BrokerWatch
 from ottla.controller.damage_notes import DamageNotes
+from ottla.metadata_store import znodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 

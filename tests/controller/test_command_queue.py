@@ -8,12 +8,13 @@ import pytest
 
 from ottla.base.cluster_metadata import Change, ConfigPut, PartitionMetadata, PartitionPut, TopicMetadata, TopicPut, TopicRemoved
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
 from ottla.base.ports import Check, Create, Delete, Operation, Set, StoreNode, StoreResult
-from ottla.base.store_retries import RETRY_MS, StoreRetries
-from ottla.controller import command_queue, znodes
+from ottla.controller import command_queue
 from ottla.controller.command_queue import ATTEMPTS_MAX, Command, CommandQueue, is_in_force, topic_of
 from ottla.controller.plans import Part, Plan, Unit, planned
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 from tests.controller.cluster import state_of
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers

@@ -8,7 +8,7 @@ from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_CLIEN
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Set
-from ottla.controller import configs, settings_memory, znodes
+from ottla.controller import configs, settings_memory
 from ottla.controller.api import (
     ConfigEntry,
     ConfigOperation,
@@ -21,6 +21,7 @@ from ottla.controller.api import (
     ScramResult,
 )
 from ottla.controller.state import RESOURCE_BYTES
+from ottla.metadata_store import znodes
 from tests.controller.cluster import Cluster
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND, ConfigOperation.SUBTRACT

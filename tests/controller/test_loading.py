@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.ports import StoreNode, StoreResult, Watch
-from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, NewPartitions, NewTopic, QuotaRequest
 from ottla.controller.loading import ROOTS, build_state, read_nodes, read_paths
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 from tests.controller.cluster import Cluster
 from tests.fakes.memory_store import MemoryStore
 

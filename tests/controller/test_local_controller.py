@@ -11,10 +11,9 @@ import pytest
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerPut
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.store_retries import RETRY_MS
 from ottla.base.ports import Check, Create, Operation, Outcome, Set, StoreResult
-from ottla.base.store_retries import RETRY_MS
 from ottla.base.uuids import uuid_to_text
-from ottla.controller import znodes
 from ottla.controller.api import (
     ConfigEntry,
     ConfigOperation,
@@ -27,6 +26,7 @@ from ottla.controller.api import (
     TopicResult,
 )
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 from tests.controller.cluster import Cluster
 from tests.fakes.memory_store import MemoryStore
 

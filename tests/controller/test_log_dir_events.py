@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, PartitionPut
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Create
-from ottla.base.store_retries import StoreRetries
-from ottla.controller import znodes
 from ottla.controller.api import ElectionType
 from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
-from ottla.controller.log_dir_nodes import LogDirEvent, ShortLeader, log_dir_event_bytes, read_log_dir_event
 from ottla.controller.machine import decide_alter_partition, decide_elect_leaders
 from ottla.controller.membership import decide_brokers_changed
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
+from ottla.metadata_store.log_dir_nodes import LogDirEvent, ShortLeader, log_dir_event_bytes, read_log_dir_event
 from tests.controller.cluster import TOPIC_ID, Rules, applied, isr_change, joined, state_of, with_topic
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers

@@ -8,14 +8,14 @@ from itertools import permutations
 from ottla.base.cluster_metadata import NO_LEADER, BrokerEpochsNoted, BrokerLeaving, BrokerMetadata, LogDirectoryHistory, PartitionMetadata
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Create, Set
-from ottla.controller import znodes
 from ottla.controller.api import ElectionType, IsrChangeRequest
 from ottla.controller.log_dir_events import decide_log_dir_events
-from ottla.controller.log_dir_nodes import LogDirEvent
 from ottla.controller.machine import decide_alter_partition, decide_elect_leaders, decide_last_known
 from ottla.controller.membership import decide_brokers_changed, decide_controlled_shutdown, restarted_brokers
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
+from ottla.metadata_store.log_dir_nodes import LogDirEvent
 from tests.controller.cluster import Rules, applied, joined, state_of, with_topic
 
 RULES = Rules()

@@ -7,8 +7,8 @@ import pytest
 from ottla.base.cluster_metadata import BrokerRemoved
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import MULTI_BYTES_MAX, Check, Create, operation_bytes
-from ottla.controller import znodes
 from ottla.controller.plans import NODE_BYTES_MAX, UNIT_BYTES_MAX, Unit, check_size, in_units, planned
+from ottla.metadata_store import znodes
 from tests.controller.cluster import state_of
 
 GUARD = Check(znodes.CONTROLLER_EPOCH, 7)

@@ -11,9 +11,10 @@ from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import StoreResult
 from ottla.base.types import GROUP_METADATA_TOPIC
-from ottla.controller import topics, znodes
+from ottla.controller import topics
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.controller.machine import Plan
+from ottla.metadata_store import znodes
 from tests.controller.cluster import Cluster, state_of
 from tests.fakes.randomness import SeededRandom
 

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from ottla.base import fair_slots, identifiers
+from ottla.base import identifiers
 from ottla.base.config import BROKER_SETTINGS
+from ottla.base.loop import fair_slots
 from ottla.cluster import delegation_tokens
 from ottla.controller import api, configs, plans, settings_memory, state, topics
 from ottla.groups import settings as group_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ottla.base.turns import run_steps
+from ottla.base.loop.turns import run_steps
 from ottla.requests.context import Pending
 
 

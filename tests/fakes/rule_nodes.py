@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.base.acls import Rule
-from ottla.controller import acl_nodes
+from ottla.metadata_store import acl_nodes
 
 
 def count_encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:

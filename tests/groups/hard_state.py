@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.epoch_group import EpochGroup
 from ottla.groups.machine import GroupMachine
+from ottla.groups.modern.group import EpochGroup
 
 
 def hard_state(machine: GroupMachine) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from ottla.replication.refused_batches import RefusedBatches
 from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.authorizer import AllowClients
+from ottla.server.execution.waiters import Waiters
 from ottla.server.inspections import Inspections
-from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock, ManualTimers, MemDisk, SeededRandom

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.acls import ANY, MATCH, AclOperation, PatternType, Permission, ResourceType
 from ottla.base.errors import ErrorCode
-from ottla.base.store_retries import StoreRetries
+from ottla.base.loop.store_retries import StoreRetries
 from ottla.cluster.acl_rules import AclRules
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.audit import AuditLog

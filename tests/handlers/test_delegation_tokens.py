@@ -8,8 +8,8 @@ import pytest
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
-from ottla.base.store_retries import StoreRetries
-from ottla.base.turns import run_steps
+from ottla.base.loop.store_retries import StoreRetries
+from ottla.base.loop.turns import run_steps
 from ottla.cluster.delegation_tokens import DelegationTokens
 from ottla.handlers import describe_delegation_token
 from ottla.handlers.create_delegation_token import RENEWERS_MAX

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.base.turns import run_steps
+from ottla.base.loop.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Decision, LogRecord
 from ottla.machine.host import MachineHost

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.base.acls import CLUSTER_NAME, AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
-from ottla.base.turns import run_steps
+from ottla.base.loop.turns import run_steps
 from ottla.security.acl_authorizer import DECISIONS_BYTES_MAX, AclAuthorizer
 from ottla.security.audit import AuditLog
 from tests.base.test_bounded_cache import memory_of

@@ -10,12 +10,12 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import Connection
+from ottla.server.execution.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
 from ottla.server.memory.held_memory import ConnectionLimits, Slot
 from ottla.server.memory.receive_buffer import (
     SHARED_BYTES,
     ReceiveBuffers,
 )
-from ottla.server.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=100_000)
 

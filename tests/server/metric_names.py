@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ottla.server.metric_families import FAMILIES, SUMMARY, alias
+from ottla.server.monitoring.metric_families import FAMILIES, SUMMARY, alias
 
 TRAFFIC = "messagesin|bytesin|bytesout|totalproducerequests|totalfetchrequests|failedproducerequests|failedfetchrequests"
 NUMGROUPS = "|stable|empty|dead|preparingrebalance|completingrebalance"

@@ -18,11 +18,11 @@ from ottla.security.authentication import Authentication
 from ottla.security.authorizer import AllowClients
 from ottla.security.principal import ANONYMOUS
 from ottla.server.connection import Connection
-from ottla.server.dispatch import Dispatcher
+from ottla.server.execution.dispatch import Dispatcher
+from ottla.server.execution.waiters import Waiters
 from ottla.server.listener import Listeners
 from ottla.server.memory.held_memory import ConnectionLimits
 from ottla.server.memory.receive_buffer import SHARED_BYTES, ReceiveBuffers
-from ottla.server.waiters import Waiters
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest

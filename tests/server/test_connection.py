@@ -8,6 +8,7 @@ import pytest
 
 from ottla.base.errors import StorageError
 from ottla.server.connection import Connection
+from ottla.server.execution.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
 from ottla.server.memory.held_memory import ConnectionLimits
 from ottla.server.memory.receive_buffer import (
     POOLED_BYTES,
@@ -15,7 +16,6 @@ from ottla.server.memory.receive_buffer import (
     LargeFrame,
     ReceiveBuffers,
 )
-from ottla.server.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
 from tests.server.connection_world import LIMITS, FakeChannel, World, feed_all, frame, shares
 
 SMALL = [b"0123456789" + bytes([65 + i]) * i for i in range(20)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.base.fair_slots import SESSION_PARTITION_BYTES
+from ottla.base.loop.fair_slots import SESSION_PARTITION_BYTES
 from ottla.server import closing
 from ottla.server import listener as listener_module
 from ottla.server.app import BrokerServer

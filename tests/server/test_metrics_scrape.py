@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.server.metric_families import FAMILIES
+from ottla.server.monitoring.metric_families import FAMILIES
 from ottla.testing.broker import Broker
 from tests.clients.left_open import leaves_nothing_open
 from tests.server.metric_names import expected

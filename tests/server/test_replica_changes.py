@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.base import turns
 from ottla.base.control_messages import ReplicaRole
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop import turns
 from ottla.base.types import TopicPartition
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.replication.partition import Partition

@@ -12,7 +12,7 @@ from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.server.app import BrokerServer
 from tests.server.conftest import MakeServer, config_for, serving
-from tests.server.test_metrics import create, metrics_of, value
+from tests.server.monitoring.test_metrics import create, metrics_of, value
 
 SETTINGS = (
     "share.coordinator.state.topic.num.partitions=1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.base.turns import Turns
+from ottla.base.loop.turns import Turns
 from ottla.sharing.in_flight import ACQUIRED
 from ottla.sharing.sessions import PARTITIONS_PER_STEP, ShareSessions
 from tests.handlers.share_world import GROUP, LOCK_MS, ShareWorld, acquired, connection

@@ -18,7 +18,7 @@ from ottla.base.config import load
 from ottla.base.control_messages import LeaderAndIsr, ReplicaRole, UpdateMetadata
 from ottla.base.ports import Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from ottla.replication.partition import Partition
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.node import Node

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.errors import StorageError, WireError
 from ottla.base.types import TopicPartition
-from ottla.controller.log_dir_nodes import LogDirEvent
+from ottla.metadata_store.log_dir_nodes import LogDirEvent
 from ottla.replication.isr import IsrPhase
 from ottla.replication.partition import Partition
 from ottla.storage.segment import LOG_SUFFIX

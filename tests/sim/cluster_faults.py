@@ -12,11 +12,12 @@ from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, StoreResult
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.gone_partitions import GonePartitions
-from ottla.controller import membership, plans, znodes
+from ottla.controller import membership, plans
 from ottla.controller.announcements import Announcements
 from ottla.controller.command_queue import CommandQueue
 from ottla.controller.local_controller import LocalController
 from ottla.controller.state import ClusterState
+from ottla.metadata_store import znodes
 from ottla.replication import follower, leader
 from ottla.replication.isr import IsrPhase, IsrState
 from ottla.replication.leader import Leader

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.ports import Delete, SessionEvent
-from ottla.controller import znodes
 from ottla.controller.api import AlterPartitionDone, IsrChangeRequest
+from ottla.metadata_store import znodes
 from ottla.wire.messages.stop_replica import StopReplicaRequest
 from tests.sim.cluster_broker import ClusterBroker, ClusterNode
 

@@ -14,9 +14,9 @@ from typing import Any
 from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.ports import Check, Delete, Operation, Outcome, StoreNode, StoreResult
 from ottla.base.types import TopicPartition
-from ottla.controller import znodes
-from ottla.controller.log_dir_nodes import LogDirEvent, read_log_dir_event
 from ottla.controller.reassignment import is_moving, origin_of, target_of
+from ottla.metadata_store import znodes
+from ottla.metadata_store.log_dir_nodes import LogDirEvent, read_log_dir_event
 from tests.fakes.memory_store import ZooKeeperModel
 from tests.sim.cluster_store import ClusterStore
 

@@ -14,7 +14,7 @@ from tests.tidy.sources import PACKAGE, ROOT, core_files, parsed, python_files, 
 
 MAY_CATCH_EVERYTHING = {
     PACKAGE / "server" / "connection.py",
-    PACKAGE / "requests" / "guarded.py",  # for connections
+    PACKAGE / "base" / "loop" / "guarded.py",  # for connections
     PACKAGE / "server" / "app.py",
     PACKAGE / "cli" / "pipeline" / "definition.py",  # runs a file of the user's
     PACKAGE / "client" / "blocking" / "deliveries.py",  # calls a function of the user's

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.turns import run_steps
+from ottla.base.loop.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.machine.host import MachineHost
 from ottla.transactions.init_producer_id import InitProducerId

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from ottla.base.config import load
 from ottla.controller.api import NewTopic
 from ottla.server.app import BrokerServer, new_event_loop
-from ottla.server.metric_page import Page
-from ottla.server.metrics import Metrics
+from ottla.server.monitoring.metric_page import Page
+from ottla.server.monitoring.metrics import Metrics
 from ottla.wire.records import Record, encode_batch
 
 TOPICS = 20

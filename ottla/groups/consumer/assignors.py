@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
-from ottla.groups.epoch_group import Assignment
+from ottla.groups.modern.group import Assignment
 
 ROUNDS_MAX = 50  # a bound for the moves between unequal subscriptions; each round only improves
 WORK_PER_STEP = 1_000

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ottla.base.uuids import Uuid
 from ottla.groups.answers import DescribedEpochMember
 from ottla.groups.consumer.group import ConsumerGroup, Position
-from ottla.groups.epoch_describe import assigned_topics, describe_epoch_groups
+from ottla.groups.modern.describe import assigned_topics, describe_epoch_groups
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
 

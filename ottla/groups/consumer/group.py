@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE
 from ottla.groups.commands import Protocols
-from ottla.groups.epoch_group import EpochGroup
+from ottla.groups.modern.group import EpochGroup
 from ottla.groups.states import ASSIGNING, EMPTY, RECONCILING, STABLE, GroupState, GroupType
 
 LEFT_STATIC_EPOCH = -2  # the epoch of a static member that is away for a moment

@@ -42,7 +42,7 @@ from ottla.groups.consumer.sessions import (
 )
 from ottla.groups.consumer.subscriptions import check_regex, forget_regexes, must_look_up
 from ottla.groups.consumer.update import GroupUpdate, MayDescribe, may_assign
-from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, admit, check_names, fenced, find_facts, merged_topics
+from ottla.groups.modern.group import JOINING_EPOCH, LEAVING_EPOCH, admit, check_names, fenced, find_facts, merged_topics
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply

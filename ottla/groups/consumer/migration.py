@@ -24,8 +24,8 @@ from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, rea
 from ottla.groups.classic.member import ClassicMember
 from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, Position
 from ottla.groups.consumer.records import ConsumerChange
-from ottla.groups.epoch_group import Assignment
-from ottla.groups.epoch_topics import metadata_hash
+from ottla.groups.modern.group import Assignment
+from ottla.groups.modern.topics import metadata_hash
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import STABLE
 from ottla.machine.contract import NOTHING, Decision

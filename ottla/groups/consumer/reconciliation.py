@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from ottla.base.uuids import Uuid
 from ottla.groups.commands import Owned
 from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
-from ottla.groups.epoch_group import Assignment
+from ottla.groups.modern.group import Assignment
 
 
 def next_position(group: ConsumerGroup, member_id: str, owned: Owned | None) -> Position:

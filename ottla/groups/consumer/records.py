@@ -1,6 +1,6 @@
 """The records of a consumer group: writes the group's values, and folds them back.
 
-`epoch_records.py` has the records that share groups have as well.
+`modern/records.py` has the records that share groups have as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.base.uuids import Uuid
 from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position, ResolvedRegex
-from ottla.groups.epoch_records import EpochChange, EpochSchema, fold_epochs, read_assignment
+from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment
 from ottla.wire.messages.group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,

@@ -1,18 +1,18 @@
 """Removes members of a consumer group that send no heartbeat for too long, or do not revoke partitions in time.
 
-`epoch_sessions.py` has the sessions. A member has its own rebalance timeout to revoke partitions. A late member is removed, and the group's
-epoch rises.
+`modern/sessions.py` has the sessions. A member has its own rebalance timeout to revoke partitions. A late member is removed, and the
+group's epoch rises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.groups import epoch_sessions
 from ottla.groups.consumer.group import ConsumerGroup, MemberState
 from ottla.groups.consumer.migration import downgrade, may_downgrade
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.subscriptions import forget_regexes
+from ottla.groups.modern import sessions as epoch_sessions
 from ottla.groups.shard import GroupShard, Session
 from ottla.machine.contract import NOTHING, Decision
 from ottla.machine.draft import Draft

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
-from ottla.groups import epoch_topics
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.records import ConsumerChange
-from ottla.groups.epoch_topics import refresh_of
+from ottla.groups.modern import topics as epoch_topics
+from ottla.groups.modern.topics import refresh_of
 from ottla.groups.shard import GroupShard
 
 

@@ -1,4 +1,4 @@
-"""Brings a consumer group's regular expressions, epoch and target assignment up to date (`epoch_update.py`).
+"""Brings a consumer group's regular expressions, epoch and target assignment up to date (`modern/update.py`).
 
 Before its target can be made, expressions are matched with all topics, and the topics that members read are looked up: both may raise the
 group's epoch.
@@ -14,8 +14,8 @@ from ottla.base.uuids import Uuid
 from ottla.groups.consumer.assignors import ASSIGNORS, MemberSpec
 from ottla.groups.consumer.group import REFERENCE_BYTES, ConsumerGroup, MemberFacts, ResolvedRegex
 from ottla.groups.consumer.records import ConsumerChange
-from ottla.groups.epoch_topics import FoundTopics, find_topics
-from ottla.groups.epoch_update import EpochUpdate, Known, Steps
+from ottla.groups.modern.topics import FoundTopics, find_topics
+from ottla.groups.modern.update import EpochUpdate, Known, Steps
 from ottla.groups.shard import GroupShard
 
 MATCH_WORK_PER_STEP = 30_000

@@ -6,7 +6,7 @@ every member to read something. What a member was meant to have it keeps as far 
 
 Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to it; every member of a pool reads something of
 it; two members of a pool differ by one partition at most; the result depends only on the arguments. Cost: linear in what is assigned,
-times a logarithm. It is a generator, whose steps are short (`groups/epoch_update.py`).
+times a logarithm. It is a generator, whose steps are short (`groups/modern/update.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
-from ottla.groups.epoch_group import Assignment
+from ottla.groups.modern.group import Assignment
 
 ShareAssignments = dict[str, Assignment]
 Spot = tuple[Uuid, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.groups.answers import DescribedEpochMember
-from ottla.groups.epoch_describe import assigned_topics, describe_epoch_groups
+from ottla.groups.modern.describe import assigned_topics, describe_epoch_groups
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply

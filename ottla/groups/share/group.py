@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
-from ottla.groups.epoch_group import EpochGroup
+from ottla.groups.modern.group import EpochGroup
 from ottla.groups.states import GroupType
 
 SHARE_PROTOCOL_TYPE = "share"

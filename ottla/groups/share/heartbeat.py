@@ -18,7 +18,7 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.commands import ShareHeartbeat
-from ottla.groups.epoch_group import (
+from ottla.groups.modern.group import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     Assignment,
@@ -28,7 +28,7 @@ from ottla.groups.epoch_group import (
     find_facts,
     merged_topics,
 )
-from ottla.groups.epoch_topics import TopicIds, metadata_hash, must_look_up, refresh_of
+from ottla.groups.modern.topics import TopicIds, metadata_hash, must_look_up, refresh_of
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from ottla.groups.share.records import ShareChange

@@ -1,6 +1,6 @@
 """The records of a share group: writes the group's values, and folds them back.
 
-What consumer groups have as well is in `epoch_records.py`.
+What consumer groups have as well is in `modern/records.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.uuids import Uuid
-from ottla.groups.epoch_records import EpochChange, EpochSchema, fold_epochs, read_assignment
+from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment
 from ottla.groups.share.group import NO_STATE, ShareFacts, ShareGroup, SharePosition, StateTopics, TopicShare
 from ottla.wire.messages.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,

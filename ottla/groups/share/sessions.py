@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.groups import epoch_sessions
+from ottla.groups.modern import sessions as epoch_sessions
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.records import ShareChange

@@ -1,11 +1,11 @@
-"""Makes a new target assignment of a share group (`epoch_update.py`)."""
+"""Makes a new target assignment of a share group (`modern/update.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.groups.epoch_topics import NAMES_PER_STEP, TopicIds
-from ottla.groups.epoch_update import EpochUpdate, Steps
+from ottla.groups.modern.topics import NAMES_PER_STEP, TopicIds
+from ottla.groups.modern.update import EpochUpdate, Steps
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.assignor import SHARE_ASSIGNORS, ShareMember
 from ottla.groups.share.group import ShareGroup

@@ -15,7 +15,7 @@ from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.base.ports import Disk, MetadataStore, Ports
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cluster.cluster_id import KnownCluster
-from ottla.controller import znodes
+from ottla.metadata_store import znodes
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.storage.companion_directories import note_companions, refuse_absent
 

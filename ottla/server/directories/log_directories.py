@@ -16,8 +16,8 @@ from typing import Protocol
 
 from ottla.base.cluster_metadata import LogDirectoryHistory
 from ottla.base.errors import DirectoryRefused, StorageError
+from ottla.base.loop.turns import run_steps
 from ottla.base.ports import Disk, Random
-from ottla.base.turns import run_steps
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition

@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 from ottla.base.ports import AddressError
 from ottla.base.settings.listeners import host_and_port
-from ottla.server.metric_page import CONTENT_TYPE, Page
-from ottla.server.metrics import Metrics
 from ottla.server.monitoring.health import Health
 from ottla.server.monitoring.http_access import HttpAccess, is_loopback
 from ottla.server.monitoring.http_listener import HttpListener, streams
+from ottla.server.monitoring.metric_page import CONTENT_TYPE, Page
+from ottla.server.monitoring.metrics import Metrics
 
 log = logging.getLogger("ottla.http")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ottla.base.counted import counted
 from ottla.machine.host import HostState
-from ottla.server.metrics import Metrics
 from ottla.server.monitoring.health import Health
 from ottla.server.monitoring.http import HttpPort
 from ottla.server.monitoring.http_access import HttpAccess
+from ottla.server.monitoring.metrics import Metrics
 from ottla.server.node import Node
 
 

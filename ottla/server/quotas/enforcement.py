@@ -13,7 +13,7 @@ from ottla.requests.context import Broker
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.connections import ConnectionRates
 from ottla.security.quotas.rates import Windows
-from ottla.server.dispatch import Dispatcher
+from ottla.server.execution.dispatch import Dispatcher
 from ottla.server.listener import Listeners
 from ottla.server.quotas.connection_gate import ConnectionGate
 from ottla.server.quotas.throttling import Throttling

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.limits import FETCH, MUTATION, PRODUCE, REQUEST, Share
-from ottla.server.metric_page import Page, labels_text
+from ottla.server.monitoring.metric_page import Page, labels_text
 
 THROTTLE_TIMES = {
     PRODUCE: "kafka_server_produce_throttle_time",

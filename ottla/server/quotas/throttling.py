@@ -18,7 +18,7 @@ from ottla.base.ports import Clock, TimerHandle, Timers
 from ottla.requests.context import Pending, RequestContext
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.server.connection import Connection
-from ottla.server.route import Route
+from ottla.server.execution.route import Route
 from ottla.wire.apis import KEYS
 
 UPLOADS = frozenset((KEYS["Produce"], KEYS["StageRecords"]))

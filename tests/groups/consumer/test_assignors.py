@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.turns import run_steps
+from ottla.base.loop.turns import run_steps
 from ottla.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSpec
 
 T1, T2, T3 = b"1" * 16, b"2" * 16, b"3" * 16

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
 from ottla.base.name_pattern import NamePattern
-from ottla.groups import epoch_update
 from ottla.groups.consumer import assignors
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
+from ottla.groups.modern import update as epoch_update
 from ottla.groups.states import ASSIGNING, STABLE
 from ottla.machine.memory import CoordinatorMemory
 from tests.groups.consumer.test_heartbeat import ROUNDS_MAX, STEPS, Client, check_at_rest, check_no_overlap, take

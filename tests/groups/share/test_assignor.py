@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.turns import run_steps
+from ottla.base.loop.turns import run_steps
 from ottla.groups.consumer.assignors import Assignment
 from ottla.groups.share import assignor
 from ottla.groups.share.assignor import ShareMember

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.share_state import SharePartitionKey, ShareState
-from ottla.groups.epoch_topics import LOOK_AGAIN_MS
+from ottla.groups.modern.topics import LOOK_AGAIN_MS
 from ottla.groups.settings import MEMBER_BYTES
 from ottla.groups.share import heartbeat
 from ottla.groups.share import topics as share_topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.groups import epoch_update
+from ottla.groups.modern import update as epoch_update
 from ottla.groups.share import assignor
 from ottla.groups.share.group import ShareGroup
 from tests.groups.turns_world import TurnsWorld

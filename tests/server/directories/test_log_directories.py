@@ -20,7 +20,7 @@ from ottla.server import app
 from ottla.server.app import BrokerServer
 from ottla.server.directories import log_directories
 from ottla.server.directories.log_directories import LogDirectoryState
-from ottla.server.metrics import Metrics
+from ottla.server.monitoring.metrics import Metrics
 from ottla.storage.companion_directories import note_companions, refuse_absent
 from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.storage.stage_file import SUFFIX, StageFile

@@ -14,7 +14,7 @@ from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, QuotaRequest
 from ottla.server.app import BrokerServer
-from ottla.server.metrics import Metrics
+from ottla.server.monitoring.metrics import Metrics
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.security.quotas.limits import PRODUCE, Share
-from ottla.server.metric_families import FAMILIES
+from ottla.server.monitoring.metric_families import FAMILIES
 from ottla.server.quotas.metrics import RATES, THROTTLE_TIMES, labels_of, printable
 
 

@@ -17,10 +17,10 @@ from ottla.security.authorizer import AllowClients
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.rates import Windows
 from ottla.server.connection import Connection
-from ottla.server.dispatch import Dispatcher
+from ottla.server.execution.dispatch import Dispatcher
+from ottla.server.execution.waiters import Waiters
 from ottla.server.memory.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.server.quotas.throttling import Throttling
-from ottla.server.waiters import Waiters
 from ottla.wire.apis import KEYS
 from ottla.wire.codec import encoder
 from ottla.wire.framing import load, write_request

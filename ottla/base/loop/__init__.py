@@ -1,0 +1,1 @@
+"""Mechanisms of the event loop: time slices, notification, fair eviction, leases, retries."""

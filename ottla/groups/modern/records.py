@@ -1,0 +1,126 @@
+"""The records of consumer and share groups: writes their values, and folds them back.
+
+An `EpochChange` is a decision under way: each step appends its record and is folded into a copy of the group at once, so the next step
+sees it. `fold_epochs` does the same with records that come from the log. Both end in the same `set_*` and `remove_*` of the group. The two
+protocols' records differ in their classes and in what a member's facts and position hold: that is an `EpochSchema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic
+
+from ottla.base.immutable import immutable
+from ottla.groups import records
+from ottla.groups.modern.group import FIRST_EPOCH, Assignment, FactsT, GroupT, PlaceT
+from ottla.machine.contract import LogRecord
+from ottla.wire.schema import RecordKey, RecordValue
+
+
+@immutable(kw_only=True)
+class EpochSchema:
+    """The record classes of one protocol, and how facts and positions become values."""
+
+    group_key: type[Any]
+    group_value: type[Any]
+    member_key: type[Any]
+    target_key: type[Any]
+    target_value: type[Any]
+    target_member_key: type[Any]
+    target_member_value: type[Any]
+    target_partitions: type[Any]
+    position_key: type[Any]
+    write_facts: Callable[[Any], RecordValue]
+    read_facts: Callable[[Any], Any]
+    write_position: Callable[[Any], RecordValue]
+    read_position: Callable[[Any], Any]
+
+    def keys(self) -> tuple[type[Any], ...]:
+        return self.group_key, self.member_key, self.target_key, self.target_member_key, self.position_key
+
+
+def read_assignment(topics: Iterable[Any]) -> Assignment:
+    return {bytes(topic.topic_id): tuple(topic.partitions) for topic in topics}
+
+
+def fold_epochs(schema: EpochSchema, group: Any, key: Any, value: Any) -> bool:
+    """Folds one record, a tombstone if `value` is None; the group's own tombstone is the caller's. False if it is of another kind."""
+    kind = type(key)
+    if kind is schema.group_key:
+        group.set_epoch(value.epoch, value.metadata_hash)
+    elif kind is schema.member_key:
+        group.remove_member(key.member_id) if value is None else group.set_member(key.member_id, schema.read_facts(value))
+    elif kind is schema.target_key:
+        group.set_target_epoch(*((FIRST_EPOCH, 0) if value is None else (value.assignment_epoch, value.assignment_timestamp)))
+    elif kind is schema.target_member_key:
+        group.remove_target(key.member_id) if value is None else group.set_target(key.member_id, read_assignment(value.topic_partitions))
+    elif kind is schema.position_key:
+        group.remove_position(key.member_id) if value is None else group.set_position(key.member_id, schema.read_position(value))
+    else:
+        return False
+    return True
+
+
+class EpochChange(Generic[GroupT, FactsT, PlaceT]):
+    """Records in the making, and the group as it will be when they are logged: the group itself until the first step, then a copy."""
+
+    __slots__ = ("group", "group_id", "records")
+
+    schema: ClassVar[EpochSchema]
+
+    def __init__(self, group: GroupT) -> None:
+        self.group = group
+        self.records: list[LogRecord] = []
+        self.group_id = group.group_id
+
+    def log(self, key: RecordKey, value: RecordValue | None) -> GroupT:
+        """Appends a record, a tombstone without a value; answers the copy to fold it into."""
+        if not self.records:
+            self.group = self.group.copy()
+        self.records.append(records.tombstone(key) if value is None else records.epoch_record(key, value))
+        return self.group
+
+    def put_member(self, member_id: str, facts: FactsT) -> None:
+        key = self.schema.member_key(group_id=self.group_id, member_id=member_id)
+        self.log(key, self.schema.write_facts(facts)).set_member(member_id, facts)
+
+    def put_epoch(self, epoch: int, metadata_hash: int) -> None:
+        value = self.schema.group_value(epoch=epoch, metadata_hash=metadata_hash)
+        self.log(self.schema.group_key(group_id=self.group_id), value).set_epoch(epoch, metadata_hash)
+
+    def raise_epoch(self) -> None:
+        """The next heartbeat of any member makes a new target."""
+        self.put_epoch(self.group.epoch + 1, self.group.metadata_hash)
+
+    def put_target_epoch(self, epoch: int, now_ms: int) -> None:
+        value = self.schema.target_value(assignment_epoch=epoch, assignment_timestamp=now_ms)
+        self.log(self.schema.target_key(group_id=self.group_id), value).set_target_epoch(epoch, now_ms)
+
+    def put_target(self, member_id: str, target: Assignment) -> None:
+        schema = self.schema
+        topics = [schema.target_partitions(topic_id=topic_id, partitions=list(target[topic_id])) for topic_id in target]
+        key = schema.target_member_key(group_id=self.group_id, member_id=member_id)
+        self.log(key, schema.target_member_value(topic_partitions=topics)).set_target(member_id, target)
+
+    def put_position(self, member_id: str, position: PlaceT) -> None:
+        key = self.schema.position_key(group_id=self.group_id, member_id=member_id)
+        self.log(key, self.schema.write_position(position)).set_position(member_id, position)
+
+    def remove_member(self, member_id: str) -> None:
+        """All that is known of a member."""
+        for key_class in (self.schema.position_key, self.schema.target_member_key, self.schema.member_key):
+            self.log(key_class(group_id=self.group_id, member_id=member_id), None)
+        self.group.remove_position(member_id)
+        self.group.remove_target(member_id)
+        self.group.remove_member(member_id)
+
+    def remove_group(self) -> None:
+        """All that is known of the group; its own tombstone comes last."""
+        for member_id in list(self.group.facts):
+            self.remove_member(member_id)
+        self.remove_rest()
+        self.log(self.schema.target_key(group_id=self.group_id), None)
+        self.log(self.schema.group_key(group_id=self.group_id), None)
+
+    def remove_rest(self) -> None:
+        """What only one of the protocols has."""

@@ -1,0 +1,137 @@
+"""The nodes of access rules in the metadata store, as Kafka lays them out in ZooKeeper.
+
+One node holds the rules of one pattern: `/kafka-acl/Topic/orders` for a literal name, `/kafka-acl-extended/prefixed/Topic/ord` for a
+prefix; a pattern without rules has none. Each change adds a sequential node that names the pattern, by which other brokers learn of it.
+Letters of a name that no path may have are written as `%XX`; Kafka creates no rules for such names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from ottla.base.acls import AclOperation, Pattern, PatternType, Permission, ResourceType, Rule, java_name
+from ottla.base.ports import Create
+from ottla.metadata_store.node_json import NodeError, read_json
+from ottla.metadata_store.znodes import unquoted
+
+E = TypeVar("E", bound=IntEnum)
+
+LITERAL_ROOT = "/kafka-acl"
+EXTENDED_ROOT = "/kafka-acl-extended"
+FOLDERS = {PatternType.LITERAL: LITERAL_ROOT, PatternType.PREFIXED: f"{EXTENDED_ROOT}/prefixed"}
+CHANGES = {PatternType.LITERAL: "/kafka-acl-changes", PatternType.PREFIXED: "/kafka-acl-extended-changes"}
+
+_OPERATION_NAMES = {kind: java_name(kind) for kind in AclOperation}
+_PERMISSION_NAMES = {kind: java_name(kind) for kind in Permission}
+# The other way round. A node of a resource may have thousands of rules, all of which each change of one of them reads and writes.
+_OPERATIONS = {name: kind for kind, name in _OPERATION_NAMES.items()}
+_PERMISSIONS = {name: kind for kind, name in _PERMISSION_NAMES.items()}
+
+BASE_PATHS = (
+    EXTENDED_ROOT,
+    *FOLDERS.values(),
+    *CHANGES.values(),
+    *(f"{folder}/{java_name(kind)}" for folder in FOLDERS.values() for kind in ResourceType),
+)
+"""Nodes that must be there before a rule is written, parents first."""
+
+
+def rules_path(pattern: Pattern) -> str:
+    return f"{FOLDERS[pattern.pattern_type]}/{java_name(pattern.resource_type)}/{_in_path(pattern.name)}"
+
+
+def pattern_at(path: str) -> Pattern | None:
+    """The pattern whose rules stand at this path; None for a folder. Raises `NodeError`."""
+    for pattern_type, folder in FOLDERS.items():
+        kind, slash, name = path.removeprefix(f"{folder}/").partition("/")
+        if path.startswith(f"{folder}/") and slash:
+            if "/" in name:
+                raise NodeError(f"{name} is not the name of a resource")
+            return Pattern(_named(ResourceType, kind), unquoted(name), pattern_type)
+    return None
+
+
+def rules_bytes(rules: Iterable[Rule]) -> bytes:
+    entries = [
+        {
+            "principal": principal,
+            "permissionType": _PERMISSION_NAMES[permission],
+            "operation": _OPERATION_NAMES[operation],
+            "host": host,
+        }
+        for principal, host, operation, permission in sorted(rules)
+    ]
+    return json.dumps({"version": 1, "acls": entries}, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_rules(data: bytes) -> list[Rule]:
+    """Raises `NodeError`: a node of which a part cannot be read is not understood, because that part may be what denies."""
+    if not data:
+        return []
+    entries = read_json(data).get("acls")
+    if not isinstance(entries, list):
+        raise NodeError("a node of access rules holds no list of them")
+    return [_rule(entry) for entry in entries]
+
+
+def change(pattern: Pattern) -> Create:
+    """The node by which other brokers learn that the rules of this pattern have changed."""
+    path = f"{CHANGES[pattern.pattern_type]}/acl_changes_"
+    if pattern.pattern_type is PatternType.LITERAL:
+        return Create(path, f"{pattern.resource_type.name}:{pattern.name}".encode(), is_sequential=True)
+    kind, of_pattern = pattern.resource_type.name, pattern.pattern_type.name
+    value = {"version": 1, "resourceType": kind, "name": pattern.name, "patternType": of_pattern}
+    return Create(path, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(), is_sequential=True)
+
+
+def read_change(path: str, data: bytes) -> Pattern:
+    """The pattern whose rules have changed. Raises `NodeError`."""
+    if path.startswith(f"{CHANGES[PatternType.LITERAL]}/"):
+        kind, colon, name = _text(data).partition(":")
+        if not colon:
+            raise NodeError("a change of access rules names no resource")
+        return Pattern(_named(ResourceType, kind), name)
+    value = read_json(data)
+    return Pattern(_named(ResourceType, value.get("resourceType")), str(value.get("name")), _named(PatternType, value.get("patternType")))
+
+
+def _rule(entry: Any) -> Rule:
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("principal", "host")):
+        raise NodeError("an access rule without principal or host")
+    operation, permission = entry.get("operation"), entry.get("permissionType")
+    if isinstance(operation, str) and isinstance(permission, str):
+        known, allowed = _OPERATIONS.get(operation), _PERMISSIONS.get(permission)
+        if known is not None and allowed is not None:
+            return Rule(entry["principal"], entry["host"], known, allowed)
+    return Rule(entry["principal"], entry["host"], _named(AclOperation, operation), _named(Permission, permission))
+
+
+def _named(kinds: type[E], text: object) -> E:
+    """`TransactionalId` and `TRANSACTIONAL_ID` alike."""
+    wanted = str(text).replace("_", "").upper()
+    for kind in kinds:
+        if kind.name.replace("_", "") == wanted:
+            return kind
+    raise NodeError(f"{text!r} is no {kinds.__name__}")
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise NodeError("not UTF-8") from None
+
+
+def _in_path(name: str) -> str:
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return "".join(letter if _may_stand(letter) else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
+
+
+def _may_stand(letter: str) -> bool:
+    """Whether ZooKeeper takes it and it cannot be taken for a quoted one."""
+    code = ord(letter)
+    return letter not in "/%" and code >= 0x20 and not 0x7F <= code <= 0x9F and not 0xD800 <= code <= 0xF8FF and code < 0xFFF0

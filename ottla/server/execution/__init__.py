@@ -1,0 +1,1 @@
+"""The execution of requests: dispatch, routes, waiting, and large requests in pieces."""

@@ -1,0 +1,341 @@
+"""Requests that take longer than a time slice: they are decoded, executed and encoded in steps, in order within their connection.
+
+A request that names many things is cut into small requests (`server/execution/pieces.py`). The handler answers each of them, and the
+answers are put together (`server/execution/long_answer.py`). A handler whose work takes long returns a task instead. The first time slice
+runs at once, so a small request is answered without a wait. The rest runs in turn with other unfinished requests (`base/loop/turns.py`).
+Until a request has been executed its connection executes nothing else. Its answer may be given later still, like the answer of any request.
+
+Bounds. Only a few requests are decoded and executed at a time: fewer with large frames, because these hold many objects once they are
+decoded. Other requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces
+of a request wait for others (a replica, the controller); such a request holds up no other. Once the answer is larger than
+`ottla.response.max.bytes`, the rest of the request is refused with POLICY_VIOLATION, without a look-up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.loop.turns import Turns
+from ottla.base.ports import Clock, Part, Timers
+from ottla.requests.context import Broker, Pending, RequestContext, Task
+from ottla.server.connection import Connection
+from ottla.server.execution.disposal import dispose
+from ottla.server.execution.items import Items
+from ottla.server.execution.long_answer import LongAnswer
+from ottla.server.execution.pieces import cut, gather, has_many_items, refuse
+from ottla.server.execution.route import Route
+from ottla.server.memory.held_memory import Slot
+from ottla.wire.framing import load
+from ottla.wire.schema import Struct
+
+if TYPE_CHECKING:
+    from ottla.server.quotas.throttling import Throttling
+
+PIECE_MS = 5
+FIRST_PIECE_NS = 5_000_000
+LARGE_AT_ONCE_MAX = 2
+LARGE_BYTES = 128 << 20
+"""The memory that a large request may take once it is decoded. A broker with less than twice this much executes one at a time."""
+SMALL_AT_ONCE_MAX = 32
+PIECES_OUTSTANDING_MAX = 16
+TOO_LARGE = "The answer would be larger than ottla.response.max.bytes."
+
+
+class LongRequests:
+    """All long requests of this broker."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
+        """Of the requests, and of connections whose time was over."""
+        self.turns.begin()
+        self.now_ns = clock.nanoseconds
+        self._large = Lane(LARGE_AT_ONCE_MAX)
+        self._small = Lane(SMALL_AT_ONCE_MAX)
+        self.throttling: Throttling | None = None
+        """None while no client has a quota."""
+
+    def begin(self, request: LongRequest, body: Any, task: Task | None = None) -> None:
+        """Executes the first slice of a request, or all of it. `body` counts if it is not decoded in steps; a `task` of its handler has had
+        its first slice."""
+        request.body, request.task = body, task
+        lane = request.lane = self._large if request.is_large else self._small
+        if lane.count >= min(lane.at_once_max, request.at_once_max):
+            lane.waiting.append(request)
+            return
+        lane.count += 1
+        request.has_begun = True
+        if task is None:
+            self.run(request, request.begin())
+        else:
+            self.turns.add_later(request.connection.guarded(request.begin()))
+
+    def run(self, request: LongRequest, steps: Iterator[object]) -> None:
+        """Runs steps of a request: some at once, unless others are at it, and the rest in turns."""
+        guarded = request.connection.guarded(steps)
+        if self.turns.unfinished:
+            self.turns.add_later(guarded)
+            return
+        end_ns = self.now_ns() + FIRST_PIECE_NS
+        for _ in guarded:
+            if self.now_ns() >= end_ns:
+                self.turns.add_later(guarded)
+                return
+
+    def dispose(self, message: Struct) -> None:
+        """Frees in turns a request or an answer that the caller gives up."""
+        self.turns.add_later(dispose(message))
+
+    def done(self, lane: Lane) -> None:
+        """A request holds nothing any more: the next one of its kind that still has a client may begin."""
+        lane.count -= 1
+        while lane.waiting:
+            request = lane.waiting.popleft()
+            if not request.is_over:
+                lane.count += 1
+                request.has_begun = True
+                self.turns.add_later(request.connection.guarded(request.begin()))
+                return
+
+
+class Lane:
+    """The long requests of one kind: the number that is being executed, and a queue of the others."""
+
+    def __init__(self, at_once_max: int) -> None:
+        self.at_once_max = at_once_max
+        self.count = 0
+        self.waiting: deque[LongRequest] = deque()
+
+
+class LongRequest:
+    """One request from its frame, or from its decoded body, to the answer's bytes in its slot."""
+
+    def __init__(
+        self, owner: LongRequests, broker: Broker, connection: Connection, route: Route, context: RequestContext, correlation_id: int,
+        slot: Slot,
+    ) -> None:  # fmt: skip
+        self._owner = owner
+        self._broker = broker
+        self.connection = connection
+        self._route = route
+        self._context = context
+        self._correlation_id = correlation_id
+        self._slot = slot
+        self._frame: memoryview | None = None
+        self._at = 0
+        self._pieces: Iterator[tuple[Any, bool]] = iter(())
+        self._answer: LongAnswer | None = None
+        self._outstanding: dict[int, Pending] = {}
+        self._is_suspended = False
+        self._is_executed = False
+        self.is_over = False
+        self._began_ns = self._step_began_ns = owner.now_ns()
+        self._spent_ns = 0
+        self.frame_bytes = 0
+        self.body: Any = None
+        self.task: Task | None = None
+        """The unfinished task of the handler."""
+        self.is_large = False
+        self.lane: Lane | None = None
+        self.has_begun = False
+        self._size_asked = slot.size
+        slot.abandon = self.abandon
+
+    @property
+    def at_once_max(self) -> int:
+        """How many requests like it there is memory for."""
+        return max(self._broker.config.ottla_memory_max_bytes // LARGE_BYTES, 1) if self.is_large else SMALL_AT_ONCE_MAX
+
+    def decode_in_steps(self, frame: memoryview, at: int, *, is_large: bool) -> None:
+        """Has the request decoded as its first steps."""
+        self._frame, self._at, self.is_large = frame, at, is_large
+
+    def begin(self) -> Iterator[None]:
+        """The steps up to the answer, or up to where others must be waited for."""
+        steps = self._to_the_end(self._begin())
+        yield from steps if self._owner.throttling is None else self._timed(steps)
+
+    def _timed(self, steps: Iterator[None]) -> Iterator[None]:
+        """The same steps; adds up the time that they take."""
+        self._step_began_ns = self._owner.now_ns()
+        for _ in steps:
+            self._spent_ns += self._owner.now_ns() - self._step_began_ns
+            yield
+            self._step_began_ns = self._owner.now_ns()
+
+    def _begin(self) -> Generator[None, None, None]:
+        if self.task is not None:
+            task, self.task = self.task, None
+            yield from self._finish(task)
+            return
+        if self._frame is not None:
+            self.body, end = yield from self._route.step_decoder(self._frame, self._at)
+            self._route.check_end(end, len(self._frame))
+        items = self._route.items
+        if items is None or not has_many_items(self.body, items):
+            yield from self._finish(self._route.handle(self._broker, self._context, self.body))
+            return
+        yield from gather(self.body, items)
+        self._pieces = cut(self.body, items)
+        self._answer = LongAnswer(self._route, items)
+        yield from self._execute_pieces(self._answer, items)
+
+    def _let_connection_go_on(self) -> None:
+        self._frame = None
+        self._is_executed = True
+        if self._owner.throttling is not None:
+            spent_ns = self._spent_ns + self._owner.now_ns() - self._step_began_ns
+            self._owner.throttling.charge(self.connection, self._route, self._context, None, self.frame_bytes, spent_ns)
+        self.connection.release()
+
+    # A request that cannot be cut
+
+    def _finish(self, response: Any) -> Generator[None, None, None]:
+        """Answers with a response, or with what a task or a `Pending` makes of it."""
+        response = yield from settled(response)
+        if not self._is_executed:
+            self._owner.dispose(self._take_body())
+            self._let_connection_go_on()
+        if type(response) is Pending:
+            self._outstanding[0] = response
+            self._leave_lane()
+            response.then(lambda answer: self._owner.run(self, self._to_the_end(self._finish(answer))))
+            return
+        self._outstanding.clear()
+        if isinstance(response, Exception):  # `Pending.fail`
+            raise response
+        self._note_throttling(response)
+        if response is None:
+            self._respond([])
+            return
+        frame = yield from self._route.frame_in_steps(response, self._correlation_id)
+        self._owner.dispose(response)
+        self._respond(frame)
+
+    # A request that is cut
+
+    def _execute_pieces(self, answer: LongAnswer, items: Items) -> Iterator[None]:
+        for piece, is_end in self._pieces:
+            if self.is_over:
+                return
+            number = answer.expect(is_end=is_end)
+            response = yield from settled(self._executed(piece, items, answer))
+            if type(response) is Pending:
+                self._await(number, response)
+                if len(self._outstanding) >= PIECES_OUTSTANDING_MAX:
+                    self._is_suspended = True
+                    self._leave_lane()
+                    return
+                yield
+                continue
+            yield from answer.add(number, response)
+            del response
+            self.connection.charge(self._slot, self._size_asked + answer.size)
+            yield
+        self._let_connection_go_on()
+        if self._outstanding:
+            self._leave_lane()
+        else:
+            self._respond_with(answer)
+
+    def _executed(self, piece: Any, items: Items, answer: LongAnswer) -> Any:
+        route = self._route
+        if answer.size > self._broker.config.ottla_response_max_bytes:
+            return refuse(load(route.key)[1], piece, items, ErrorCode.POLICY_VIOLATION, TOO_LARGE)
+        return route.handle(self._broker, self._context, piece)
+
+    def _await(self, number: int, pending: Pending) -> None:
+        self._outstanding[number] = pending
+        pending.then(lambda response: self._arrived(number, response))
+
+    def _arrived(self, number: int, response: Any) -> None:
+        """Takes the answer to a piece that waited."""
+        if not self.is_over:
+            self._owner.run(self, self._to_the_end(self._add(number, response)))
+
+    def _add(self, number: int, response: Any) -> Iterator[None]:
+        answer, items = self._answer, self._route.items
+        assert answer is not None and items is not None
+        response = yield from settled(response)
+        if type(response) is Pending:
+            self._await(number, response)
+            return
+        yield from answer.add(number, response)
+        self.connection.charge(self._slot, self._size_asked + answer.size)
+        del self._outstanding[number]
+        if self._is_suspended:
+            self._is_suspended = False
+            yield from self._execute_pieces(answer, items)
+        elif self._is_executed and not self._outstanding:
+            self._respond_with(answer)
+
+    # The end
+
+    def _note_throttling(self, response: Any) -> None:
+        if self._owner.throttling is not None:
+            self._owner.throttling.note(self.connection, self._route, response)
+
+    def _respond_with(self, answer: LongAnswer) -> None:
+        self._note_throttling(answer.shell)
+        self._respond(answer.frame(self._correlation_id))
+
+    def _respond(self, frame: list[Part]) -> None:
+        if self.is_over:
+            return
+        waited_ns = self._owner.now_ns() - self._began_ns
+        self._route.parked_nanoseconds += waited_ns
+        self._route.waited[waited_ns.bit_length()] += 1
+        self._slot.abandon = None
+        self._end()
+        self.connection.fill(self._slot, frame)
+
+    def _to_the_end(self, steps: Iterator[None]) -> Iterator[None]:
+        """The same steps; if one fails, or they are given up, everything is let go of."""
+        is_whole = False
+        try:
+            if self.is_over:  # the connection was closed before the first step
+                return
+            for _ in steps:
+                yield
+                if self.is_over:  # the connection is closed, and the frame's buffer may be in use by another one
+                    return
+            is_whole = True
+        finally:
+            if not is_whole:
+                self._end()
+
+    def abandon(self) -> None:
+        """Gives the request up, because the connection is closed."""
+        for pending in self._outstanding.values():
+            if pending.abandon is not None:
+                pending.abandon()
+        self._end()
+
+    def _end(self) -> None:
+        """Drops the references to the request and its answer; does nothing the second time."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._pieces, self._answer, self._outstanding, self._frame = iter(()), None, {}, None
+        if self.body is not None:
+            self._owner.dispose(self._take_body())
+        self._leave_lane()
+
+    def _take_body(self) -> Any:
+        body, self.body = self.body, None
+        return body
+
+    def _leave_lane(self) -> None:
+        """Lets the next request begin: this one is done, or waits for others."""
+        if self.has_begun and self.lane is not None:
+            lane, self.lane = self.lane, None
+            self._owner.done(lane)
+
+
+def settled(response: Any) -> Task:
+    """Returns the response that tasks and completed `Pending`s make, or the `Pending` that waits for it."""
+    while isinstance(response, Generator) or (type(response) is Pending and response.is_done):
+        response = (yield from response) if isinstance(response, Generator) else response.response
+    return response

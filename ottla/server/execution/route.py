@@ -1,0 +1,130 @@
+"""The codec, the handler and the measured cost of one API version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from functools import cached_property
+from typing import Any
+
+from ottla.base.errors import WireError
+from ottla.base.ports import Part
+from ottla.requests.apis import ServedApi
+from ottla.server.execution.items import items_of
+from ottla.server.execution.long_answer import PARTS_AT_ONCE
+from ottla.server.monitoring.histogram import new_buckets
+from ottla.wire.codec import bounded_decoder, decoder, element_writer, encoder_parts, spliced_writer, step_decoder, step_writer
+from ottla.wire.decoding import holds_records
+from ottla.wire.framing import is_flexible, load, response_head, write_response
+
+OBJECTS_AT_ONCE_MAX = 2000
+"""A request of more objects is decoded in turns: some milliseconds."""
+PLAIN_BYTES_MAX = 4096
+ANY_BYTES = 1 << 31
+JOINED_BYTES_MAX = 1 << 20
+"""Larger answers are sent in pieces, as the encoder made them."""
+PLAIN_BYTES_MAX_OF_ITEMS = 512
+"""A request of at most this size is executed without a count of its items."""
+
+
+class Route:
+    """The compiled way of one (key, version)."""
+
+    def __init__(self, api: ServedApi, version: int, handle: Callable[..., Any]) -> None:
+        key = api.key
+        request_class, response_class = load(key)
+        self.key = key
+        self.version = version
+        self.api_name = api.name
+        self.may_have_stray_bytes = api.may_have_stray_bytes
+        self.parked_factor = api.parked_factor
+        self.is_change = api.is_change
+        self.handle = handle
+        self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
+        self.write = write_response(response_class, version)
+        self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None
+        self.has_request_tags = is_flexible(key, version)
+        self.has_throttle_time = any(field.name == "throttle_time_ms" for field in response_class.__fields__)
+        self.items = items_of(key, version)
+        self.is_amplified = self.items is not None and self.items.is_amplified
+        self.has_records = holds_records(request_class, version)
+        """Whether the decoded request has views of its frame, which the next frame overwrites."""
+        is_small_work = self.items is None or api.parked_factor == 1
+        self.plain_bytes_max = PLAIN_BYTES_MAX if is_small_work else PLAIN_BYTES_MAX_OF_ITEMS
+        self.nanoseconds = 0
+        self.cost_ns = 0
+        """The moving average of the time that a request of this kind takes, in nanoseconds; 0 while all are cheap."""
+        self.parked_nanoseconds = 0
+        # How many requests took a time of so many bits of nanoseconds: answered at once; worked on and answered later; until that answer.
+        self.immediate = new_buckets()
+        self.deferred = new_buckets()
+        self.waited = new_buckets()
+
+    @property
+    def count(self) -> int:
+        return sum(self.immediate) + sum(self.deferred)
+
+    # Codecs that only large requests use are compiled at the first large request.
+
+    @cached_property
+    def bounded_decoder(self) -> Callable[[memoryview, int], tuple[Any, int]]:
+        items = self.items
+        objects_max = OBJECTS_AT_ONCE_MAX if items is None or items.is_amplified else 2 * items.at_once
+        return bounded_decoder(load(self.key)[0], self.version, objects_max)
+
+    @cached_property
+    def step_decoder(self) -> Callable[[memoryview, int], Generator[None, None, tuple[Any, int]]]:
+        return step_decoder(load(self.key)[0], self.version)
+
+    @cached_property
+    def element_writer(self) -> Callable[[list[Any], list[Any]], Iterator[None]]:
+        assert self.items is not None
+        return element_writer(load(self.key)[1], self.version, self.items.response)
+
+    @cached_property
+    def _spliced_writer(self) -> Callable[[Any, int, list[Any], list[Any]], None]:
+        assert self.items is not None
+        return spliced_writer(load(self.key)[1], self.version, self.items.response)
+
+    @cached_property
+    def step_writer(self) -> Callable[[Any, list[Any], list[Any]], Iterator[None]]:
+        return step_writer(load(self.key)[1], self.version)
+
+    def check_end(self, end: int, size: int) -> None:
+        """Refuses bytes behind the end of a request: the two sides disagree about the message, so what was read may not be meant."""
+        if end != size and not self.may_have_stray_bytes:
+            raise WireError(f"{size - end} bytes behind the end of a {self.api_name} request")
+
+    def framed(self, pieces: list[Any], correlation_id: int) -> list[Part]:
+        """The frame of an answer whose body is encoded; slices of files stay in their places."""
+        size = sum(map(len, pieces))
+        pieces.insert(0, response_head(self.key, self.version, correlation_id, size))
+        return pieces if size > JOINED_BYTES_MAX or self.encode_parts is not None else [b"".join(pieces)]
+
+    def frame_in_steps(self, response: Any, correlation_id: int) -> Generator[None, None, list[Part]]:
+        """Encodes an answer in steps, and returns its frame."""
+        parts: list[Any] = []
+        pieces: list[Any] = []
+        for _ in self.step_writer(response, parts, pieces):
+            if len(parts) >= PARTS_AT_ONCE:
+                pieces.append(b"".join(parts))
+                parts.clear()
+            yield
+        if parts:
+            pieces.append(b"".join(parts))
+        return self.framed(pieces, correlation_id)
+
+    def spliced_frame(self, shell: Any, count: int, written: list[Any], correlation_id: int) -> list[Part]:
+        """The frame of an answer whose elements are encoded; `shell` holds the other fields."""
+        pieces: list[Any] = []
+        self._spliced_writer(shell, count, written, pieces)
+        return self.framed(pieces, correlation_id)
+
+    def encode(self, response: Any, correlation_id: int) -> list[Part]:
+        """The answer's parts: one piece of bytes, or for Fetch also slices of files in their places."""
+        if response is None:
+            return []
+        if self.encode_parts is None:
+            return [self.write(response, correlation_id)]
+        parts: list[Part] = self.encode_parts(response)
+        parts[0] = response_head(self.key, self.version, correlation_id, sum(map(len, parts))) + parts[0]  # type: ignore[operator]
+        return parts

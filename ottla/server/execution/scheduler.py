@@ -1,0 +1,195 @@
+"""Decides which connection executes requests next, and for how long.
+
+One event loop serves all connections. In an iteration of the loop each connection that has received bytes executes its requests as one
+batch. Four rules keep a client with cheap requests from waiting for clients with costly ones:
+
+1. *Time slice.* A batch has a time slice. When the slice is over, the connection joins a queue. The slice is shorter in an iteration in
+   which costly requests have run, or while long requests are unfinished (`long_requests.py`).
+2. *Measured cost.* Each API version and each connection has a moving average of the time that its requests take. The average is 0 while
+   all of them are cheap.
+3. *Crowded iterations.* When costly requests have taken `HEAVY_NS` of one iteration, the iteration is crowded. A request that is likely to
+   be costly then waits in the queue: both its API version and its connection have been costly, or it is large.
+4. *Priority queue.* Waiting connections resume one at a time. A costly connection lets a bounded number of cheaper ones pass.
+
+`docs/scheduling.md` has the constants and the attacks that each rule answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from heapq import heappop, heappush
+from struct import Struct
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.base.loop.turns import Turns
+from ottla.base.ports import Clock, Timers
+from ottla.server.memory.receive_buffer import SHARED_BYTES
+
+if TYPE_CHECKING:
+    from ottla.server.execution.route import Route
+    from ottla.server.execution.waiters import Waiters
+
+read_kind = Struct(">i").unpack_from
+
+SLICE_NS = 10_000_000
+"""The time slice of a batch. Costly requests of an iteration share it."""
+SLICE_NS_MIN = 200_000
+"""The shortest time slice, however much time costly requests have taken in this iteration."""
+COSTLY_NS = 150_000
+"""A request that takes longer is costly: it counts for the averages and for the iteration. The limit is low because several hundred
+connections may each send one request at the same moment."""
+HEAVY_NS = 4_000_000
+"""A request that takes longer is heavy. An iteration whose costly requests have taken longer is crowded. Averages do not rise above it."""
+LONG_BATCH_NS = SLICE_NS - COSTLY_NS
+"""A batch that ends less than this before the end of its slice has taken as long as a costly request."""
+CHEAP_NS = 50_000
+"""An average below this is 0."""
+HEAVY_REQUESTS = 3
+"""After so many heavy requests in a row a connection waits in crowded iterations, whatever it sends. One heavy request is no proof: the
+machine may have done other work meanwhile."""
+ROUTE_RISE_BITS = 5
+"""A costly request raises the average of its API version by 1/2^5 of the difference, so one request alone does not make an API costly."""
+CONNECTION_RISE_BITS = 1
+"""A costly request raises the average of its connection by half of the difference."""
+FIRST_COST_NS = 2 * COSTLY_NS
+"""The first costly request of a connection sets its average, up to this: the second one may arrive together with those of many others."""
+PASSES_PER_COSTLY = 100
+"""For each `COSTLY_NS` of its average, a waiting connection lets this many cheaper ones pass."""
+LARGE_BYTES = 4096
+"""A larger request is likely to be costly. For Produce, which is fast for its size, the limit is the size of the shared buffer."""
+PRODUCE = 0
+
+
+class Client(Protocol):
+    """A connection (`connection.py`)."""
+
+    cost_ns: int
+    """The moving average of its requests."""
+    heavy_requests: int
+    """How many of its last requests were heavy."""
+
+    @property
+    def contexts(self) -> Sized:
+        """Empty before its first request."""
+
+    def resume(self) -> None:
+        """Executes what was held back."""
+
+
+class Scheduler:
+    """Shares the iterations of the event loop among connections."""
+
+    def __init__(self, clock: Clock, timers: Timers, turns: Turns, waiters: Waiters) -> None:
+        """`turns`: the queue of unfinished long requests. `waiters`: the requests whose wakes are held back during a batch."""
+        self._timers = timers
+        self._turns = turns
+        self._waiters = waiters
+        self._unfinished = turns.unfinished
+        self.now_ns = clock.nanoseconds
+        self.last_ns = 0
+        """When the last request of the batch ended, or when the batch began."""
+        self.slice_end_ns = 0
+        """When the connection must let others run."""
+        self.is_crowded = False
+        """Whether costly requests have taken much time in this iteration."""
+        self._costly_ns = 0  # the time that costly requests and batches have taken in this iteration
+        self._short_slice_ns = SLICE_NS  # the last slice that was shorter than a whole one
+        self._has_costly = False  # whether the batch has executed a costly request
+        self._queue: list[tuple[int, int, Client]] = []  # a heap of (priority, arrival, connection)
+        self._arrivals = 0
+
+    # A batch
+
+    def begin_batch(self) -> None:
+        """A connection begins to execute what one read has brought."""
+        self._waiters.is_batching = True
+        now_ns = self.last_ns = self.now_ns()
+        self.slice_end_ns = now_ns + (self._short_slice() if self._unfinished or self._costly_ns else SLICE_NS)
+
+    def end_slice(self) -> None:
+        """The connection lets others run after this request."""
+        self.slice_end_ns = 0
+
+    def note_work(self) -> None:
+        """The batch does other costly work than requests."""
+        self._has_costly = True
+
+    def end_batch(self) -> None:
+        """The connection has executed its batch and has sent the answers."""
+        if self._has_costly:
+            self._has_costly = False
+            self._add_costly(self.now_ns() - self.last_ns)  # the time for sending the answers
+        elif self.last_ns > self.slice_end_ns - LONG_BATCH_NS:
+            self._add_batch()
+        self._waiters.run()
+
+    def _short_slice(self) -> int:
+        self._short_slice_ns = max(SLICE_NS - self._costly_ns, SLICE_NS_MIN) // (1 + len(self._unfinished))
+        return self._short_slice_ns
+
+    def _add_batch(self) -> None:
+        """Counts a batch of many cheap requests that has taken as long as a costly one."""
+        slice_ns = self._short_slice_ns if self._unfinished or self._costly_ns else SLICE_NS
+        elapsed_ns = self.last_ns - self.slice_end_ns + slice_ns
+        if elapsed_ns > COSTLY_NS and self.slice_end_ns:
+            self._add_costly(elapsed_ns)
+
+    # Costs
+
+    def measure(self, connection: Client, route: Route, elapsed_ns: int) -> None:
+        """Adds the time of a request to the averages, and to this iteration if the request was costly."""
+        route.cost_ns = moving_cost(route.cost_ns, elapsed_ns, ROUTE_RISE_BITS)
+        connection.cost_ns = moving_cost(connection.cost_ns or min(elapsed_ns, FIRST_COST_NS), elapsed_ns, CONNECTION_RISE_BITS)
+        connection.heavy_requests = connection.heavy_requests + 1 if elapsed_ns > HEAVY_NS else 0
+        if elapsed_ns > COSTLY_NS:
+            self._has_costly = True
+            self._add_costly(elapsed_ns)
+
+    def is_likely_costly(self, connection: Client, route: Route | None, kind: int, size: int) -> bool:
+        """Whether the next request of a connection is likely to be costly. `kind` is the key and version as one number; `route` is None
+        before the first request of this kind. Until the first request of a connection has run, the connection's average is that of the
+        request's kind."""
+        if connection.heavy_requests >= HEAVY_REQUESTS:
+            return True
+        is_produce = kind >> 16 == PRODUCE
+        is_large = size > LARGE_BYTES and not (is_produce and size > SHARED_BYTES)
+        if connection.contexts and connection.cost_ns <= COSTLY_NS:
+            return is_large
+        kind_ns = 0 if route is None or is_produce else route.cost_ns
+        if not connection.contexts:
+            connection.cost_ns = HEAVY_NS if is_large and not is_produce else kind_ns
+        return is_large or kind_ns > COSTLY_NS
+
+    def _add_costly(self, elapsed_ns: int) -> None:
+        if not self._costly_ns:
+            self._timers.call_soon(self._begin_iteration)
+        self._costly_ns += elapsed_ns
+        self.is_crowded = self._costly_ns > HEAVY_NS
+
+    def _begin_iteration(self) -> None:
+        self.is_crowded = False
+        self._costly_ns = 0
+
+    # The queue
+
+    def resume_later(self, connection: Client) -> None:
+        """Has `connection.resume` called in a later iteration."""
+        self._arrivals += 1
+        priority = self._arrivals + PASSES_PER_COSTLY * (connection.cost_ns // COSTLY_NS)
+        heappush(self._queue, (priority, self._arrivals, connection))
+        self._turns.add_later(self._resume_next())
+
+    def _resume_next(self) -> Iterator[None]:
+        _, _, connection = heappop(self._queue)
+        self.is_crowded = False  # the connection has waited for this
+        connection.resume()
+        yield
+
+
+def moving_cost(average_ns: int, elapsed_ns: int, rise_bits: int) -> int:
+    """The moving average after one more request. A cheaper request halves the distance to 0; a costlier one raises the average by
+    1/2^`rise_bits` of the difference, because a single measurement may contain work of other processes."""
+    if elapsed_ns > average_ns and elapsed_ns > CHEAP_NS:
+        return average_ns + ((min(elapsed_ns, HEAVY_NS) - average_ns) >> rise_bits)
+    average_ns = (average_ns + elapsed_ns) >> 1
+    return average_ns if average_ns > CHEAP_NS else 0

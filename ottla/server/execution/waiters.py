@@ -1,0 +1,189 @@
+"""Wakes the requests that wait for partitions to move: long-polling fetches, and produces that wait for their acknowledgement.
+
+A partition's notifier calls the watches whenever its high watermark, last stable offset, log end or role moves. A watch that is called is
+only marked. It is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement does
+not wait for the readers that it wakes, and a reader that waits for many appends of one read is woken once.
+
+A round of wakes is bounded in time: if ten thousand readers wait for one partition, the later ones are woken in later iterations of the
+event loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. A request that waits
+for thousands of partitions looks at them in steps, a few in each iteration (`requests/stepped_wait.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from ottla.base.loop.turns import Turns
+from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.replication.leader import Leader
+from ottla.requests.context import Watched
+
+ROUND_NS_MAX = 10_000_000
+PIECE_MS = 5
+"""The time for waits of thousands of partitions in each iteration of the event loop."""
+WAKES_PER_LOOK = 16
+"""The clock is looked at after so many wakes."""
+
+
+def _nothing() -> None:
+    """The wake of a watch that is over."""
+
+
+class Watch:
+    """One waiting request: `wake` may be called many times until `cancel`."""
+
+    __slots__ = ("_appended", "_is_marked", "_on_timeout", "_timer", "_waiters", "_watched", "is_cancelled", "wake")
+
+    def __init__(self, waiters: Waiters, watched: Sequence[Watched], wake: Callable[[], None]) -> None:
+        self._waiters = waiters
+        self._watched = watched
+        self._appended: list[Leader] = []
+        self._is_marked = False
+        self._on_timeout: Callable[[], None] | None = None
+        self._timer: TimerHandle | None = None
+        self.is_cancelled = False
+        self.wake = wake
+
+    def start(self, timeout_ms: int, on_timeout: Callable[[], None]) -> None:
+        mark = self.mark
+        for notifier in self._watched:
+            notifier.add_watcher(mark)
+        self._on_timeout = on_timeout
+        self._waiters.watches[self] = None
+        self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
+
+    def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
+        """Adds a wake for the moment when the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
+        if self.is_cancelled:
+            return
+        self._appended.append(leader)
+        leader.call_when_acknowledged(last_offset, acks, self.mark)
+
+    @property
+    def is_reader(self) -> bool:
+        """It waits for partitions to move, not for an acknowledgement."""
+        return bool(self._watched)
+
+    def mark(self) -> None:
+        """Has it woken soon."""
+        if not self._is_marked:
+            self._is_marked = True
+            self._waiters.add_ready(self)
+
+    def expire(self) -> None:
+        """Ends the wait as if its time were over: the broker stops."""
+        if self._on_timeout is not None and not self.is_cancelled:
+            self._on_timeout()
+
+    def unmark(self) -> None:
+        self._is_marked = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._waiters.watches.pop(self, None)
+        mark = self.mark
+        for notifier in self._watched:
+            notifier.remove_watcher(mark)
+        for leader in self._appended:
+            leader.forget_acknowledgement(self.mark)
+        if self._timer is not None:
+            self._timer.cancel()
+        # Nothing of the request stays: it refers to this, and only the garbage collector could free both.
+        self._watched, self._appended, self._timer, self._on_timeout, self.wake = (), [], None, None, _nothing
+
+
+class Waiters:
+    """All watches of this broker."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self.timers = timers
+        self._now_ns = clock.nanoseconds
+        self.watches: dict[Watch, None] = {}
+        self._ready: deque[Watch] = deque()
+        self._acknowledged: deque[Watch] = deque()
+        self.is_batching = False
+        """Whether all wakes are held back until `run`: a connection is executing what one read brought."""
+        self._is_scheduled = False
+        self._is_closing = False
+        self._is_waking = False
+        self._finishing: dict[Callable[[], None], None] = {}
+        self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
+        self.turns.begin()
+
+    def watch(self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
+        """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
+        watch = Watch(self, watched, wake)
+        watch.start(0 if self._is_closing else timeout_ms, on_timeout)
+        return watch
+
+    def do_in_turns(self, steps: Iterator[object]) -> None:
+        """Does long work of a waiting request. The work of all waiting requests takes turns."""
+        self.turns.add_later(steps)
+
+    def add_ready(self, watch: Watch) -> None:
+        (self._ready if watch.is_reader else self._acknowledged).append(watch)
+        if not self.is_batching:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.timers.call_soon(self._run_scheduled)
+
+    def _run_scheduled(self) -> None:
+        self._is_scheduled = False
+        self.run()
+
+    def expire_all(self) -> None:
+        """Answers every waiting request with what there is. Later requests do not wait either: each answer makes room for the next request
+        that a client has pipelined."""
+        self._is_closing = True
+        for watch in list(self.watches):
+            watch.expire()
+
+    def run(self) -> None:
+        """Wakes the marked watches, or as many as a round has time for. If one fails, the others are woken in the next turn of the loop."""
+        self.is_batching = False
+        if not self._ready and not self._acknowledged:
+            return
+        self._is_waking = True
+        try:
+            self._wake(self._acknowledged)
+            if not self._is_scheduled:  # else readers have their turn then
+                self._wake(self._ready)
+        finally:
+            self._is_waking = False
+            if self._ready or self._acknowledged:
+                self._schedule()
+            if self._finishing:
+                self._finish()
+
+    def _wake(self, marked: deque[Watch]) -> None:
+        """Wakes what is marked now; what is marked meanwhile is woken in the next round."""
+        left = len(marked)
+        end_ns = self._now_ns() + ROUND_NS_MAX if left > WAKES_PER_LOOK else 0
+        while left:
+            watch = marked.popleft()
+            watch.unmark()
+            if not watch.is_cancelled:
+                watch.wake()
+            left -= 1
+            if left and not left % WAKES_PER_LOOK and self._now_ns() >= end_ns:
+                return
+
+    def _finish(self) -> None:
+        """Calls what follows the wakes; if one function fails, the others are called in the next turn of the loop."""
+        finishing, self._finishing = iter(self._finishing), {}
+        try:
+            for function in finishing:
+                function()
+        finally:
+            for function in finishing:
+                self.timers.call_soon(function)
+
+    def after_wakes(self, function: Callable[[], None]) -> bool:
+        """Calls `function` once, when all watches that are being woken have been; False outside of a round of wakes."""
+        if self._is_waking:
+            self._finishing[function] = None
+        return self._is_waking

@@ -1,0 +1,58 @@
+"""The text of one scrape: lines gathered by family, in Prometheus' text format 0.0.4.
+
+Collectors append finished lines, because a line is the only thing that a scrape needs and everything in between costs the loop time. A
+family's lines have to stand together behind its header; so they are gathered by family and joined once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.server.monitoring.metric_families import DIALECTS, FAMILIES, Family, alias
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Page:
+    """See the module. `lines[name]` takes lines that end in a newline, `blocks[name]` many of them at once, encoded."""
+
+    __slots__ = ("blocks", "lines")
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[str]] = {name: [] for name in FAMILIES}
+        self.blocks: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
+
+    def put(self, name: str, value: float, labels: str = "") -> None:
+        """One sample; `labels` as `labels_text` makes them."""
+        self.lines[name].append(f"{name}{labels} {value}\n")
+
+    def encode(self, dialects: Sequence[str] = ()) -> bytes:
+        parts: list[bytes] = []
+        for name, lines in self.lines.items():
+            family = FAMILIES[name]
+            parts.append((family.header + "".join(lines)).encode())
+            parts += self.blocks[name]
+            if family.per_second and lines:
+                parts += ["".join(_translated(family, dialect, lines)).encode() for dialect in dialects]
+        return b"".join(parts)
+
+
+def _translated(family: Family, dialect: str, lines: Sequence[str]) -> list[str]:
+    """The same samples under the name that another dialect has for them; counters come line by line, never in blocks."""
+    name = alias(family, dialect)
+    # Without `_total` a strict reader would not take the family for a counter.
+    kind = family.kind if DIALECTS[dialect] else "untyped"
+    header = family._replace(name=name, kind=kind).header
+    return [header, *(name + line[len(family.name) :] for line in lines)]
+
+
+def labels_text(**labels: object) -> str:
+    """`{topic="a",partition="0"}`."""
+    return "{" + ",".join(f'{name}="{escape(str(value))}"' for name, value in labels.items()) + "}"
+
+
+def escape(value: str) -> str:
+    """A label's value as the format wants it: topics and groups may have any name that a client thought of."""
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value

@@ -1,0 +1,264 @@
+"""Metrics of topics and partitions: offsets, replicas, sizes, traffic.
+
+Most partitions of a broker have not moved since the scrape before, and those that have still have the same leader. So a partition's lines
+are kept with the numbers they were made of, in three kinds: who holds it (`standing`), where it begins (`starts`), where it ends (`ends`);
+and each topic keeps the encoded text of its partitions. A partition at rest costs one comparison. The walk is cut into pieces of
+`PIECE` partitions, and the loop may serve clients between them.
+
+Counters never go back: what a deleted topic has counted stays in the series without a label, and its own series end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+
+from ottla.base.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from ottla.replication.partition import Partition
+from ottla.replication.traffic import Traffic
+from ottla.requests.context import Partitions
+from ottla.server.monitoring.metric_families import TRAFFIC
+from ottla.server.monitoring.metric_page import Page, escape, labels_text
+
+PIECE = 100
+
+COUNTERS = (
+    ("messagesin_total", "messages_in"),
+    ("bytesin_total", "bytes_in"),
+    ("bytesout_total", "bytes_out"),
+    ("totalproducerequests_total", "produces"),
+    ("totalfetchrequests_total", "fetches"),
+    ("failedproducerequests_total", "failed_produces"),
+    ("failedfetchrequests_total", "failed_fetches"),
+)
+_of_traffic = attrgetter(*(attribute for _, attribute in COUNTERS))
+_NO_COUNTS = (0,) * len(COUNTERS)
+
+STANDING = (
+    "kafka_topic_partition_leader",
+    "kafka_topic_partition_replicas",
+    "kafka_topic_partition_in_sync_replica",
+    "kafka_topic_partition_leader_is_preferred",
+    "kafka_topic_partition_under_replicated_partition",
+    "kafka_cluster_partition_underminisr",
+    "kafka_cluster_partition_atminisr",
+)
+STARTS = ("kafka_topic_partition_oldest_offset", "kafka_log_log_logstartoffset")
+ENDS = ("kafka_topic_partition_current_offset", "kafka_log_log_logendoffset", "kafka_log_log_size")
+_NO_STARTS = ("",) * len(STARTS)
+_NO_ENDS = ("",) * len(ENDS)
+
+SUMS = (
+    "kafka_server_replicamanager_leadercount",
+    "kafka_server_replicamanager_partitioncount",
+    "kafka_server_replicamanager_underreplicatedpartitions",
+    "kafka_server_replicamanager_underminisrpartitioncount",
+    "kafka_controller_kafkacontroller_offlinepartitionscount",
+    "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+)
+"""Each is a number of partitions; a row says with 0 or 1 whether it is one of them."""
+
+_NO_SUMS = (0,) * len(SUMS)
+
+
+class _Row:
+    """One partition's lines, and the numbers behind them."""
+
+    __slots__ = ("counts", "ends", "flags", "holders", "labels", "place", "standing", "start", "starts", "traffic")
+
+    def __init__(self, topic: str, index: int) -> None:
+        self.labels = f'{{topic="{escape(topic)}",partition="{index}"}} '
+        self.holders: object = None
+        self.place: object = None
+        self.standing: tuple[str, ...] = ("",) * len(STANDING)
+        self.start: int | None = None
+        self.starts: tuple[str, ...] = _NO_STARTS
+        self.ends: tuple[str, ...] = _NO_ENDS
+        self.flags: tuple[int, ...] = _NO_SUMS
+        self.traffic: Traffic | None = None
+        self.counts: tuple[int, ...] = _NO_COUNTS
+
+
+class _Topic:
+    """One topic's rows, and the text that they made."""
+
+    __slots__ = (
+        "base", "counts", "ends", "has_moved", "has_other_holders", "has_other_starts", "rows", "standing", "starts", "sums",
+        "traffic_lines",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.rows: list[_Row] = []
+        self.has_other_holders = self.has_other_starts = self.has_moved = True
+        self.standing: tuple[bytes, ...] = ()
+        self.starts: tuple[bytes, ...] = ()
+        self.ends: tuple[bytes, ...] = ()
+        self.sums: tuple[int, ...] = _NO_SUMS
+        self.base: tuple[int, ...] = _NO_COUNTS  # counted by replicas that have since been opened anew
+        self.counts: tuple[int, ...] = _NO_COUNTS
+        self.traffic_lines: tuple[str, ...] = ()
+
+
+class TopicMetrics:
+    """Walks all topics; keeps the text of what has not moved."""
+
+    def __init__(self, metadata: ClusterMetadata, partitions: Partitions) -> None:
+        self._metadata = metadata
+        self._partitions = partitions
+        self._topics: dict[bytes, _Topic] = {}
+        self._gone = list(_NO_COUNTS)
+
+    def collect(self, page: Page) -> Iterator[None]:
+        """Adds everything about topics to the page; gives up the loop after each piece."""
+        looked_at = 0
+        for topic in list(self._metadata.topics()):
+            known = self._topics.setdefault(topic.topic_id, _Topic())
+            rows = known.rows
+            rows += [_Row(topic.name, index) for index in range(len(rows), len(topic.partitions))]
+            for start in range(0, len(topic.partitions), PIECE):
+                piece = topic.partitions[start : start + PIECE]
+                self._renew(topic.name, known, piece)
+                looked_at += len(piece)
+                if looked_at >= PIECE:
+                    looked_at = 0
+                    yield
+            self._write(page, topic, known)
+        self._forget_deleted()
+        topics = self._topics.values()
+        totals = [sum(column) for column in zip(self._gone, *(known.counts for known in topics), strict=True)]
+        for (suffix, _), total in zip(COUNTERS, totals, strict=True):
+            page.put(TRAFFIC + suffix, total)
+        for name, count in zip(SUMS, map(sum, zip(_NO_SUMS, *(known.sums for known in topics), strict=True)), strict=True):
+            page.put(name, count)
+
+    def _renew(self, topic: str, known: _Topic, partitions: tuple[PartitionMetadata, ...]) -> None:
+        """Makes the lines of the partitions that have changed."""
+        rows, get = known.rows, self._partitions.get
+        for state in partitions:
+            row = rows[state.index]
+            partition = get(topic, state.index)
+            if partition is None:
+                holders: object = state
+                place: object = None
+            else:
+                # Without the properties of Partition and PartitionState: this is run for thousands of them at a time.
+                log, traffic, held = partition.log, partition.traffic, partition.state
+                holders = (state, held.isr_state, partition.leader is not None, log.config.min_insync_replicas)
+                place = (
+                    held.high_watermark, log.log_end_offset, log.log_start_offset, log.active.size, len(log.segments),
+                    traffic.produces, traffic.fetches, traffic,
+                )  # fmt: skip
+            if holders != row.holders:
+                row.holders = holders
+                row.standing = _standing(row.labels, state, partition)
+                row.flags = _flags(state, partition)
+                known.has_other_holders = True
+            if place != row.place:
+                row.place = place
+                self._move(known, row, partition)
+
+    def _move(self, known: _Topic, row: _Row, partition: Partition | None) -> None:
+        """The partition's offsets, size or counts are others than before."""
+        known.has_moved = True
+        start = partition.log.log_start_offset if partition is not None else None
+        if start != row.start:
+            known.has_other_starts = True
+            row.start = start
+            row.starts = _starts(row.labels, start) if start is not None else _NO_STARTS
+        if partition is None:
+            row.ends = _NO_ENDS
+            return
+        row.ends = _ends(row.labels, partition)
+        traffic = partition.traffic
+        if row.traffic is not traffic:
+            # The replica was opened anew and counts from zero.
+            known.base = tuple(map(sum, zip(known.base, row.counts, strict=True)))
+            row.traffic = traffic
+        row.counts = _of_traffic(traffic)
+
+    def _write(self, page: Page, topic: TopicMetadata, known: _Topic) -> None:
+        if known.has_other_holders:
+            known.has_other_holders = False
+            known.standing = _join(row.standing for row in known.rows)
+            known.sums = tuple(map(sum, zip(*(row.flags for row in known.rows), strict=True)))
+        if known.has_other_starts:
+            known.has_other_starts = False
+            known.starts = _join(row.starts for row in known.rows)
+        if known.has_moved:
+            known.has_moved = False
+            known.ends = _join_ends(row.ends for row in known.rows)
+            known.counts = tuple(map(sum, zip(known.base, *(row.counts for row in known.rows), strict=True)))
+            labels = labels_text(topic=topic.name)
+            known.traffic_lines = tuple(
+                f"{TRAFFIC}{suffix}{labels} {count}\n" for (suffix, _), count in zip(COUNTERS, known.counts, strict=True)
+            )
+        for family, text in zip((*STANDING, *STARTS, *ENDS), (*known.standing, *known.starts, *known.ends), strict=True):
+            page.blocks[family].append(text)
+        for (suffix, _), line in zip(COUNTERS, known.traffic_lines, strict=True):
+            page.lines[TRAFFIC + suffix].append(line)
+        page.put("kafka_topic_partitions", len(topic.partitions), labels_text(topic=topic.name))
+
+    def _forget_deleted(self) -> None:
+        for topic_id in [known for known in self._topics if self._metadata.topic_by_id(known) is None]:
+            counts = self._topics.pop(topic_id).counts
+            self._gone = [total + count for total, count in zip(self._gone, counts, strict=True)]
+
+
+def _join(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
+    """The lines of many partitions, family by family."""
+    return tuple("".join(column).encode() for column in zip(*rows, strict=True))
+
+
+def _standing(labels: str, state: PartitionMetadata, partition: Partition | None) -> tuple[str, ...]:
+    """Formats the values of a partition in the order of `STANDING`."""
+    replicas = len(state.replicas)
+    in_sync = len(partition.isr_state.members) if partition is not None and partition.is_leading else len(state.isr)
+    is_preferred = int(bool(state.replicas) and state.leader == state.replicas[0])
+    shared = (
+        f"kafka_topic_partition_leader{labels}{state.leader}\n",
+        f"kafka_topic_partition_replicas{labels}{replicas}\n",
+        f"kafka_topic_partition_in_sync_replica{labels}{in_sync}\n",
+        f"kafka_topic_partition_leader_is_preferred{labels}{is_preferred}\n",
+        f"kafka_topic_partition_under_replicated_partition{labels}{int(in_sync < replicas)}\n",
+    )
+    if partition is None:
+        return (*shared, "", "")
+    is_leading, min_insync = partition.is_leading, partition.min_insync
+    return (
+        *shared,
+        f"kafka_cluster_partition_underminisr{labels}{int(is_leading and in_sync < min_insync)}\n",
+        f"kafka_cluster_partition_atminisr{labels}{int(is_leading and in_sync == min_insync)}\n",
+    )
+
+
+def _starts(labels: str, start: int) -> tuple[str, ...]:
+    """Formats the values of a partition in the order of `STARTS`."""
+    return f"kafka_topic_partition_oldest_offset{labels}{start}\n", f"kafka_log_log_logstartoffset{labels}{start}\n"
+
+
+def _ends(labels: str, partition: Partition) -> tuple[str, ...]:
+    """Formats a partition's values in the order of `ENDS`, without the families' names; most often the first two are one."""
+    log = partition.log
+    size = log.active.size if len(log.segments) == 1 else log.size_bytes
+    end_offset = log.log_end_offset
+    visible = end = f"{labels}{end_offset}\n"
+    if partition.high_watermark != end_offset:
+        visible = f"{labels}{partition.high_watermark}\n"
+    return visible, end, f"{labels}{size}\n"
+
+
+def _join_ends(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
+    """The lines of `ENDS`; partitions that are not here have none."""
+    columns = [[text for text in column if text] for column in zip(*rows, strict=True)]
+    return tuple((family + family.join(column) if column else "").encode() for family, column in zip(ENDS, columns, strict=True))
+
+
+def _flags(state: PartitionMetadata, partition: Partition | None) -> tuple[int, ...]:
+    """Returns the values of a partition in the order of `SUMS`."""
+    is_elsewhere = int(state.leader < 0), int(not state.replicas or state.leader != state.replicas[0])
+    if partition is None:
+        return 0, 0, 0, 0, *is_elsewhere
+    if not partition.is_leading:
+        return 0, 1, 0, 0, *is_elsewhere
+    in_sync = len(partition.isr_state.members)
+    return 1, 1, int(in_sync < len(state.replicas)), int(in_sync < partition.min_insync), *is_elsewhere

@@ -1,0 +1,279 @@
+"""Routes: which requests are executed, and which close their connection."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.base.errors import WireError
+from ottla.requests.context import Pending, RequestContext
+from ottla.server.execution.dispatch import Dispatcher, for_extended_connections
+from ottla.server.execution.route import Route
+from ottla.server.execution.scheduler import COSTLY_NS, HEAVY_NS, LARGE_BYTES, SLICE_NS, SLICE_NS_MIN
+from ottla.server.memory.receive_buffer import SHARED_BYTES
+from ottla.wire.codec import encoder
+from ottla.wire.framing import header_reader, write_request
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.fakes.timers import ManualTimers
+from tests.server.quotas.test_throttling import World
+
+FIRST_KEY = 18
+
+
+def test_an_extension_is_unknown_to_a_connection_that_has_not_asked() -> None:
+    handled: list[object] = []
+    handle = for_extended_connections(20000, lambda _broker, _request, body: handled.append(body))
+    request: Any = SimpleNamespace(connection=SimpleNamespace(has_extensions=False))
+    with pytest.raises(WireError, match="unknown api key 20000"):
+        handle(None, request, "a body")
+    assert handled == []
+    request.connection.has_extensions = True
+    handle(None, request, "a body")
+    assert handled == ["a body"]
+
+
+class Clients:
+    """Connections, and requests of a kind that takes a time of its own, on a clock that only these requests move on."""
+
+    def __init__(self, *cost_ns: int) -> None:
+        """The keys are 0 and on, in the order of their costs."""
+        self.now_ns = 0
+        self.timers = ManualTimers()
+        clock = SimpleNamespace(nanoseconds=lambda: self.now_ns, monotonic_ms=lambda: self.now_ns // 1_000_000)
+        self.dispatcher = Dispatcher(
+            cast(Any, SimpleNamespace(clock=clock, timers=self.timers)), cast(Any, SimpleNamespace(run=lambda: None, is_batching=False))
+        )
+        self._frames = []
+        for key, cost in enumerate(cost_ns, FIRST_KEY):
+            self.dispatcher.routes[key << 16] = self._route(key, cost)
+            self._frames.append(memoryview(write_request(key, 0, 1, "flood", b""))[4:])
+
+    def _route(self, key: int, cost_ns: int) -> Route:
+        def handle(_broker: object, _request: RequestContext, _body: bytes) -> None:
+            self.now_ns += cost_ns
+
+        fake = SimpleNamespace(
+            key=key, version=0, has_request_tags=False, plain_bytes_max=1 << 20, is_amplified=False, cost_ns=0, nanoseconds=0,
+            immediate=[0] * 64, handle=handle, decode=lambda frame, at: (b"", len(frame)),
+        )  # fmt: skip
+        return cast(Route, fake)
+
+    def connection(self) -> Any:
+        return SimpleNamespace(
+            read_header=header_reader(2), client_id_bytes=b"", header_bytes=0, contexts={}, client_id=None, info=None, cost_ns=0,
+            heavy_requests=0,
+        )  # fmt: skip
+
+    def send(self, connection: Any, kind: int = 0, count: int = 1, size: int = 0) -> None:
+        """Executes what one read has brought, as a connection does: what looks as dear waits in a crowded turn of the loop. `size`: what
+        the frames are said to have."""
+        frame = self._frames[kind]
+
+        def execute() -> None:
+            self.dispatcher.scheduler.begin_batch()
+            any(self.dispatcher.execute(connection, frame) for _ in range(count))
+            self.dispatcher.scheduler.end_batch()
+
+        if self.dispatcher.scheduler.is_crowded and self.dispatcher.is_likely_costly(connection, frame, 0, size or len(frame)):
+            connection.resume = execute
+            self.dispatcher.scheduler.resume_later(connection)
+        else:
+            execute()
+
+
+def test_a_connection_has_one_change_of_metadata_under_way_at_a_time() -> None:
+    """A client that sent a thousand was ahead of all others with all of them, while a slow disk took each."""
+    world, pendings = World(), [Pending() for _ in range(3)]
+    change, heartbeat = AlterClientQuotasRequest(entries=[], validate_only=False), HeartbeatRequest(group_id="g", member_id="m")
+    key, done = change.API_KEY, AlterClientQuotasResponse(entries=[])
+    world.answers = [pendings[0], pendings[1], HeartbeatResponse(), pendings[2]]
+    world.send(change, change, heartbeat, change)
+    assert world.executed == [key]
+    pendings[0].complete(done)
+    assert world.executed == [key, key], "the second has begun, and holds up the rest"
+    pendings[1].complete(done)
+    assert world.executed == [key, key, heartbeat.API_KEY, key]
+    world.connection.closed()
+    pendings[2].complete(done)
+    assert [type(response) for response in world.responses()] == [type(done), type(done), HeartbeatResponse]
+
+
+def test_a_change_that_waits_behind_another_is_not_begun_while_the_broker_stops() -> None:
+    world, pending, idle = World(), Pending(), list[object]()
+    change = AlterClientQuotasRequest(entries=[], validate_only=False)
+    world.answers = [pending]
+    world.send(change, change)
+    world.connection.finish(idle.append)
+    assert idle == []
+    pending.complete(AlterClientQuotasResponse(entries=[]))
+    assert idle == [world.connection] and world.executed == [change.API_KEY]
+    assert len(world.responses()) == 1, "it was answered"
+
+
+def test_metadata_that_creates_topics_is_a_change_and_other_metadata_is_none() -> None:
+    """A client had as many creations under way as it had requests in flight."""
+    world, waiting, creating = World(), Pending(), Pending(is_change=True)
+    ask = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    world.answers = [waiting, creating, MetadataResponse()]
+    world.send(ask, ask, ask)
+    assert len(world.executed) == 2
+    waiting.complete(MetadataResponse())
+    assert len(world.executed) == 2
+    creating.complete(MetadataResponse())
+    assert len(world.executed) == 3
+    assert len(world.responses()) == 3
+
+
+@pytest.mark.parametrize("answer", [KeyError("a mistake of ours"), object()], ids=["no answer", "one that cannot be encoded"])
+def test_a_request_that_fails_while_it_waits_closes_its_connection(answer: object, caplog: pytest.LogCaptureFixture) -> None:
+    """The exception went to what had ended the wait, and the connection stayed as it was: it answered nothing further."""
+    world, pending = World(), Pending()
+    world.dispatcher.limit(None)
+    world.answers = [pending]
+    world.send(AlterClientQuotasRequest(entries=[], validate_only=False), HeartbeatRequest(group_id="g", member_id="m"))
+    if isinstance(answer, Exception):
+        pending.fail(answer)
+    else:
+        pending.complete(answer)
+    assert world.channel.is_closed and world.responses() == []
+    assert [record.message for record in caplog.records] == ["closing test:1: a request failed"]
+    with pytest.raises(KeyError):
+        pending.fail(KeyError("there has been an answer: this goes to the log"))
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["a step", "what it waits for"])
+def test_a_large_forwarded_request_that_fails_ends_without_an_answer(is_later: bool) -> None:
+    """The broker that had forwarded it waited until the client's time was over."""
+    world, ended, pending, failure = World(), list[object](), Pending(), KeyError("a mistake of ours")
+    body = CreateTopicsRequest(topics=[CreatableTopic(name="t" * 200) for _ in range(SHARED_BYTES // 200)])
+    key, version = body.API_KEY, body.VERSIONS[1]
+    frame = write_request(key, version, 1, "c", encoder(CreateTopicsRequest, version)(body))[4:]
+
+    def fail(_broker: object, _request: object, _body: object) -> Iterator[None]:
+        yield
+        raise failure
+
+    world.dispatcher._route(key, version).handle = (lambda *_given: pending) if is_later else fail
+    world.dispatcher.execute_forwarded(bytes(frame), world.info, ended.append)
+    world.timers.run_due()
+    if is_later:
+        pending.fail(failure)
+        world.timers.run_due()
+    assert ended == [failure]
+
+
+def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None:
+    """Each had ten milliseconds, whatever the others had taken, so fifty that sent a hundred requests each held up everybody."""
+    cost_ns = 20_000
+    clients = Clients(cost_ns)
+
+    def turn(connections: int) -> int:
+        """How long all of them take, of which each has sent a hundred requests."""
+        began_ns = clients.now_ns
+        for _ in range(connections):
+            clients.send(clients.connection(), count=100)
+        clients.timers.run_due()
+        return clients.now_ns - began_ns
+
+    assert turn(1) == 100 * cost_ns
+    assert turn(50) <= SLICE_NS + 50 * (SLICE_NS_MIN + 2 * cost_ns)
+    assert turn(1) == 100 * cost_ns, "the next turn is another one"
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_one_request_of_each_of_many_connections_does_not_fill_a_turn_of_the_loop(is_first: bool) -> None:
+    """Each was too cheap to be noticed, and three hundred of them ran one after the other before anybody else."""
+    clients = Clients(200_000, 20_000)
+    many, honest = [clients.connection() for _ in range(300)], clients.connection()
+    waits = []
+    for _ in range(5):
+        if is_first:
+            many = [clients.connection() for _ in range(300)]
+        turn_began_ns = clients.now_ns
+        for connection in many:
+            clients.send(connection)
+        began_ns = clients.now_ns
+        clients.send(honest, kind=1)
+        waits.append(began_ns - turn_began_ns)
+        assert clients.now_ns - began_ns == 20_000, "what is cheap does not wait"
+        clients.timers.run_due()
+    assert waits[0] <= SLICE_NS, "at first what it costs is not known"
+    assert max(waits[1:]) <= 2 * HEAVY_NS
+
+
+@pytest.mark.parametrize(("warm", "size"), [(40, 0), (0, LARGE_BYTES + 1)], ids=["a dear kind", "large requests"])
+def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones(warm: int, size: int) -> None:
+    """Fresh connections counted as cheap, so one that had cost a little waited behind hundreds of them."""
+    clients = Clients(HEAVY_NS, 2 * COSTLY_NS)
+    known = clients.connection()
+    for _ in range(40):
+        clients.send(known, kind=1)
+        clients.timers.run_due()
+    for _ in range(warm):
+        clients.send(clients.connection())
+        clients.timers.run_due()
+    for _ in range(100):
+        clients.send(clients.connection(), size=size)
+    began_ns = clients.now_ns
+    ends_ns: list[int] = []
+    clients.send(known, kind=1)
+    resume = known.resume
+
+    def resume_and_note() -> None:
+        resume()
+        ends_ns.append(clients.now_ns)
+
+    known.resume = resume_and_note
+    clients.timers.run_due()
+    assert ends_ns[0] - began_ns < SLICE_NS
+
+
+@pytest.mark.parametrize("has_tags", [False, True])
+def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
+    """Each request has its own, though the last one is where the next is looked for; the longest may be longer than all of the next."""
+    timers = ManualTimers()
+    broker: Any = SimpleNamespace(clock=timers.clock, timers=timers)
+    dispatcher = Dispatcher(broker, SimpleNamespace())  # type: ignore[arg-type]
+    seen: list[tuple[str | None, bytes]] = []
+
+    def handle(_broker: object, request: RequestContext, body: bytes) -> None:
+        seen.append((request.client_id, body))
+
+    key, version = (18, 3) if has_tags else (18, 0)
+    dispatcher.routes[key << 16 | version] = cast(
+        Route,
+        SimpleNamespace(
+            version=version, has_request_tags=has_tags, plain_bytes_max=1 << 20, is_amplified=False, cost_ns=0, nanoseconds=0,
+            immediate=[0] * 64, handle=handle, decode=lambda frame, at: (bytes(frame[at:]), len(frame)),
+        ),
+    )  # fmt: skip
+    connection: Any = SimpleNamespace(
+        read_header=header_reader(2),
+        client_id_bytes=b"",
+        header_bytes=0,
+        contexts={},
+        client_id=None,
+        info=None,
+        cost_ns=0,
+        heavy_requests=0,
+    )
+    wanted = [("a" * 200, b"1"), (None, b""), ("", b"2"), ("b", b""), ("ab", b"3"), ("a" * 200, b"4"), (None, b"5"), (None, b"6")]
+    wanted += [("c" * 255, b"7"), ("é" * 255, b"8"), ("c" * 255, b"9")]
+    dispatcher.scheduler.begin_batch()
+    for client_id, body in wanted:
+        dispatcher.execute(connection, memoryview(write_request(key, version, 1, client_id, body))[4:])
+    assert seen == wanted
+    for body in (b"1", b"2"):
+        dispatcher.execute(connection, memoryview(write_request(key, version, 1, "d" * 32_000, body))[4:])
+        assert seen[-1] == ("d" * 255, body)
+        assert len(connection.client_id_bytes) < 2_000, "thousands of connections would keep them"
+    for length in (-2, 2, 32767):
+        with pytest.raises(WireError, match=f"a client id of {length} bytes"):
+            dispatcher.execute(connection, memoryview(struct.pack(">hhihB", key, version, 1, length, 0)))
