@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from struct import Struct
 from struct import error as StructError
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
@@ -45,6 +46,17 @@ read_key_and_version = Struct(">hh").unpack_from
 read_length = Struct(">h").unpack_from
 CLIENT_ID_AT = 8
 CLIENT_ID_BYTES_KEPT = 4 * CLIENT_ID_CHARACTERS_MAX
+
+
+class Waiting(NamedTuple):
+    """A request that waits for its response, and its slot in the order of answers."""
+
+    connection: Connection
+    route: Route
+    slot: Slot
+    correlation_id: int
+    before: Callable[[Any], None]
+    """Called with the response before it is sent."""
 
 
 class Dispatcher:
@@ -193,32 +205,33 @@ class Dispatcher:
             if is_change:
                 connection.release()
 
-        self._fill_later(connection, route, slot, correlation_id, pending, answer)
+        self._await(Waiting(connection, route, slot, correlation_id, answer), pending)
         return route.deferred
 
-    def _fill_later(
-        self, connection: Connection, route: Route, slot: Slot, correlation_id: int, pending: Pending, before: Callable[[Any], None]
-    ) -> None:
-        """Answers a request when its response is there, which a task or another `Pending` may make. Calls `before` with the response."""
+    def _await(self, waiting: Waiting, pending: Pending) -> None:
+        waiting.slot.abandon = pending.abandon
+        pending.then(partial(self._arrived, waiting))
 
-        def run(task: Task) -> Iterator[None]:
-            fill((yield from task))
+    def _arrived(self, waiting: Waiting, response: Any) -> None:
+        call_guarded(partial(self._fill, waiting, response), waiting.connection.fail)
 
-        def fill(response: Any) -> None:
-            if type(response) is GeneratorType:
-                response = self._first_slice(route, response)
-            if isinstance(response, Exception):  # `Pending.fail`
-                connection.fail(response)
-            elif type(response) is GeneratorType:
-                self.long_requests.turns.add_later(connection.guarded(run(response)))
-            elif type(response) is Pending:
-                self._fill_later(connection, route, slot, correlation_id, response, before)
-            else:
-                before(response)
-                connection.fill(slot, route.encode(response, correlation_id))
+    def _fill(self, waiting: Waiting, response: Any) -> None:
+        """Answers a request with a response, or with the response of a task or of another `Pending`."""
+        connection, route = waiting.connection, waiting.route
+        if type(response) is GeneratorType:
+            response = self._first_slice(route, response)
+        if isinstance(response, Exception):  # `Pending.fail`
+            connection.fail(response)
+        elif type(response) is GeneratorType:
+            self.long_requests.turns.add_later(connection.guarded(self._fill_in_steps(waiting, response)))
+        elif type(response) is Pending:
+            self._await(waiting, response)
+        else:
+            waiting.before(response)
+            connection.fill(waiting.slot, route.encode(response, waiting.correlation_id))
 
-        slot.abandon = pending.abandon
-        pending.then(lambda response: call_guarded(lambda: fill(response), connection.fail))
+    def _fill_in_steps(self, waiting: Waiting, task: Task) -> Iterator[None]:
+        self._fill(waiting, (yield from task))
 
     def _route(self, key: int, version: int) -> Route:
         """Makes the route of an API version, at its first request."""
