@@ -1,11 +1,11 @@
 """The access rules in the metadata store: read when the broker starts, written pattern by pattern, watched for other brokers' changes.
 
-A write is conditional on the version of the node that it was decided on, and decided again where another writer came first; so no rule is
-lost when two brokers change the same pattern. What was written is in force on this broker before the answer; other brokers learn of it by
-the node that the same write adds, and read the pattern anew (`change_watch.py`). A node that cannot be understood is not passed over: its
-resources would count as having no rules. Nothing is allowed on them until it is mended, so it is read as a rule that denies everything.
+A write is conditional on the version of the node that it was decided on. If another writer was first, the change is decided again; so no
+rule is lost when two brokers change the same pattern. A written rule is in force on this broker before the answer. Other brokers see the
+node of the change that the same write adds, and read the pattern again (`change_watch.py`). A damaged node is read as a rule that denies
+everything until an operator repairs it: without it, its resources would count as having no rules.
 
-Left out: who may change rules, and which rules make sense (`requests/acls.py`).
+Left out: the right to change rules, and the checks of rules (`requests/acls.py`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from ottla.metadata_store.znodes import NodeError
 log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS_MAX = 20
-"""A change is decided so many times at most, as other writers may come first each time."""
+"""A change is decided at most this many times, since other writers may be first each time."""
 CHANGES_MAX = 10_000
-"""So many changes may wait."""
+"""At most this many changes wait."""
 PATTERNS_PER_WRITE = 50
 RULES_BYTES_PER_WRITE = 1 << 17
 """A write that reads and encodes so many bytes of nodes is made before more is added to it: a mebibyte takes some 30 ms."""
@@ -102,7 +102,7 @@ class AclRules:
         self._watch.start()
 
     def restart(self) -> None:
-        """Reads and watches anew in a new session of the store: watches and retries of the old one are gone."""
+        """Reads and watches everything again in a new session of the store; the watches and retries of the old one have ended."""
         self._watch.start()
         if self._waiting and self._waiting[0].is_parked:
             self._waiting[0].run()

@@ -12,8 +12,8 @@ log = logging.getLogger("ottla.peers")
 
 
 class BrokerAddresses:
-    """Finds the listener that `inter.broker.listener.name` of this broker names among those that another one has registered. One that has
-    no such listener cannot be reached: each of its registrations is noted in the log once, since nothing else would say why it takes no
+    """Finds, among the listeners that another broker has registered, the one of `inter.broker.listener.name` of this broker. A broker
+    without such a listener cannot be reached: the log notes each of its registrations once, since nothing else would say why it takes no
     part."""
 
     def __init__(self, config: BrokerConfig, known_broker: Callable[[int], BrokerMetadata | None]) -> None:

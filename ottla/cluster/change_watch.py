@@ -1,9 +1,9 @@
-"""What stands below some nodes of the metadata store, kept up to date: everything is read once, and then what changes name.
+"""Keeps the content below some nodes of the metadata store up to date: reads everything once, and then the nodes that changes name.
 
-Who writes adds a sequential node to a folder of changes in the same write, which names what was written. This broker watches these folders
-and reads anew what each new node names. Once a watch is lost (the connection broke, the session ended) everything is read again; meanwhile
-what was known last stays in force. A change is removed after a quarter of an hour, when every broker with a connection has read it; all
-brokers try. Settings have a watch of their own (`config_watch.py`), as there only the controller's broker removes.
+A writer adds a sequential node to a folder of changes in the same write, which names the written path. This broker watches these folders
+and reads the path of each new node. Once a watch is lost (the connection broke, the session ended) everything is read again; meanwhile the
+last known state stays in force. A change is removed after a quarter of an hour, when every broker with a connection has read it; all
+brokers try. Settings have a watch of their own (`config_watch.py`), because only the controller's broker removes their changes.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ Nodes = Mapping[str, StoreNode]
 
 @immutable(kw_only=True)
 class Watched(Generic[Subject]):
-    """What is watched, and who takes it."""
+    """The nodes to watch, and the functions that take their content."""
 
     name: str
     """For the log."""
     base_paths: Sequence[str]
     """Folders that are made where they are missing."""
     roots: Sequence[str]
-    """What is read with all that stands below it."""
+    """Paths that are read with everything below them."""
     changes: Sequence[str]
     """Folders of changes; none where no other broker writes."""
     subject_of: Callable[[str, bytes], tuple[str, Subject]]
-    """From a change's path and content to the path of the node that was written, and what it is about. Raises `NodeError`."""
+    """Returns the path of the written node and its subject, from the path and content of a change. Raises `NodeError`."""
     take_all: Callable[[Nodes], object]
     """Is given everything."""
     take: Callable[[Subject, str, StoreNode | None], object]
-    """Is given what a change is about, its path, and the node as it stands now, None if it is gone."""
+    """Takes the subject of a change, its path, and the present node; None if the node was removed."""
 
 
 class ChangeWatch(Generic[Subject]):
@@ -91,7 +91,7 @@ class ChangeWatch(Generic[Subject]):
             self._begin_again(result)
 
     def _begin_again(self, result: StoreResult) -> None:
-        """Everything anew, in this session or the next one."""
+        """Reads everything again, in this session or the next one."""
         self._generation += 1
         generation = self._generation
         log.warning("%s: %s; reading all of them again", self._watched.name, result.name)
@@ -147,7 +147,7 @@ class ChangeWatch(Generic[Subject]):
             self._store.multi([Delete(path)], lambda _outcome: None)
 
     def _guarded(self, take: Callable[..., object]) -> Callable[..., None]:
-        """What belongs to an earlier reading of everything is ignored."""
+        """Ignores the results of an earlier reading of everything."""
         generation = self._generation
 
         def taken(*arguments: object) -> None:

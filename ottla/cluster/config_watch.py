@@ -1,9 +1,9 @@
-"""Settings and quotas as they stand in the metadata store: read when this broker registers, and again what a change names.
+"""The settings and quotas in the metadata store: read when this broker registers, and again for each change.
 
 The writer of a setting adds a sequential node below `/config/changes` that names the path, in the same write. This broker watches these
-nodes; each new one makes it read the path that it names. Once the watch is lost (the connection broke, the session ended) everything is
-read anew. The controller's broker removes the nodes after a quarter of an hour, when every broker that is connected has seen them. Topics
-are left out: their settings travel with their metadata.
+nodes and reads the path of each new one. Once the watch is lost (the connection broke, the session ended) everything is read again. The
+controller's broker removes the nodes after a quarter of an hour, when every connected broker has seen them. Settings of topics are left
+out: they are part of the topics' metadata.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ConfigWatch:
         removal_of: Callable[[str], list[Operation]],
         damage: DamageNotes,
     ) -> None:
-        """`removal_of(path)`: the write by which the controller removes a node; empty on other brokers."""
+        """`removal_of(path)`: the write with which the controller removes a node; empty on other brokers."""
         self._store = store
         self._retries = retries
         self._timers = timers
@@ -95,7 +95,7 @@ class ConfigWatch:
             read_paths(self._store, [f"{znodes.CONFIG_CHANGES}/{name}" for name in new], self._guarded(self._on_changes))
 
     def _guarded(self, take: Callable[[Nodes], object]) -> NodesRead:
-        """What is answered after the watch was lost is ignored: everything is read anew."""
+        """Ignores answers that arrive after the watch was lost: everything is read again."""
         generation = self._generation
 
         def read(result: StoreResult, nodes: dict[str, StoreNode]) -> None:
@@ -135,7 +135,7 @@ class ConfigWatch:
 
 
 def _subject(path: str, node: StoreNode) -> ConfigPut | QuotaPut | None:
-    """What a change is about, without its settings; None if it is nothing that is watched."""
+    """The subject of a change, without its settings; None if it is not watched."""
     try:
         subject = znodes.setting_at(znodes.read_change(node.data))
     except znodes.NodeError as error:
@@ -151,7 +151,7 @@ def _path_of(subject: ConfigPut | QuotaPut) -> str:
 
 
 def _puts(path: str, subject: ConfigPut | QuotaPut, node: StoreNode | None) -> list[SettingPut]:
-    """What the node says now; without a node, and from a damaged one, nothing is set."""
+    """The present settings in a node. A missing or damaged node sets nothing."""
     user = znodes.user_of(subject.entity) if isinstance(subject, QuotaPut) else None
     nothing: list[SettingPut] = [subject] if user is None else [subject, ScramPut(user, {})]
     if node is None:

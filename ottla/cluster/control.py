@@ -31,7 +31,7 @@ Done = Callable[[ErrorCode], object]
 
 
 class ControlReceiver:
-    """What one broker does with the messages of controllers."""
+    """Carries out the messages of controllers on one broker."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The requests of controllers as they arrive from other brokers: put together from their parts, in order, and handed to the receiver.
+"""The requests of controllers from other brokers: put together from their parts, in order, and handed to the receiver.
 
-A controller sends a request again until it is answered, over a new connection where the old one broke, and what it has sent over the old
-one may still arrive. So each message has a number that rises within a controller's epoch: what is older than the last one is refused, the
-last one itself is carried out again, which changes nothing, and is answered.
+A controller sends a request again until it is answered. It uses a new connection if the old one broke, and requests on the old one may
+still arrive. So each message has a number that rises within a controller's epoch. An older message than the last one is refused. The last
+one is carried out again, which changes nothing, and is answered.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The controller's messages that wait for one broker, joined so that they never take more memory than the cluster has state.
 
-A broker that is slow, or paused, takes no message for a while; the states that the controller sends meanwhile are obsolete before they
-leave. So one message of each kind waits at most (of one controller epoch and one life of the broker), and it has the newest state alone of
-each replica and of each topic.
+A broker that is slow, or paused, takes no message for a while, and the states in the waiting messages become obsolete. So at most one
+message of each kind waits (of one controller epoch and one life of the broker), with only the newest state of each replica and of each
+topic.
 
-- A replica stands in the roles or among the stopped ones, by what was sent last. `is_new` stays: the log that it is about is still to be
-  made. Stopped replicas go before the roles, since a topic that was created anew has its replicas under the name of the old ones.
-- A complete message takes the place of what waits; what follows it becomes a part of it.
-- Otherwise kinds go in the order in which the first of each came: a new broker gets the metadata before its replicas, others after.
+- A replica is among the roles or among the stopped replicas, according to the last message. `is_new` stays: its log has not been made yet.
+  Stopped replicas precede the roles, since a topic that was created again has replicas with the names of the old ones.
+- A complete message replaces the waiting ones; later messages become a part of it.
+- Otherwise the kinds keep the order of their first messages: a new broker gets the metadata before its replicas, other brokers after them.
 
-A message that is joined to one that waits is done at once: the outcome of that one is still to come.
+A message that joins a waiting one is done at once; the outcome of the waiting one is not known yet.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Key = tuple[bytes, int]
 """A replica: the id of its topic, and its partition."""
 
 REMOVED_MAX = 1_000
-"""So many names and ids of removed topics go with a complete message, which needs none of them to remove the topics."""
+"""A complete message carries at most this many names and ids of removed topics; it does not need them to remove the topics."""
 
 
 class Letter(NamedTuple):
@@ -73,7 +73,7 @@ class ControlQueue:
 
 
 class _Joined:
-    """What waits of one controller epoch for one life of a broker. `done` has the kinds that wait, in their order."""
+    """The waiting messages of one controller epoch for one life of a broker. `done` has their kinds, in their order."""
 
     def __init__(self, first: ControlMessage) -> None:
         self.first = first

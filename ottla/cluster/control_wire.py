@@ -1,9 +1,9 @@
 """The controller's messages as requests of keys 4, 5 and 6 in their newest versions, and back.
 
-What Kafka's form does not carry stands in tagged fields of our own (20000 and above). A message about thousands of partitions is cut into
-parts, so that no frame is large and no turn of either loop long; all parts of a message have its `sequence`, and `MessageParts` puts them
-together. Values become values of `control_messages` only if they can be true: whatever bytes a peer sends, the rest of the broker meets
-topics with valid names, partitions numbered from 0, ids that are not negative. Anything else raises `ApiError` INVALID_REQUEST.
+Tagged fields of our own (20000 and above) carry the facts that Kafka's form lacks. A message about thousands of partitions is cut into
+parts, so that no frame is large and no iteration of either event loop long. All parts of a message have its `sequence`, and `MessageParts`
+puts them together. Bytes become values of `control_messages` only if they can be true, so the rest of the broker sees topics with valid
+names, partitions numbered from 0, and ids that are not negative. Anything else raises `ApiError` INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _stop_replica(stopped: Sequence[StoppedReplica]) -> StopReplicaRequest:
 
 
 def _update_metadata(message: UpdateMetadata, part_bytes_max: int) -> Iterator[UpdateMetadataRequest]:
-    """The brokers stand in the first part; each part has the end of one topic and the beginning of another, and some removed ones."""
+    """The first part has the brokers. Each part may hold the end of one topic and the beginning of another, and some removed topics."""
     rows = ((topic, partition) for topic in message.topics for partition in topic.partitions or (None,))
     brokers = [_live_broker(broker) for broker in message.brokers]
     removals = _cut(message.removed, lambda one: TOPIC_BYTES + len(one[0]), part_bytes_max)

@@ -1,6 +1,6 @@
-"""A broker's own requests to a controller elsewhere: values of `controller.api` to messages, and answers back.
+"""A broker's own requests to a controller elsewhere: encodes values of `controller.api`, and decodes the answers.
 
-What a peer answers is not trusted: a result that was not asked for is dropped, one that is missing is UNKNOWN_SERVER_ERROR.
+Answers are not trusted: a result that was not asked for is dropped, and a missing one is UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The way to the controller, wherever it is: `api.Controller` for this broker's own needs.
+"""Reaches the controller, wherever it is: `api.Controller` for this broker's own needs.
 
-While this broker is the controller, and where there is no other broker, every request is a call. Else AlterPartition, ControlledShutdown,
-the creation of topics (internal ones, and those that a client's metadata request creates) and alterations of this broker's own settings go
-as requests to the broker that the metadata names as the controller. What clients ask of the controller is forwarded whole
-(`requests/forwarding.py`); here the answer to that is NOT_CONTROLLER, as a broker gives it that cannot reach the controller.
+While this broker is the controller, and without other brokers, every request is a call. Otherwise this broker sends AlterPartition,
+ControlledShutdown, the creation of topics (internal ones, and those of a client's metadata request) and alterations of its own settings as
+requests to the broker that the metadata names as the controller. Requests of clients to the controller are forwarded whole
+(`requests/forwarding.py`); here they get NOT_CONTROLLER, like the clients of a broker that cannot reach the controller.
 
 `ask` sends a request again after lost connections and after NOT_CONTROLLER, with rising pauses, until its time is over: meanwhile another
-controller is elected, and this broker learns which. A request may so be executed twice, as with Kafka's own way to the controller.
+controller is elected, and this broker gets to know it. So a request may be executed twice, as with Kafka's own route to the controller.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RETRY_MAX_MS = 500
 REVIEW_MS = 250
 """So often a request under way is compared with what is known of the controller."""
 GRACE_MS = 500
-"""So much longer than a request's time its answer is waited for, if the controller has the request."""
+"""The wait for an answer continues for this long after the request's own time, if the controller has the request."""
 NOT_TAKEN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 """Answers of a broker that has not executed the request: it is not the controller, or does not take this one for a broker yet."""
 
@@ -108,7 +108,7 @@ class Asking:
         route.peers.send(self._asked, self._request, answered, lane=self._lane)
 
     def _on_deadline(self) -> None:
-        """The controller may just be answering that the time is over, with what it has done."""
+        """Ends the wait. The controller may be answering at this moment that the time is over, with the results so far."""
         if self._is_under_way:
             self._deadline = self._route.timers.call_later(GRACE_MS, self._answer_here)
         else:
@@ -130,8 +130,8 @@ class Asking:
             self._route.timers.call_later(pause_ms, lambda: self.attempt() if attempt == self._attempt else None)
 
     def _look(self) -> None:
-        """Waits no longer for a broker that is not the controller any more: its answer may never come. What waits for its next attempt
-        finds the controller by itself; to begin its pause again at each look would put that attempt off for ever."""
+        """Ends the wait for a broker that is no longer the controller, since its answer may never arrive. A request in a pause finds the
+        new controller by itself; a new pause at each look would delay its attempt for ever."""
         self._review = None
         if self._is_under_way and (self._route.is_here or self._route.metadata.controller_id != self._asked):
             self._on_answer(None, ErrorCode.NOT_CONTROLLER)
@@ -197,7 +197,7 @@ class ControllerRoute:
     # The requests of this broker
 
     def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:
-        """One attempt: its sender tries again, with what it wants by then."""
+        """Sends one attempt. The sender tries again itself, with its newest proposals."""
         if self.is_here:
             self.local.alter_partition(broker_id, broker_epoch, changes, done)
             return
@@ -257,7 +257,7 @@ class ControllerRoute:
         request = alter_configs_request(requests, validate_only)
         self.ask(request, refusal_of_all_configs, lambda response: done(config_results(response)), here)
 
-    # What only clients ask, whose requests are forwarded whole
+    # Requests of clients alone: they are forwarded whole
 
     def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None:
         self.local.delete_topics(names, done, timeout_ms=timeout_ms)

@@ -1,7 +1,7 @@
 """Notices that the controller has marked this broker's registration as dead, though the broker lives.
 
-The controller does so when the broker seems provably gone (`failure_detector.py`): others lead then, and what this broker asks under its
-epoch is refused. It has to register anew, under a new epoch.
+The controller does so when a broker seems provably dead (`failure_detector.py`): other replicas lead then, and requests under this broker's
+epoch are refused. The broker has to register again, under a new epoch.
 """
 
 from __future__ import annotations

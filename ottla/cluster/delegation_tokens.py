@@ -1,9 +1,9 @@
 """The delegation tokens in the metadata store: read when the broker starts, written one by one, watched for other brokers' changes.
 
-A change is decided on the node that it replaces, conditional on its version, and decided again where another writer came first. What was
-written is in force on this broker before the answer; other brokers learn of it by the node that the same write adds (`change_watch.py`).
-A token whose time is over is removed by whichever broker looks first; until then it is refused at logins all the same. Left out: who may
-change tokens (`requests/delegation_tokens.py`), their secrets (`security/token_logins.py`).
+A change is decided on the node that it replaces, conditional on its version. If another writer was first, the change is decided again. A
+written token is in force on this broker before the answer. Other brokers see the node of the change that the same write adds
+(`change_watch.py`). The first broker that looks removes an expired token; until then it is refused at logins all the same. Left out: the
+right to change tokens (`requests/delegation_tokens.py`), their secrets (`security/token_logins.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.metadata_store.znodes import NodeError
 log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS_MAX = 20
-"""A change is tried so many times at most, as other writers may come first each time."""
+"""A change is tried at most this many times, since other writers may be first each time."""
 TOKENS_MAX = 10_000
 """More are not made."""
 TEXT_BYTES_MAX = 64 << 20
@@ -33,7 +33,7 @@ CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE
 """Another writer came first."""
 
 Decide = Callable[[DelegationToken], DelegationToken | ErrorCode | None]
-"""What a token is to become, None to remove it, or why it stays as it is."""
+"""Returns the changed token, None to remove it, or the reason why it stays unchanged."""
 Done = Callable[[ErrorCode, DelegationToken | None], object]
 """Called when the change is stored and in force here, with the token as it is then."""
 
@@ -57,7 +57,7 @@ class DelegationTokens:
         self._of_owner: Counter[str] = Counter()
         self._text_of_owner: Counter[str] = Counter()
         self.on_change: Callable[[], object] = lambda: None
-        """Called when a token has changed or is gone."""
+        """Called when a token was changed or removed."""
         watched = Watched(
             name="delegation tokens", base_paths=token_nodes.BASE_PATHS, roots=[token_nodes.TOKENS],
             changes=() if is_alone else [token_nodes.CHANGES], subject_of=_subject_of, take_all=self._take_all, take=self._take,
@@ -65,7 +65,7 @@ class DelegationTokens:
         self._watch = ChangeWatch(store, retries, timers, watched)
 
     def find(self, token_id: str) -> DelegationToken | None:
-        """A token by which one may log in now."""
+        """A token that is valid for logins now."""
         token = self._tokens.get(token_id)
         return None if token is None or token.is_expired(self._clock.wall_ms()) else token
 
@@ -187,7 +187,7 @@ class DelegationTokens:
         self.restart()
 
     def restart(self) -> None:
-        """Reads and watches anew, in a new session of the store."""
+        """Reads and watches everything again, in a new session of the store."""
         self._watch.start()
 
     def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:

@@ -44,7 +44,7 @@ class FailedReplicas:
         self._short: dict[ShortLeader, None] = {}
 
     def review(self, controller_epoch: int) -> None:
-        """Reports anew if the controller or the registration is another one than before, and there is anything to report."""
+        """Reports again if the controller or the registration has changed, and there is anything to report."""
         broker_epoch = self._broker_epoch()
         if (controller_epoch, broker_epoch) != self._reported_to:
             if broker_epoch != self._reported_to[1]:

@@ -1,11 +1,11 @@
-"""Finds that another broker's process is gone, without waiting for the end of its session with the metadata store.
+"""Finds that another broker's process has ended, without waiting for the end of its session with the metadata store.
 
-A process that was killed leaves its session behind for seconds; its connections end at once, and its port refuses new ones. So a broker
-counts as gone only if a connection of this broker to it, on which both have proved who they are, was closed by the other side, and its
-address then refuses two more. A broker that is slow, paused, cut off or restarting its listeners is not: its host does not answer, or its
-port accepts. What is found is true of one registration (broker epoch), not of the next.
+The session of a killed process lasts for seconds; its connections end at once, and its port refuses new ones. So a broker counts as dead
+only if the other side closed a connection on which both had proved their identity, and its address then refuses two more connections. A
+broker that is slow, paused, cut off or restarting its listeners does not count as dead: its host does not answer, or its port accepts. A
+finding is about one registration (broker epoch), not about the next.
 
-The controller watches all other brokers, the others watch the controller (`watched`). Left out: what follows (`LocalController`).
+The controller watches all other brokers, the others watch the controller (`watched`). Left out: the consequences (`LocalController`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ log = logging.getLogger("ottla.cluster")
 
 REFUSALS = 2
 PAUSE_MS = 20
-"""Between two attempts to connect: a broker that binds its port anew does it in less."""
+"""The pause between two attempts to connect: a broker that binds its port again needs less."""
 LOOKS_MS = (10, 20, 40, 80, 160)
 """After these times a port that accepts is tried again: a process that is being killed may close its connections before its port."""
 REOPEN_MS = 500
 """After a connection that could not be opened, or that ended though the broker lives."""
 
 Gone = Callable[[int, int], object]
-"""Called with the broker's id and the epoch of the registration that is gone."""
+"""Called with the broker's id and the epoch of the registration that has ended."""
 
 
 class FailureDetector:
-    """The connections of one broker to those that it watches."""
+    """The connections of this broker to the brokers that it watches."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class FailureDetector:
             self._probe(broker_id, epoch, address, REFUSALS, 0)
 
     def _probe(self, broker_id: int, epoch: int, address: tuple[str, int], refusals: int, looks: int) -> None:
-        """Connects; after so many refusals, one after the other, the broker is gone. One that accepts is looked at again; `looks`: how
-        often it was."""
+        """Connects. After this many refusals in a row the broker counts as dead. A broker that accepts is checked again; `looks` counts the
+        checks."""
 
         def lives() -> None:
             self._probed.pop(broker_id, None)

@@ -1,10 +1,10 @@
-"""The first step of a stop in a cluster: others take over what this broker leads, and it unregisters, while its listeners still serve.
+"""The first step of a stop in a cluster: other brokers take over the leadership of this broker's partitions, and it unregisters, while its
+listeners still serve.
 
-The controller is asked to hand over (ControlledShutdown) until it answers that no partition is left that another broker might lead, and
-this broker has become a follower of all that it led; again and again, because a replica may come into sync meanwhile, and a controller
-that follows on the one that was asked knows nothing of it. Then the broker unregisters; if it is the controller, `/controller` goes with
-its registration in one write. What is not done when `controlled.shutdown.max.retries` times `controlled.shutdown.retry.backoff.ms` are
-over is given up: the others then notice that the broker is gone.
+This broker asks the controller to hand over (ControlledShutdown) until no partition is left that another broker might lead, and until it
+has become a follower of every partition. It repeats the request, because a replica may get in sync meanwhile, and a new controller does not
+know of the request. Then the broker unregisters; if it is the controller, the same write removes `/controller`. The handover is given up
+after `controlled.shutdown.max.retries` times `controlled.shutdown.retry.backoff.ms`: the others then notice the end of the broker.
 
 A broker that is alone has nothing to hand over and stops at once.
 """
@@ -51,7 +51,7 @@ class Handover:
         timers: Timers,
         done: Callable[[], object],
     ) -> None:
-        """`led_partitions`: those that this broker leads now."""
+        """`led_partitions`: the partitions that this broker leads now."""
         self._controller = controller
         self._member = member
         self._led_partitions = led_partitions
@@ -91,13 +91,13 @@ class Handover:
         self._timers.call_later(pause_ms, self._ask)
 
     def _leads_with_others(self) -> bool:
-        """Whether it leads a partition that others could lead: the rest stays with it until it is gone."""
+        """Whether it leads a partition that another broker could lead; it keeps the others until its end."""
         live = self._member.metadata.brokers
         own = self._config.this_broker_id
         return any(any(replica in live and replica != own for replica in partition.state.replicas) for partition in self._led_partitions())
 
     def _announced(self) -> None:
-        """Leaves once the brokers that take over have been sent it, if this one is the controller."""
+        """Unregisters. If this broker is the controller, it first waits until the new leaders have been sent their roles."""
         waiting = self._timers.call_later(ANNOUNCED_MS_MAX, self._leave)
 
         def announced() -> None:

@@ -45,7 +45,7 @@ class AltersPartitions(Protocol):
 
 
 class IsrChanges:
-    """What the leaders on this broker have proposed; see above."""
+    """The proposals of the leaders on this broker; see above."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class IsrChanges:
         self._is_closed = False
 
     def propose(self, state: PartitionState, proposal: IsrProposal) -> None:
-        """`PartitionState.on_isr_proposal`: what is proposed within one turn of the loop goes into one request."""
+        """`PartitionState.on_isr_proposal`. The proposals of one iteration of the event loop are sent in one request."""
         key = (state.log.topic_id or bytes(16), state.topic_partition.partition)
         self._pending[key], self._sizes[key] = proposal, len(state.isr_state.members)
         if not self._is_asking and not self._is_scheduled:
@@ -161,7 +161,7 @@ class IsrChanges:
         return False
 
     def _count(self, key: Key, proposal: IsrProposal) -> None:
-        """The proposal has been accepted; the controller's message about it may have come before this answer."""
+        """Counts an accepted proposal. The controller's message about it may have arrived before this answer."""
         size = len(proposal.members)
         grown = size - self._sizes.pop(key, size)
         self.expansions += grown > 0

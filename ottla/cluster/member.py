@@ -1,7 +1,7 @@
-"""A broker as a member of its cluster: session, registration, served metadata, and the controller where it is elected.
+"""A broker as a member of its cluster: session, registration, served metadata, and the controller if it is elected.
 
-Registering and becoming controller are two steps: the broker stands for election each time that it has registered. `messages` of the
-controller reach this broker by a call; `remote` carries those to others.
+Registering and becoming controller are two steps: the broker stands for election each time that it has registered. The controller's
+messages reach this broker by a call (`messages`) and other brokers by `remote`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ClusterMember:
 
     @property
     def find_token(self) -> Callable[[str], DelegationToken | None] | None:
-        """Finds a delegation token by which one may log in now; None where there are no such tokens."""
+        """Finds a delegation token that is valid for logins now; None if there are no such tokens."""
         return None if self.delegation_tokens is None else self.delegation_tokens.find
 
     def _make_watches(self, timers: Timers) -> MemberWatches:
@@ -125,8 +125,8 @@ class ClusterMember:
     def start(
         self, registration: Registration, *, on_registered: Callable[[], object], refused: Callable[[str], object]
     ) -> None:
-        """Registers and stands for election; `on_registered` is called once, `refused` with the reason in one line if that is impossible.
-        Both are called before this returns where the store answers at once, as the embedded one does."""
+        """Registers and stands for election. `on_registered` is called once, or `refused` with the reason in one line. Both are called
+        before this returns if the store answers at once, as the embedded one does."""
         self._on_registered = on_registered
         self.session = BrokerSession(
             store=self._store,
@@ -146,7 +146,8 @@ class ClusterMember:
         return self.broker_epoch() != NO_EPOCH
 
     def leave(self, done: Callable[[], object]) -> None:
-        """Unregisters, and gives up the controller's office in the same write; whatever comes of it, the session's end does the same."""
+        """Unregisters, and gives up the controller's office in the same write. If the write fails, the end of the session has the same
+        effect."""
         assert self.session is not None, "a broker that has not started leaves"
         self.session.leave()
         self._stop_watches()
@@ -201,7 +202,7 @@ class ClusterMember:
             self._watches.report_short_leader(state)
 
     def review_reports(self) -> None:
-        """Reports anew to another controller than before, or under another registration."""
+        """Reports again to a new controller, or under a new registration."""
         if self._watches is not None:
             self._watches.review_reports(self.receiver.controller_epoch)
 

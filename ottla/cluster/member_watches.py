@@ -1,4 +1,4 @@
-"""What a broker among others watches and reports in the metadata store besides its registration; one that is alone needs none of it."""
+"""The watches and reports of a broker in the metadata store, besides its registration. A broker that is alone needs none of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MemberWatches:
         on_marked_dead: Callable[[], object],
         damage: DamageNotes,
     ) -> None:
-        """`removal_of(path)`: the write by which the controller removes a node; empty on other brokers."""
+        """`removal_of(path)`: the write with which the controller removes a node; empty on other brokers."""
         self._configs = ConfigWatch(store, retries, timers, on_settings, removal_of, damage)
         self._death_mark = DeathMark(store, retries, config.this_broker_id, on_marked_dead)
         self._failed_replicas = FailedReplicas(store, retries, metadata, config.this_broker_id, broker_epoch)
@@ -61,5 +61,5 @@ class MemberWatches:
         self._failed_replicas.report_short_leader(state)
 
     def review_reports(self, controller_epoch: int) -> None:
-        """Reports anew if the controller or the registration is another one than before."""
+        """Reports again if the controller or the registration has changed."""
         self._failed_replicas.review(controller_epoch)

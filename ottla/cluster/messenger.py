@@ -1,13 +1,12 @@
-"""The way from the controller to other brokers: `BrokerMessenger` over `Peers`.
+"""Sends the controller's messages to other brokers: `BrokerMessenger` over `Peers`.
 
-Each broker has a queue, and one message of it under way; so messages arrive in order. After a lost connection, or an answer that did not
-come, the message is sent again, until a broker that has carried it out or refuses it says so. It is given up when it cannot matter any
-more: this broker is no longer the controller of its epoch, or that broker is not registered under its epoch. Settings do not travel: every
-broker reads them in the metadata store.
+Each broker has a queue, with one message under way; so messages arrive in order. After a lost connection or a missing answer the message is
+sent again, until the broker answers that it has carried the message out or refuses it. A message is given up when it cannot matter any
+more: this broker is no longer the controller of its epoch, or the other broker is no longer registered under its epoch. Settings are not
+sent: every broker reads them in the metadata store.
 
-What waits behind the message under way is joined (`control_queue.py`): one message of each kind, with the newest state alone of each
-partition. So a broker that is slow, or paused, costs no more memory than the cluster has state, however long that lasts, and it catches up
-with a few messages.
+The messages behind the one under way are joined (`control_queue.py`): one message of each kind, with only the newest state of each
+partition. So a broker that is slow, or paused, never costs more memory than the cluster has state, and it catches up with a few messages.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class PeerMessenger:
 
 
 class Outbox:
-    """The message under way to one broker, and those that wait. Messages are numbered in the order of sending."""
+    """The message under way to one broker, and the waiting ones. Messages are numbered in the order of sending."""
 
     def __init__(self, peers: Peers, timers: Timers, is_wanted: IsWanted, broker_id: int) -> None:
         self._peers = peers
@@ -147,6 +146,6 @@ class Outbox:
     def _finish(self, code: ErrorCode) -> None:
         letter, self._current = self._current, None
         assert letter is not None, "a message is under way"
-        self._attempt += 1  # what still comes for it is ignored
+        self._attempt += 1  # late answers to it are ignored
         letter.done(code)
         self._next()

@@ -1,10 +1,10 @@
-"""The cluster's metadata as this broker serves it: what controllers have sent, nothing else.
+"""The cluster's metadata as this broker serves it: the content of the controllers' messages, nothing else.
 
-Topics, partitions and brokers are the immutable values that arrived, not copies. A partition never goes back to an older leader epoch or
-partition epoch of the same topic; whole messages from an older controller are refused before they come here (`control.py`).
+Topics, partitions and brokers are the immutable values that arrived, not copies. A partition never returns to an older leader epoch or
+partition epoch of the same topic. `control.py` refuses whole messages of an older controller.
 
-One thing a broker knows before any controller: which of its own replicas cannot be served because a disk failed (`mark_offline`). Readers
-see such a replica as offline and, if it leads, the partition without a leader, until it works again; what controllers have sent is kept.
+A broker knows one thing before any controller: which of its own replicas cannot be served because a disk failed (`mark_offline`). Readers
+see such a replica as offline and, if it leads, the partition without a leader, until it works again; the controllers' metadata is kept.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
 from ottla.base.types import TopicPartition
 
 GONE_SHOWN_MS = 5_000
-"""A broker that is gone is shown to clients for so long. One that learns of the new leaders and of the missing broker in the same answer
-may look for the leaders again a second later: librdkafka ends the missing broker first, and its partitions with it."""
+"""A dead broker is shown to clients for this long. A client that sees the new leaders and the missing broker in the same answer may look
+for the leaders again only a second later: librdkafka ends the missing broker first, and its partitions with it."""
 
 DELETED_MAX = 10_000
-"""So many deleted topics are remembered."""
+"""At most this many deleted topics are remembered."""
 
 
 class MetadataCache(ClusterMetadata):
     """`ClusterMetadata` that messages change."""
 
     def __init__(self, cluster_id: str = "", now_ms: Callable[[], int] | None = None) -> None:
-        """`now_ms` is monotonic; without it brokers that are gone are not shown any more."""
+        """`now_ms` is monotonic; without it dead brokers are not shown."""
         super().__init__(cluster_id)
         self._now_ms = now_ms
-        self._gone: dict[int, tuple[BrokerMetadata, int]] = {}  # brokers that are gone, and since when
+        self._gone: dict[int, tuple[BrokerMetadata, int]] = {}  # dead brokers, and since when
         self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
         self.is_of_cluster = False
         """Whether there may be topics that this broker has not been sent yet; False where its own controller is the only one."""
         self.on_quotas: Callable[[Collection[QuotaEntity] | None], object] | None = None
-        """Called when quotas may have changed: those of these entities, or of any."""
+        """Called with the entities whose quotas may have changed; None means any."""
         self._deleted: dict[bytes, None] = {}  # ids, the newest last
         self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
         self.on_credentials: Callable[[], object] = lambda: None
@@ -101,7 +101,7 @@ class MetadataCache(ClusterMetadata):
         return topic_id in self._deleted if self.is_of_cluster else super().is_deleted(topic_id)
 
     def update(self, message: UpdateMetadata) -> tuple[list[str], list[str]]:
-        """Returns the names of topics that are new or changed, and of those that are gone."""
+        """Returns the names of new and changed topics, and of removed ones."""
         self.controller_id, self.controller_epoch = message.controller_id, message.controller_epoch
         before, self.brokers = self.brokers, {broker.broker_id: broker for broker in message.brokers}
         if self._now_ms is not None and (self._gone or before.keys() != self.brokers.keys()):

@@ -1,9 +1,9 @@
 """Requests about transactions to one other broker: AddPartitionsToTxn to a coordinator, WriteTxnMarkers to a leader of partitions.
 
-The ports are `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. A broker that cannot be asked gives every
-partition its error code. An answer counts only for partitions that were asked for, and one that leaves a partition out gives it
-NETWORK_EXCEPTION, so that it is asked again: what a peer sends is not trusted. The requests are imported when the first one is made, which
-saves a broker that is alone their memory.
+The ports are `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. If a broker cannot be asked, every partition
+gets its error code. Answers are not trusted: one counts only for partitions of the request, and a partition that it lacks gets
+NETWORK_EXCEPTION, so that it is asked about again. The requests' modules are imported at the first use, which saves a broker that is alone
+their memory.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _collect(partitions: Iterable[TopicPartition], code: int, answers: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, ErrorCode]:
-    """The code of each partition that was asked for: that of the whole answer if there is one, else its own."""
+    """The code of each partition of the request: the code of the whole answer if it has one, else its own."""
     whole = error_code(code) or ErrorCode.NETWORK_EXCEPTION
     codes = dict.fromkeys(partitions, whole)
     if not code:

@@ -1,12 +1,12 @@
-"""Registering a broker in the metadata store: the ephemeral node `/brokers/ids/N`, whose czxid is the broker's epoch.
+"""Registers a broker in the metadata store: the ephemeral node `/brokers/ids/N`, whose czxid is the broker's epoch.
 
-Before it the nodes that every cluster has are created where they are missing, and the cluster's id is compared with the broker's own. After
-a write whose outcome is unknown the node is read: one of the own session is the own registration.
+First the nodes that every cluster has are created if they are missing, and the cluster's id is compared with the broker's own. After a
+write with an unknown outcome the node is read: a node of the own session is the own registration.
 
-A process that was killed leaves its session behind, and with it its nodes, until the session times out. The registration names the data
-directories (`incarnation`), which this process has locked: a node that names one of them is that of an earlier life. It is replaced
-in one multi, with `/controller` if that belongs to the same session, on condition that there has been no election since. Any other node
-refuses the start with one line.
+The session of a killed process, and its nodes, last until the session times out. The registration names the data directories
+(`incarnation`), which this process has locked: a node that names one of them belongs to an earlier life of this broker. It is replaced in
+one multi, with `/controller` if that belongs to the same session, on condition that no election has happened since. Any other node refuses
+the start with one line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _is_unproved() -> bool:
 
 @immutable(kw_only=True)
 class Registration:
-    """What a broker registers about itself, and the id of its cluster: the id that a new cluster gets."""
+    """The content of a broker's registration, and the id that a new cluster gets."""
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
@@ -139,7 +139,7 @@ class Registrar:
         self._store.get(self._path, read)
 
     def _is_own(self, node: StoreNode) -> bool:
-        """Whether the node is that of an earlier life: it names a directory that this process has locked."""
+        """Whether the node belongs to an earlier life: it names a directory that this process has locked."""
         try:
             theirs = znodes.read_incarnation(node.data).split(",")
         except znodes.NodeError:

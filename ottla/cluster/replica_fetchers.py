@@ -1,9 +1,9 @@
-"""Drives the fetchers of this broker: `num.replica.fetchers` of `replication/fetcher.py` for each broker that leads what it follows, each
-over a connection of its own.
+"""Runs the fetchers of this broker: `num.replica.fetchers` of `replication/fetcher.py` for each broker that it follows, each over a
+connection of its own.
 
-`ReplicaChanges` passes on which partition follows whom; the partition's hash says which fetcher it belongs to, as in Kafka. What changes
-within one turn of the loop goes into one request. A fetcher rests after failures as it says itself; a timer wakes it. One loop does all
-the work, so one fetcher a leader is the fastest where the network is; more help where one connection cannot fill the line.
+`ReplicaChanges` passes on which partition follows which leader; the partition's hash selects the fetcher, as in Kafka. The changes of one
+iteration of the event loop are sent in one request. A fetcher pauses after failures, and a timer wakes it. One event loop does all the
+work, so one fetcher per leader is usually the fastest; more help if one connection cannot fill the network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Place = tuple[int, int]
 
 
 class ReplicaFetchers:
-    """What this broker follows. `broker_epoch` is that of its present registration."""
+    """The partitions that this broker follows. `broker_epoch` is the epoch of its present registration."""
 
     def __init__(self, *, peers: Peers, clock: Clock, timers: Timers, config: BrokerConfig, broker_epoch: Callable[[], int]) -> None:
         self._peers = peers
@@ -185,7 +185,7 @@ class _Driven:
         self._go_on()
 
     def _go_on(self) -> None:
-        """The next request goes out in the same turn as its answer came, unless one is being made already."""
+        """Sends the next request in the iteration in which the answer arrived, unless one is being made already."""
         if not self._is_scheduled:
             self._run()
 

@@ -1,7 +1,7 @@
-"""This broker's session with the metadata store: registered, cut off, expired, and registered anew under a new broker epoch.
+"""This broker's session with the metadata store: registered, disconnected, expired, and registered again under a new broker epoch.
 
-A session that is cut off may still be alive, so the broker keeps its epoch; with an expired one its registration is gone, and what others
-have noted about its epoch counts no longer.
+A disconnected session may still be alive, so the broker keeps its epoch. The registration of an expired session is lost, and the notes of
+others about its epoch count no longer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REFUSED_RETRY_MS = 1_000
 
 
 class SessionState(Enum):
-    """Where a broker's session stands."""
+    """The state of a broker's session."""
 
     NEW = "new"
     REGISTERED = "registered"

@@ -17,12 +17,12 @@ SUSPECTED_MS = 500
 REFUSED_MS = 1_500
 """For one that refuses: a client that is answered earlier, and before the election, is not back before this time either."""
 AGAIN_MS = 100
-"""So often it is tried again: a process that was started anew accepts."""
+"""The pause between two attempts: a process that was started again accepts."""
 LOOKS_MS = failure_detector.LOOKS_MS[:3]
 """An address that accepts is tried again, for the same reason as there; clients do not wait for all of its looks."""
 
 WAITING_MAX = 1_000
-"""So many answers wait; clients beyond are answered with what is known, and ask again."""
+"""At most this many answers wait; further clients get the known metadata, and ask again."""
 
 
 class Suspects:
