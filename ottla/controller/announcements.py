@@ -1,11 +1,11 @@
-"""Sends the brokers what has changed after a write is confirmed: first the states of their replicas, then the metadata.
+"""Sends the changes to the brokers after a write is confirmed: first the states of their replicas, then the metadata.
 
-A broker that is new gets everything: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards
-each broker gets the changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs like all others. Messages
-share the immutable values of the state, they are not copied.
+A new broker gets everything: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards each
+broker gets the changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs like all others. Messages share
+the immutable values of the state; they are not copied.
 
-Who waits for the answers need not wait for a broker that does not answer: it is suspended, or its host is gone, and is sent everything
-when it is back. A client's request waits for others than the controller's own broker no longer than its own time.
+A caller that waits for the answers does not wait for a broker that does not answer: that broker is suspended, or its host is down, and gets
+everything when it returns. A client's request waits for brokers other than the controller's own no longer than its own time.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Announcements:
             self._to_all(state, brokers, UpdateConfigs, changes=settings)
 
     def _replicas(self, state: ClusterState, before: Before, receivers: Iterable[BrokerMetadata]) -> None:
-        """What the changes mean for the replicas of each of these brokers."""
+        """Sends each of these brokers the changes of its replicas."""
         hosted: dict[int, list[ReplicaRole]] = {}
         stopped: dict[int, list[StoppedReplica]] = {}
         for name, old in before.items():

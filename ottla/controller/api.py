@@ -69,7 +69,7 @@ class ConfigEntry:
 
 
 CONFIG_ENTRIES_MAX = 1_000
-"""So many settings of a resource may be changed at a time: several times as many as any resource has."""
+"""The most settings of a resource that one request may change: several times as many as any resource has."""
 TOO_MANY_CONFIG_ENTRIES = f"More than {CONFIG_ENTRIES_MAX} configurations of one resource"
 
 
@@ -93,9 +93,7 @@ class ConfigResult:
 
 @immutable(kw_only=True)
 class IsrChangeRequest:
-    """What a leader asks by AlterPartition: this ISR, seen from this leader epoch and partition epoch. Broker epochs go with the
-    members.
-    """
+    """A leader's request by AlterPartition: this ISR, seen from this leader epoch and partition epoch. Each member has its broker epoch."""
 
     topic_id: bytes
     partition: int
@@ -106,7 +104,7 @@ class IsrChangeRequest:
 
 @immutable(kw_only=True)
 class PartitionResult:
-    """The result for one partition; on success its new state. While there are `eligible` replicas the leader's watermark stands still."""
+    """The result for one partition; on success its new state. While there are `eligible` replicas the leader's watermark does not move."""
 
     topic: str
     topic_id: bytes = NO_TOPIC_ID

@@ -1,9 +1,9 @@
-"""Automatic balance: leadership goes back to the preferred replicas of brokers that lead too few of their partitions.
+"""Automatic balance: moves leadership back to preferred replicas if a broker leads too few of its partitions.
 
-A replica is preferred if it stands first in its partition's assignment, so leadership spreads as evenly as partitions were placed; after
-failures and restarts it does not. A broker's imbalance is the share of the partitions that prefer it and are led by others. Above
-`leader.imbalance.per.broker.percentage` its partitions go back to it, as far as it is in sync, and not about to stop. Partitions whose
-replicas are moving keep their leader.
+The preferred replica is the first one of a partition's assignment, so leadership is spread as evenly as the partitions are; after failures
+and restarts it is not. A broker's imbalance is the share of the partitions that prefer it and that others lead. Above
+`leader.imbalance.per.broker.percentage` the broker gets its partitions back, if it is in sync with them and not about to stop. Partitions
+whose replicas are moving keep their leader.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The controller's queue: one command at a time is decided, written to the metadata store, applied, announced and answered.
 
 A command is decided only when the one before it has been applied, so a decision never rests on a state that is about to change. Between
-decide and apply the controller waits for the store; every write checks the epoch that the controller was elected with and the versions
-that the decision read. What may come back:
+decide and apply the controller waits for the store. Every write checks the epoch that the controller was elected with and the versions that
+the decision read. The outcomes:
 
-- taken: the changes hold and are announced; the next part of the plan, or the answer.
-- another epoch, or an expired session: the controller resigns; nothing is written any more, all waiting commands get NOT_CONTROLLER.
-- another version: the state is read anew and the command decided again, `ATTEMPTS_MAX` times at most.
-- late, when the session may be over: nothing is known of the answer's worth; the queue is closed.
-- unknown: first a write that only checks the epoch, which the store orders behind the one whose answer was lost; then the nodes of the
-  write are read. If they are as it leaves them it counts as taken; if not, the state is read anew and the command decided again.
+- success: the changes are in force and are announced; the next part of the plan, or the answer, follows.
+- another epoch, or an expired session: the controller resigns; nothing is written any more, and all waiting commands get NOT_CONTROLLER.
+- another version: the state is read again and the command decided again, `ATTEMPTS_MAX` times at most.
+- late, when the session may have ended: the answer may be worth nothing; the queue is closed.
+- unknown: first a write that only checks the epoch, which the store orders behind the write whose answer was lost; then the nodes of that
+  write are read. If they are as the write leaves them, it counts as done; if not, the state is read again and the command decided again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("ottla.controller")
 
 ATTEMPTS_MAX = 3
 COMMANDS_MAX = 10_000
-"""So many commands may wait; more are refused with REQUEST_TIMED_OUT, which clients try again."""
+"""At most this many commands wait; more are refused with REQUEST_TIMED_OUT, and clients try again."""
 
 OPERATIONS_AT_ONCE_MAX = 2_000
 """After a decision for more than this, other work of the loop has its turn before the write."""
@@ -63,8 +63,8 @@ class CommandQueue:
         resign: Callable[[StoreResult], object],
         may_act: Callable[[], bool],
     ) -> None:
-        """`on_applied` gets the changes and the topics as they were before; `read_state` reads everything anew. `may_act` is asked before
-        each step; where it says no it has closed the queue."""
+        """`on_applied` gets the changes and the previous topics; `read_state` reads everything again. `may_act` is asked before each step;
+        if it returns False, it has closed the queue."""
         self.state = ClusterState()
         self.is_open = False
         self._store = store
@@ -245,7 +245,8 @@ def topic_of(change: Change) -> str | None:
 
 
 def is_in_force(part: Part, nodes: Mapping[str, StoreNode]) -> bool:
-    """Whether the nodes are as the multi leaves them. It is all or nothing, and only this controller writes these nodes."""
+    """Whether the nodes are as the multi leaves them. A multi has all of its effects or none, and only this controller writes these nodes.
+    """
     expected: dict[str, tuple[int | None, bytes] | None] = {}
     for operation in part.operations:
         if isinstance(operation, Create) and operation.is_sequential:

@@ -88,7 +88,7 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
 
 
 def announced(path: str) -> Operation:
-    """The node by which all brokers learn that the settings at this path have changed."""
+    """The node that makes all brokers read the settings at this path again."""
     return Create(znodes.CONFIG_CHANGE_PREFIX, znodes.change_bytes(path), is_sequential=True)
 
 
@@ -114,7 +114,7 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
 
 
 def altered_values(config: BrokerConfig, request: ConfigRequest, old: Mapping[str, str]) -> dict[str, str]:
-    """What the request makes of the old values of its resource; raises `ApiError`. Whether they are valid is not looked at."""
+    """Returns the new values of a resource, from a request and the old values; raises `ApiError`. Does not check whether they are valid."""
     if len(request.entries) > CONFIG_ENTRIES_MAX:
         raise ApiError(ErrorCode.INVALID_REQUEST, TOO_MANY_CONFIG_ENTRIES)
     names = [entry.name for entry in request.entries]

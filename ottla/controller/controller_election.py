@@ -1,19 +1,19 @@
-"""Which broker is the controller: the ephemeral node `/controller`, and the epoch under which its owner may write.
+"""Elects the controller: the ephemeral node `/controller`, and the epoch that its owner writes under.
 
 A candidate creates `/controller` and raises `/controller_epoch` in one multi, conditional on the version of the epoch that it read. The
-epoch and the version that this write sets are the mandate: all that the controller writes is conditional on that version, and reading the
-tree again never changes it (I38). A claim whose outcome is unknown counts only if `/controller` belongs to this session and the epoch node
+epoch and the version that this write sets are the mandate: every write of the controller is conditional on that version, and reading the
+tree again never changes it (I38). A claim with an unknown outcome counts only if `/controller` belongs to this session and the epoch node
 is exactly as the claim left it. A candidate that is not elected waits until `/controller` changes.
 
-A controller that is provably gone, though its `/controller` still stands, is replaced (`take_over`). What was found of it stays true while
-the store is away, so it is tried again until another broker is the controller, or the same one under another registration.
+A controller that is provably dead, although its `/controller` exists, is replaced (`take_over`). The finding stays true while the store
+cannot be reached, so the takeover is tried again until another broker is the controller, or the same one under another registration.
 
-While the epoch node cannot be read there is no controller, and it is left as it is. A line says which number belongs there: each write of a
-controller raises epoch and version by one, so the version of the node is no smaller than any epoch that controllers made; where one was
-written by hand, the newest epoch that this broker was sent is larger. Candidates watch the node, and stand again when it changes.
+While the epoch node cannot be read there is no controller, and the node is not changed. A log line says which number belongs there: each
+write of a controller raises epoch and version by one, so the version of the node is no smaller than any epoch of a controller; if an
+operator wrote the epoch, the newest epoch that this broker was sent is larger. Candidates watch the node, and stand again when it changes.
 
-An epoch that is written by hand ends the mandate of the present controller at its next write. `/controller` is still its own then, and it
-claims the office anew, above that epoch.
+An epoch that an operator writes ends the mandate of the present controller at its next write. `/controller` is still its own then, and it
+claims the office again, above that epoch.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ControllerElection:
         store.listen(self._on_session)
 
     def run(self) -> None:
-        """Stands for election, now or when the present controller goes."""
+        """Stands for election, now or when the present controller ends."""
         self._round += 1
         number = self._round
         self._store.get(
@@ -94,16 +94,16 @@ class ControllerElection:
         )
 
     def give_up(self) -> None:
-        """Ends the mandate that was found to be over, and stands again."""
+        """Ends the mandate, which another write has ended already, and stands again."""
         if self._mandate is not None:
             self._mandate = self._claim = None
             self._on_lost()
             self.run()
 
     def take_over(self, broker_id: int, broker_epoch: int) -> None:
-        """Takes over from a controller that is provably gone while its `/controller` still stands: deleted and created in one write,
-        which raises the epoch from the version that was read first. Without effect if another is the controller by now, or the gone one
-        has come back under another registration."""
+        """Takes over from a controller that is provably dead while its `/controller` exists: one write deletes and creates the node and
+        raises the epoch from the version that was read first. Without effect if another broker is the controller by now, or the dead one
+        has registered again."""
         if self._mandate is not None:
             return
         self._gone = (broker_id, broker_epoch)
@@ -135,7 +135,7 @@ class ControllerElection:
             self._store.get(path, partial(read, path))
 
     def stop(self) -> list[Operation]:
-        """Stands no more; returns the operations that give up the office, if it is held."""
+        """Ends the candidature; returns the operations that give up the office, if this broker has it."""
         self._round += 1
         mandate, self._mandate, self._claim = self._mandate, None, None
         if mandate is None:
@@ -144,8 +144,8 @@ class ControllerElection:
         return [Check(znodes.CONTROLLER_EPOCH, mandate.version), Delete(znodes.CONTROLLER)]
 
     def lapse(self) -> None:
-        """The session may be over: ends the mandate until the store says whose `/controller` is. If it is still this session's, and the
-        epoch is as the claim left it, the mandate goes on."""
+        """Ends the mandate because the session may have ended, until the store shows the owner of `/controller`. If this session still owns
+        it, and the epoch is as the claim left it, the mandate continues."""
         if self._mandate is not None:
             self._mandate = None
             self._on_lost()
@@ -204,8 +204,8 @@ class ControllerElection:
         self._store.get(znodes.CONTROLLER_EPOCH, confirmed)
 
     def _renew(self) -> None:
-        """Claims the office anew, if `/controller` is still this session's though the epoch is not what it was claimed with. The epoch is
-        read first: a successor changes both in one write, so the claim fails if there is one."""
+        """Claims the office again, if `/controller` still belongs to this session though the epoch has changed. The epoch is read first: a
+        successor changes both in one write, so the claim fails if there is one."""
         number = self._round
         epochs: list[StoreNode | None] = []
 

@@ -1,7 +1,7 @@
-"""Changing SCRAM credentials of users: the nodes that hold them.
+"""Changes the SCRAM credentials of users in their nodes.
 
-A user's node holds quotas as well (`configs.py`), so both are written together. What a credential may look like is checked where the
-request arrives (`handlers/alter_user_scram_credentials.py`); here only whether there is one to remove.
+A user's node holds quotas as well (`configs.py`), so both are written together. `handlers/alter_user_scram_credentials.py` checks the form
+of a credential; here only its existence is checked, before it is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.metadata_store import znodes
 
 
 def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequence[ScramRequest]) -> Plan:
-    """The results are by user, in the order in which they are first named; a user's requests are carried out together or not at all."""
+    """The results are by user, in the order of the request; the changes of one user are carried out together or not at all."""
     by_user: dict[str, list[ScramRequest]] = {}
     for request in requests:
         by_user.setdefault(request.user, []).append(request)

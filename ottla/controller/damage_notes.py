@@ -1,13 +1,13 @@
-"""Lines about damaged nodes of the metadata store: a broker logs each of them once, however often and by whomever the node is read.
+"""Lines about damaged nodes of the metadata store: a broker logs each of them once, however often it reads the node.
 
-A broker reads settings by itself, and again if it is the controller; a controller reads the whole tree anew after each write that met
+A broker reads settings by itself, and again if it is the controller. A controller reads the whole tree again after each write that met
 another version.
 """
 
 from __future__ import annotations
 
 LINES_MAX = 10_000
-"""So many lines are remembered, the newest."""
+"""The number of lines that are remembered, the newest ones."""
 
 
 def damaged_line(path: str, error: Exception) -> str:

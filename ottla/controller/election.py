@@ -134,7 +134,7 @@ def elect_damaged(partition: PartitionMetadata, standing: Standing) -> Elected |
 
 
 def _elect_unproved(partition: PartitionMetadata, isr: Sequence[int], standing: Standing) -> Elected | None:
-    """When none of those that may hold more is left to be waited for."""
+    """Elects a replica that restarted without a proof, once no other replica could hold more."""
     emptied = emptied_after(partition, standing)
     is_empty = len(emptied) == len(partition.replicas)
     members = [replica for replica in _fullest_first(partition, standing) if is_empty or replica not in emptied]
@@ -210,8 +210,8 @@ def eligible_after(partition: PartitionMetadata, isr: Collection[int], in_sync_m
 def last_known_after(
     partition: PartitionMetadata, isr: Collection[int], eligible: Collection[int], in_sync_min: int, standing: Standing
 ) -> tuple[int, ...]:
-    """Who would be eligible, had it not restarted without a proof. While no broker leads that does not depend on the size of the in-sync
-    set: `ANY_SIZE`."""
+    """The replicas that would be eligible if they had not restarted without a proof. While no broker leads, the size of the in-sync set
+    does not matter: `ANY_SIZE`."""
     if len(isr) >= in_sync_min:
         return ()
     held = [*(replica for replica in (*partition.isr, *partition.eligible) if replica in standing.lost), *partition.last_known]
@@ -227,7 +227,8 @@ def emptied_after(partition: PartitionMetadata, standing: Standing) -> tuple[int
 
 
 def _fullest_first(partition: PartitionMetadata, standing: Standing) -> Iterable[int]:
-    """Those that have lost no directory, the last leader first; those that have lost all last."""
+    """The replicas in the order of their losses: without a lost directory first, the last leader before others; those that lost all last.
+    """
     last = max(partition.leader, partition.last_leader)  # one of them is NO_LEADER
     emptied = emptied_after(partition, standing)
     return sorted(partition.replicas, key=lambda replica: (replica in emptied, replica in standing.reduced, replica != last))

@@ -1,8 +1,8 @@
-"""Reading the cluster's state out of the metadata store: all nodes first, then one pure step from nodes to `ClusterState`. The epoch that
-the controller was elected with is not read: a controller that read it anew might take over the epoch of a successor (I38).
+"""Reads the cluster's state from the metadata store: all nodes first, then one pure step from nodes to `ClusterState`. It does not read the
+epoch that the controller was elected with: a controller that read it again might use the epoch of a successor (I38).
 
-Nodes that cannot be read are left out with a line for the log, so that garbage in the store costs what it damages and no more: a topic
-whose node is damaged is not served, a partition whose state is damaged has no leader, a damaged configuration counts as empty.
+Nodes that cannot be read are left out with a log line, so that garbage in the store damages no more than its own subject: a topic with a
+damaged node is not served, a partition with a damaged state has no leader, a damaged configuration counts as empty.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROOTS = (
 )
 NODES_MAX = 10_000_000
 REQUESTS_MAX = 512
-"""So many reads are under way at once."""
+"""The number of concurrent reads."""
 
 NodesRead = Callable[[StoreResult, dict[str, StoreNode]], object]
 """OK and the nodes, or why they could not all be read."""
@@ -233,7 +233,7 @@ def _configs(
     notes: list[str],
     damaged: list[str],
 ) -> list[SettingPut]:
-    """What the nodes say; a line for each that is damaged is added to `notes`, and its path to `damaged`."""
+    """The settings in the nodes. Adds a line for each damaged node to `notes`, and its path to `damaged`."""
     changes: list[SettingPut] = []
     for resource_type, folder in znodes.CONFIG_FOLDERS.items():
         for node_name in names.get(folder, []):

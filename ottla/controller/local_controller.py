@@ -1,11 +1,12 @@
 """`api.Controller` on this broker: it decides while this broker is elected, and answers NOT_CONTROLLER otherwise.
 
-Elected, it reads the cluster's state from the metadata store, decides what the brokers that came and went mean for the partitions, ends
+Once elected, it reads the cluster's state from the metadata store, decides the consequences of new and missing brokers, completes
 interrupted creations and deletions, sends every live broker its replicas and the metadata, and serves requests through its queue
-(`command_queue.py`). Its state is its own: also the broker in the same process learns only what it is sent (`announcements.py`).
+(`command_queue.py`). Its state is its own: even the broker in the same process knows only the messages that it was sent
+(`announcements.py`).
 
-With the embedded store a request is answered before the method returns, unless it is large: topics with thousands of partitions are
-written some hundreds at a time, with turns of the loop between the writes, and the answer waits for the brokers to open their logs.
+With the embedded store a request is answered before the method returns, unless it is large: topics with thousands of partitions are written
+in parts, one in each iteration of the event loop, and the answer waits for the brokers to open their logs.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ FIRST_BALANCE_MS = 5_000
 """After an election brokers have so long to register before leadership is balanced."""
 
 MOVES_PER_WRITE = 500
-"""So many partitions of one request get other replicas in one write: with the nodes of their topics they fit into it."""
+"""The number of partitions whose replicas change in one write; the nodes of their topics fit into it as well."""
 
 
 class LocalController:
@@ -121,7 +122,7 @@ class LocalController:
         return self._queue.state
 
     def stand_for_election(self) -> None:
-        """Becomes the controller, now or when the present one goes."""
+        """Becomes the controller, now or when the present one ends."""
         self._election.run()
 
     def stop(self) -> list[Operation]:
@@ -133,8 +134,7 @@ class LocalController:
         self._announcements.call_when_settled(function)
 
     def on_broker_gone(self, broker_id: int, epoch: int) -> None:
-        """The process of a broker is provably gone, its registration under this epoch perhaps not. As the controller this broker elects
-        others; of the controller it takes over."""
+        """Handles the end of a broker's process, whose registration may still exist: elects other leaders, or takes over from it."""
         self._gone[broker_id] = epoch
         if self._mandate is not None:
             self._brokers.start()  # What is decided rests on the registrations as they are now.
@@ -241,7 +241,7 @@ class LocalController:
         self._timers.call_later(delay_ms, lambda: self._balance(mandate) if mandate is self._mandate else None)
 
     def _balance(self, mandate: Mandate | None) -> None:
-        """Leadership goes back to preferred replicas, now and from time to time."""
+        """Moves leadership back to preferred replicas, now and at intervals."""
 
         def moved(count: int) -> None:
             if count:
@@ -290,13 +290,14 @@ class LocalController:
         self._read_state(loaded)
 
     def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
-        """Decides what follows from brokers that have registered or gone, if any have."""
+        """Decides the consequences of brokers that have registered or ended, if any have."""
         self._live = live
         if self._is_announcing:
             self._submit_membership()
 
     def _membership_changes(self, state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
-        """The brokers that have registered, and those that are gone, by what was read last: an older list may be decided after a newer."""
+        """The brokers that have registered and those that have ended, by the newest list: an older list may be decided after a newer one.
+        """
         if self._live is None:
             return [], []
         present = [broker for _, broker in sorted(self._live.items()) if not membership.is_gone(state, broker, self._gone)]
@@ -481,7 +482,7 @@ class LocalController:
             self._announcements.changes(self.state, changes, before)
 
     def _finish_deletion(self, names: Sequence[str], done: Callable[[], object], timeout_ms: int | None = None) -> None:
-        """Removes the replicas, then the nodes. A failure leaves the mark, and the next start continues from there."""
+        """Removes the replicas, then the nodes. After a failure the mark remains, and the next start continues from it."""
         gone = [self.state.deleting[name] for name in names if name in self.state.deleting]
         self._announcements.stop(self.state, gone)
 

@@ -104,7 +104,8 @@ def _without_short_leader(
 
 
 class LogDirWatch:
-    """Reads the reports, at the start and whenever one comes, until it is stopped. `on_events(events, decided)`: `decided` deletes them."""
+    """Reads the reports, at the start and whenever one arrives, until it is stopped. `on_events(events, decided)`: `decided` deletes them.
+    """
 
     def __init__(
         self,

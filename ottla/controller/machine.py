@@ -1,11 +1,11 @@
-"""What the controller decides when a leader reports its in-sync set, and when elections or moves of replicas are requested.
+"""Decides about in-sync sets that leaders report, and about requested elections and moves of replicas.
 
-Each `decide_*` is pure: it reads `ClusterState` and answers a `Plan`, the operations of one multi and the changes to apply once the store
-has taken it. Every plan that writes begins with a check of `/controller_epoch`, and sets each partition state under the version last
+Each `decide_*` is pure: it reads `ClusterState` and returns a `Plan`, the operations of one multi and the changes to apply once the store
+has executed it. Every plan that writes begins with a check of `/controller_epoch`, and sets each partition state under the version last
 read, so a controller that was replaced writes nothing (I9, I38, I39).
 
-Brokers that come and go are decided in `membership.py`, topics in `topics.py`, configurations in `configs.py`; `reassignment.py` has the
-steps of a move, `partition_states.py` the next states of a partition.
+`membership.py` decides about brokers that start and end, `topics.py` about topics, `configs.py` about configurations; `reassignment.py` has
+the steps of a move, `partition_states.py` the next states of a partition.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def _isr_refusal(
 
 
 def _may_be_in_sync(state: ClusterState, member: int, epoch: int, *, is_joining: bool) -> bool:
-    """A member that restarted since its last fetch may have come back empty (KIP-903, I13), so one that joins names its epoch; one that is
-    about to stop does not join."""
+    """Whether a member may join the in-sync set or stay in it. A member that restarted since its last fetch may have lost its records
+    (KIP-903, I13), so a joining member names its epoch; a broker that is about to stop does not join."""
     registered = state.brokers.get(member)
     if registered is None:
         return False

@@ -62,7 +62,7 @@ def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> 
 
 
 def is_gone(state: ClusterState, broker: BrokerMetadata, gone: Mapping[int, int]) -> bool:
-    """Whether a registration stands only because its session is not over: it is marked as dead, or is among `gone` and can be marked."""
+    """Whether a registration exists only because its session has not ended: it is marked as dead, or is in `gone` and can be marked."""
     found_gone = None if state.noted_version is None else gone.get(broker.broker_id)
     return broker.epoch in (found_gone, state.dead.get(broker.broker_id))
 
@@ -74,9 +74,9 @@ def decide_brokers_changed(
     rules: TopicRules,
     gone: Mapping[int, int] = NONE_GONE,
 ) -> Plan:
-    """Brokers registered (anew) or went away. The state names them, and a broker that has registered is sent anything, only when all is
-    written: until then it would be sent the roles of its former life. `gone`: epochs of brokers that have left though they are still
-    registered; they are marked as dead."""
+    """Decides about brokers that have registered (again) or ended. The state names a new broker, and the broker is sent messages, only when
+    everything is written: before that it would be sent the roles of its former life. `gone`: epochs of brokers that have ended though they
+    are still registered; they are marked as dead."""
     members: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
     members += [BrokerPut(broker) for broker in joined]
     epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}
@@ -141,7 +141,7 @@ def after_membership(
     rules: TopicRules,
     elections: Elections,
 ) -> PartitionMetadata | None:
-    """The partition's next state when brokers, or its replicas on them, have come or gone; None if it stays as it is."""
+    """The partition's next state after brokers, or its replicas on them, have started or ended; None if it does not change."""
     in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
     if standing.has_run_on(partition.leader):
         in_sync_min = election.in_sync_min_while_eligible(partition, in_sync_min)

@@ -36,7 +36,7 @@ LOSS_ACCEPTED = frozenset({Choice.UNCLEAN, Choice.EMPTY})
 """After an election of these kinds a replica may cut records below its high watermark: they are not in the new leader's log."""
 
 ELECTIONS_NOTED_MAX = 100
-"""So many elections that may lose records are logged one by one in one decision."""
+"""One decision logs at most this many elections that may lose records one by one."""
 
 
 def led(
@@ -92,7 +92,7 @@ def _renewed(state: ClusterState, partition: PartitionMetadata) -> PartitionMeta
 
 
 class Elections:
-    """The elections of one decision that may lose records, and those that wait because of that, as lines for the log."""
+    """The elections of one decision that may lose records, and the partitions that wait instead, as log lines."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -148,8 +148,8 @@ def partitions_plan(
     answer: Any = None,
     notes: Sequence[str] = (),
 ) -> Plan:
-    """The new states of several partitions, and the assignments of the topics in which replicas changed: those go with their partitions.
-    `last` is written after all of them."""
+    """The new states of several partitions, and the assignments of topics whose replicas changed; an assignment is written with its
+    partitions. `last` is written after all of them."""
     by_topic: dict[str, dict[int, PartitionMetadata]] = {}
     for name, partition in new:
         by_topic.setdefault(name, {})[partition.index] = partition
@@ -177,5 +177,5 @@ def _joined(units: Sequence[Unit], last: Unit) -> Unit:
 
 
 def _assignment(partition: PartitionMetadata) -> tuple[tuple[int, ...], ...]:
-    """The part of a partition's state that stands in its topic's node."""
+    """The part of a partition's state that is in its topic's node."""
     return partition.replicas, partition.adding_replicas, partition.removing_replicas

@@ -73,7 +73,7 @@ def _spread_over_racks(
 
 
 def _dealt_by_rack(racks: Mapping[int, str | None]) -> list[int]:
-    """Brokers in an order in which neighbours are in different racks as long as possible: one of each rack in turn."""
+    """The brokers, ordered so that neighbours are in different racks as long as possible: one of each rack in turn."""
     hands: dict[str, list[int]] = {}
     for broker in sorted(racks):
         hands.setdefault(str(racks[broker]), []).append(broker)

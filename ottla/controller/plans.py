@@ -1,9 +1,9 @@
-"""The plan that a decision of the controller makes: writes to the metadata store, the changes that they mean, and the answer.
+"""The plan of a decision of the controller: writes to the metadata store, the changes that they mean, and the answer.
 
-A decision is made of units, each of which is written whole or not at all: a topic with its partitions, one partition's new state. `planned`
-packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`); every part begins with a check of the epoch that the controller was
-elected with, so a controller that was replaced writes nothing (I39). Parts are written in order, and what a part means holds as soon as
-the store has taken it.
+A decision consists of units, each of which is written whole or not at all: a topic with its partitions, or one partition's new state.
+`planned` packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`). Every part begins with a check of the epoch that the
+controller was elected with, so a controller that was replaced writes nothing (I39). Parts are written in order, and the changes of a part
+are in force as soon as the store has executed it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.metadata_store import znodes
 
 @immutable
 class Unit:
-    """Operations that belong together, and what they mean; together within `UNIT_BYTES_MAX`."""
+    """Operations that belong together, and their changes; together within `UNIT_BYTES_MAX`."""
 
     operations: Sequence[Operation]
     changes: Sequence[Change] = ()
@@ -96,7 +96,7 @@ def check_size(data: bytes, what: str) -> None:
 
 
 NAME_BYTES_MAX = 10_000
-"""The longest name that users make up, as it stands in a path: a write has it up to six times."""
+"""The longest name of users' own, in the form of a path: a write contains it up to six times."""
 
 
 def check_whole(state: ClusterState, path: str) -> None:
@@ -106,7 +106,7 @@ def check_whole(state: ClusterState, path: str) -> None:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raises `ApiError` INVALID_REQUEST for a name with which a node would fit into no write."""
+    """Raises `ApiError` INVALID_REQUEST if a node with this name would fit into no write."""
     if len(name) > NAME_BYTES_MAX or len(znodes.quoted(name)) > NAME_BYTES_MAX:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"The name of {what} must not be longer than {NAME_BYTES_MAX} bytes.")
 

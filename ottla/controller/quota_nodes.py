@@ -1,7 +1,7 @@
-"""The nodes of quotas, which those of users share with their credentials: written, and removed once there is nothing left in them.
+"""The nodes of quotas: written, and removed once they are empty. The nodes of users hold credentials as well.
 
-A request may name a user, its clients and the same entity again, so each write sees what those before it in the request have decided. The
-node of a user brings the folder for its clients with it, and stays while there is a client in it.
+A request may name a user, its clients and the same entity again, so each write sees the decisions before it in the request. The node of a
+user has a folder for its clients, and stays while there is a client in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.metadata_store import znodes
 
 
 class QuotaNodes:
-    """The nodes as the store has them, and as what was decided since leaves them."""
+    """The nodes in the store, with the decisions since then."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -35,7 +35,7 @@ class QuotaNodes:
         return self._credentials.get(user, self._state.scram.get(user, {}))
 
     def write_quotas(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> tuple[list[Operation], list[Change]]:
-        """The write that gives the entity these quotas, and what it means; nothing where there is neither a node nor a quota."""
+        """The write that gives the entity these quotas, and its changes; empty if there is neither a node nor a quota."""
         self._quotas[entity] = quotas
         return self._write(entity)
 
@@ -67,7 +67,7 @@ class QuotaNodes:
         self._note(entity, has_node=True)
 
     def _remove(self, entity: QuotaEntity, operations: list[Operation], changes: list[Change]) -> None:
-        """Removes the node, and that of the user where this was its last client and it holds nothing itself."""
+        """Removes the node. Removes the user's node as well if this was its last client and it holds nothing itself."""
         path, user = znodes.quota_path(entity), _user_part(entity)
         if user == entity:
             operations.append(Delete(f"{path}/clients"))

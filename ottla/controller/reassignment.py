@@ -71,7 +71,7 @@ def _fencing_former(before: PartitionMetadata, after: PartitionMetadata) -> Part
 
 
 def _without_former(partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata:
-    """Takes those that are replicas no longer out of the in-sync set, and of leadership: an earlier move had added them."""
+    """Removes former replicas from the in-sync set, and from leadership; an earlier move had added them."""
     if all(member in partition.replicas for member in (*partition.isr, *partition.eligible)):
         return partition
     narrowed = _narrowed(partition, partition.replicas, standing, in_sync_min)

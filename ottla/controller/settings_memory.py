@@ -1,7 +1,7 @@
-"""What the settings of topics, groups and subscriptions take in the memory of each broker, and how much that may be.
+"""The memory that the settings of topics, groups and subscriptions take in each broker, and its bound.
 
 A long value is mostly a list, whose parts take more than its text does. Values of brokers are few and count as well. A change is refused if
-it adds something for which there is no room; what was there before is never touched.
+it adds something beyond the bound; the present settings are never touched.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ LONG_VALUE_FACTOR = 16
 
 
 def settings_bytes(configs: Mapping[str, str]) -> int:
-    """What these settings take, roughly."""
+    """The memory that these settings take, roughly, in bytes."""
     return sum([len(value) * (1 if len(value) <= LONG_VALUE_BYTES else LONG_VALUE_FACTOR) for value in configs.values()])
 
 
@@ -68,11 +68,11 @@ class ClusterState(ClusterMetadata):
         self.damaged_topics: frozenset[str] = frozenset()
         """Topics whose nodes in the store could not be read: nothing is known of them but that they exist."""
         self.damaged_settings: frozenset[str] = frozenset()
-        """Nodes of settings, quotas and credentials that could not be read: nothing may be written over what stands there."""
+        """Nodes of settings, quotas and credentials that could not be read: they are not written over."""
         self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.settings_bytes = 0
-        """What the settings of all resources take, roughly."""
+        """The memory that the settings of all resources take, roughly, in bytes."""
         self.quota_nodes: dict[QuotaEntity, None] = {}
         self.clients_of: dict[QuotaEntity, int] = {}
         """How many of these nodes are of clients of a user."""
@@ -144,7 +144,7 @@ class ClusterState(ClusterMetadata):
         return standing.without(failed) if failed else standing
 
     def take_failed(self, failed: Mapping[int, frozenset[tuple[bytes, int]]]) -> None:
-        """Takes over which replicas have failed: that stands in no node."""
+        """Takes over the failed replicas of the former state; no node has them."""
         self.failed = {broker_id: replicas for broker_id, replicas in failed.items() if broker_id in self.brokers}
         self._renew_offline_replicas()
 
@@ -155,7 +155,7 @@ class ClusterState(ClusterMetadata):
             self.failed.pop(change.broker_id, None)
 
     def take_leaving(self, leaving: Mapping[int, int]) -> None:
-        """Takes over which brokers are about to stop: that stands in no node."""
+        """Takes over the stopping brokers of the former state; no node has them."""
         epochs = {broker_id: broker.epoch for broker_id, broker in self.brokers.items()}
         self.leaving = {broker_id: epoch for broker_id, epoch in leaving.items() if epochs.get(broker_id) == epoch}
 

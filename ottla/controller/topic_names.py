@@ -9,7 +9,7 @@ LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def why_invalid(name: str) -> str:
-    """What is wrong with a topic name, or an empty string."""
+    """The fault of a topic name, or an empty string."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

@@ -9,7 +9,7 @@ from ottla.base.config import BrokerConfig
 
 
 class TopicRules(Protocol):
-    """What decisions about partitions ask."""
+    """The rules of topics that decisions about partitions need."""
 
     def is_unclean_allowed(self, topic: TopicMetadata) -> bool:
         """`unclean.leader.election.enable`."""

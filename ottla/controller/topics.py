@@ -1,9 +1,9 @@
-"""Creating topics, deleting them, giving them more partitions: what may be done, and the nodes that do it.
+"""Creates topics, deletes them, and adds partitions: the checks, and the nodes.
 
 A topic is created in one multi, with its assignment, its configuration and every partition's first state, so a crash leaves all of it or
-nothing; one that is too large for that is completed after a crash. Deletion has two steps, because replicas must be gone before the name
-is free: a node under `/admin/delete_topics` makes the topic invisible at once, and the topic's own nodes go when the brokers have removed
-its logs. A restart between the two finds the mark and continues (I41).
+nothing; a topic that is too large for that is completed after a crash. Deletion has two steps, because the replicas must be removed before
+the name is free: a node under `/admin/delete_topics` makes the topic invisible at once, and the topic's own nodes are removed when the
+brokers have removed its logs. A restart between the two finds the mark and continues (I41).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from ottla.metadata_store import znodes
 NO_EPOCH_YET = 0
 NODES_PER_PARTITION = 2
 PARTITION_BYTES = 10 << 10
-"""What a partition takes in the memory of a broker that has a replica of it: the log with its indexes, the replica's state, metadata. It is
-9.6 kB where each is a topic of its own, 6.1 kB in a topic of many."""
+"""The memory that a partition takes in a broker with a replica of it: the log with its indexes, the replica's state, metadata. It is 9.6 kB
+if each is a topic of its own, 6.1 kB in a topic of many."""
 
 
 class _Batch:
-    """What one request has created so far, so that its items see each other."""
+    """The topics and partitions that one request has created so far, so that its items see each other."""
 
     def __init__(self, partition_count: int = 0, room: SettingsRoom | None = None) -> None:
         """`room`: None where no topics are created."""
@@ -82,8 +82,8 @@ def decide_create_topics(
     state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool,
     partitions_before: int = 0, names_before: Iterable[str] = (),
 ) -> Plan:  # fmt: skip
-    """`partitions_before`: what the same request has created in earlier writes; `names_before`: what it has found valid, where it creates
-    nothing."""
+    """`partitions_before`: the partitions that the same request has created in earlier writes; `names_before`: the names that it has found
+    valid, if it creates nothing."""
     batch = _Batch(partitions_before, SettingsRoom(state, config))
     for name in names_before:
         batch.add_name(name)
@@ -170,7 +170,7 @@ def decide_missing_states(state: ClusterState) -> Plan:
 
 
 def _partition_nodes(topic: str, partitions: Sequence[PartitionMetadata]) -> list[Operation]:
-    """The nodes of new partitions. Few of their states differ, and writing one anew takes longer than all the rest."""
+    """The nodes of new partitions. Few of their states differ, and encoding one again takes longer than everything else."""
     operations: list[Operation] = []
     states: dict[tuple[int, int, int, tuple[int, ...]], bytes] = {}
     for partition in partitions:
