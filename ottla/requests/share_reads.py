@@ -53,7 +53,7 @@ class LogWalk:
             at = position - window_at
             if at + _PREFIX_BYTES > len(window):
                 window_at, at = position, 0
-                window = found.read_piece(position, WINDOW_BYTES)
+                window = found.read_part(position, WINDOW_BYTES)
                 if len(window) < _PREFIX_BYTES:
                     return
             base, size, attributes, delta, producer_id = read_prefix(window, at)

@@ -132,10 +132,14 @@ class FileSlice(Slice):
     def read(self) -> bytes:
         return self.shared.file.pread(self.length, self.position)
 
+    def read_part(self, start: int, length: int) -> bytes:
+        """Up to `length` bytes from `start` within the slice. Raises `StorageError`."""
+        return self.shared.file.pread(min(length, self.length - start), self.position + start)
+
     def read_piece(self, start: int, length: int) -> bytes:
-        """Up to `length` bytes from `start` within the slice."""
+        """The same for a channel. Raises `OSError`."""
         try:
-            return self.shared.file.pread(min(length, self.length - start), self.position + start)
+            return self.read_part(start, length)
         except StorageError as error:
             raise OSError(str(error)) from error
 
