@@ -17,8 +17,8 @@ from tests.sim.world import World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SEEDS_TO_CATCH = 200
-SEEDS = 96
-"""More than twice as many as the planted faults take to be found, but for one; `make night` runs thousands."""
+SEEDS = 32
+"""A sample; `make night` runs thousands."""
 FIRST_SEEDS = {
     "forget_epoch_bump": 24,
     "forget_bump_on_init": 25,
