@@ -5,7 +5,7 @@
 #   make demo-cluster            three brokers and a ZooKeeper, brokers killed with -9 while records are published and read, a picture
 #   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
 #   make test T=tests/storage    a part of them: a folder, a file, or what pytest's options select
-#   make unit                    the tests that need no other program than Python;  make slow: names the folders of the others
+#   make unit                    the tests that need no other program than Python;  make slow-folders names those of the others
 #   make check                   ruff, mypy --strict, import layers, unit and tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
@@ -36,7 +36,7 @@ SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit slow check bench bench-peer bench-cluster bench-spark bench-churn damage sim night rewrite site site-check dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit slow-folders check bench bench-peer bench-cluster bench-spark bench-churn damage sim night rewrite site site-check dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -71,7 +71,7 @@ test: $(SPARK)
 unit: $(STAMP)
 	@$(PYTEST) -n $(WORKERS) $(addprefix --ignore=,$(SLOW))
 
-slow:
+slow-folders:
 	@echo $(SLOW)
 
 check: $(STAMP)

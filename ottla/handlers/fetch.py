@@ -61,7 +61,7 @@ make_result = maker(PartitionData)
 
 
 def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answer:
-    if len(body.topics) > PARTITIONS_AT_ONCE_MAX or sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_AT_ONCE_MAX:
+    if sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_AT_ONCE_MAX:
         return _begin_wide(broker, request, body)
     return _handle(broker, request, body)
 

@@ -24,7 +24,7 @@ from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer, Pend
 from ottla.requests.first_metadata import FirstMetadata
 from ottla.requests.levels import served
 from ottla.server.connection import Connection
-from ottla.server.execution.long_requests import FIRST_PIECE_NS, LongRequest, LongRequests
+from ottla.server.execution.long_requests import FIRST_PIECE_NS, LongRequest, LongRequests, settled
 from ottla.server.execution.pieces import has_many_items
 from ottla.server.execution.route import ANY_BYTES, Route
 from ottla.server.execution.scheduler import COSTLY_NS, Scheduler
@@ -145,18 +145,14 @@ class Dispatcher:
         """Runs a task for one time slice, or for what the connection has left of its time. Returns its result, or the task if it is not
         done. A task whose request has records runs to its end: they are views of a buffer that the next frame overwrites."""
         end_ns = min(self.scheduler.slice_end_ns, self._now_ns() + FIRST_PIECE_NS)
-        while True:
-            if type(response) is GeneratorType:
-                try:
-                    next(response)
-                    if self._now_ns() >= end_ns and not route.has_records:
-                        return response
-                except StopIteration as end:
-                    response = end.value
-            elif type(response) is Pending and response.is_done:
-                response = response.response
-            else:
-                return response
+        task = settled(response)
+        try:
+            while True:
+                next(task)
+                if self._now_ns() >= end_ns and not route.has_records:
+                    return task
+        except StopIteration as end:
+            return end.value
 
     def is_likely_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
         kind = read_kind(frame, at)[0]
