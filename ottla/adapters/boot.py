@@ -1,4 +1,4 @@
-"""Which boot of the machine this is: what was written but not synced survives the end of a process, and not the end of a boot."""
+"""Identifies the current boot of the machine. Data that were written but not synced survive the end of a process, but not a reboot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
 def boot_id(path: str = BOOT_ID_FILE) -> str:
-    """Empty where the system does not say."""
+    """Returns the kernel's boot id; empty where the system has none."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read().strip()

@@ -1,6 +1,6 @@
 """Production clock: the operating system's two clocks in whole milliseconds.
 
-`monotonic_ms` never goes back and is used for every interval; `wall_ms` may jump and is used only for timestamps and retention. Both are
+`monotonic_ms` never decreases and is used for every interval; `wall_ms` may jump and is used only for timestamps and retention. Both are
 one system call without allocation, cheap enough to be asked once a request.
 """
 

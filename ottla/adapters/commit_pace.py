@@ -1,9 +1,9 @@
-"""Where the embedded store commits: on the loop while the disk is fast, in a thread while it is slow.
+"""Decides where the embedded store commits: on the event loop while the disk is fast, in a thread while it is slow.
 
-A commit waits for the disk. On one that syncs in a fraction of a millisecond the loop is best served by waiting: a change is answered with
-the call. Where the last `LOOKED_AT` commits took more than `SLOW_NS` each, all clients would wait for every change of any, so the next one
-is made by a thread. Those are timed as well: with the first quick one commits return to the loop. One that took long because the machine
-did other work changes nothing.
+A commit waits for the disk. If syncs take a fraction of a millisecond, waiting on the loop is cheapest, and the change is answered within
+the call. If each of the last `LOOKED_AT` commits took more than `SLOW_NS`, the next one runs in a thread, so that it does not delay all
+clients. Commits in a thread are timed too, and the first fast one moves commits back to the loop. A single slow commit, for example while
+the machine does other work, changes nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LOOKED_AT = 4
 SLOW_NS = 10_000_000
 
 Commit = Callable[[], StorageError | None]
-"""Commits; returns why that failed."""
+"""Commits; returns None or the reason of the failure."""
 
 
 class CommitPace:
-    """How long the last commits of one store took."""
+    """Remembers how long the last commits of one store took."""
 
     def __init__(self, threads: Threads, clock: Clock) -> None:
         self._threads = threads
@@ -34,12 +34,12 @@ class CommitPace:
         return min(self._recent) > SLOW_NS
 
     def run(self, commit: Commit) -> StorageError | None:
-        """Commits, wherever it is called."""
+        """Commits in the calling thread and records the time."""
         started_ns = self._now_ns()
         error = commit()
         self._recent.append(self._now_ns() - started_ns)
         return error
 
     def run_in_thread(self, commit: Commit, done: Callable[[StorageError | None], object]) -> None:
-        """Commits in a thread, then calls `done` on the loop; nothing else may use the pace meanwhile."""
+        """Commits in a thread, then calls `done` on the loop. The caller uses the pace for nothing else meanwhile."""
         self._threads.run(lambda: self.run(commit), done)

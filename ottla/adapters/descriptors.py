@@ -1,6 +1,6 @@
-"""Raises the soft limit of open files and sockets to the hard one, and shares them out.
+"""Raises the soft limit of open files and sockets to the hard limit, and divides the descriptors between files and connections.
 
-The soft limit of most systems is small (1,024 or 256) for the sake of programs that use `select`; nothing here does.
+The soft limit of most systems is small (1,024 or 256) to protect programs that use `select`; Ottla does not use it.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNLIMITED = 1 << 20
-"""The limit to assume where the system sets none, or does not say."""
+"""Assumed limit of descriptors where the system sets or reports none."""
 RESERVED = 40
-"""For listening sockets, the metadata store, locks, pipes, and files that are opened for a moment."""
+"""Descriptors kept for listening sockets, the metadata store, locks, pipes, and files that are opened for a moment."""
 LEAST = 16
 
 
@@ -37,7 +37,7 @@ class Descriptors(NamedTuple):
 
 
 def share_out(limit: int, files_wanted: int) -> Descriptors:
-    """A quarter for the log files that are kept open (or `files_wanted`, but no more than a third); as much again for files that only a
-    reader still holds; the rest for connections."""
+    """Divides `limit`: a quarter for the open log files (or `files_wanted`, at most a third), the same number for closed log files that a
+    reader still uses, and the rest for connections."""
     files = max(min(files_wanted, limit // 3) if files_wanted else limit // 4, LEAST)
     return Descriptors(files, max(limit - 2 * files - RESERVED, LEAST))

@@ -1,11 +1,11 @@
-"""Production disk: files by descriptor, read and written at explicit positions, every failure as a `DiskError` of one sentence.
+"""Production disk: files by descriptor, read and written at explicit positions. Every failure is a `DiskError` of one sentence.
 
-Positions are always explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads
-and writes are continued until done, so a caller sees all of its bytes or an error. Bytes that the disk cannot read any more (EIO) are
-damage: what lies around them may be good. Once a sync has failed, the kernel may have dropped the dirty pages and would report success the
-next time; therefore a file remembers the failure and refuses every later sync. What is left out: creating a file, renaming it or removing
-it lasts only after `sync_directory` of its directory; when to pay for that is the caller's decision. Needs POSIX (pread, pwrite); there is
-no buffering in the process, the page cache does that.
+Positions are explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads and
+writes are continued, so a caller sees all of its bytes or an error. Bytes that the disk cannot read any more (EIO) raise `DamagedLogError`,
+because the bytes around them may be intact. After a failed sync the kernel may have dropped the dirty pages, and would report success the
+next time. Therefore a file remembers the failure and refuses every later sync. Creating, renaming or removing a file is durable only after
+`sync_directory` of its directory; the caller decides when to pay for that. The module needs POSIX, and buffers nothing in the process: the
+page cache does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _failed(action: str, path: str, error: OSError) -> DiskError:
 
 
 def _unread(length: int, position: int, path: str, error: OSError) -> StorageError:
-    """EIO is about these bytes: the disk has lost them, and what lies around them may be good."""
+    """Returns the error of a failed read: `DamagedLogError` for EIO, which concerns only these bytes, else `DiskError`."""
     message = f"cannot read {length} bytes at {position} of {path}: {error.strerror or error}"
     return (DamagedLogError if error.errno == errno.EIO else DiskError)(message, path)
 
@@ -64,7 +64,7 @@ class OsFile:
             raise _unread(length, position, self.path, error) from error
 
     def _read_rest(self, data: bytes, length: int, position: int) -> bytes:
-        """A short read is the end of the file only if the next one brings nothing (2 GiB limits and signals cut reads, too)."""
+        """Continues a short read. Signals and the 2 GiB limit cut reads too, so only an empty read means the end of the file."""
         pieces = [data]
         have = len(data)
         while have < length:

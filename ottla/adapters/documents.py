@@ -1,6 +1,6 @@
-"""Reads small documents from files and HTTPS addresses (`ports.ReadDocument`). It blocks, so it belongs in a thread.
+"""Reads small documents from files and HTTPS addresses (`ports.ReadDocument`). It blocks, so it is called in a thread.
 
-An address is read without a proxy, a redirect or a login; a truststore that is given replaces the system's.
+It uses no proxy and no login, and follows no redirect. A given truststore replaces the system's.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from urllib.parse import unquote, urlsplit
 
 DOCUMENT_BYTES_MAX = 1 << 20
 TIMEOUT_S = 5.0
-"""For each wait of a connection, and for a document in all."""
+"""Limit for each wait on the connection, and for reading the whole answer."""
 
 
 def read_document(url: str, authorities: str | None) -> bytes:
-    """What is at `file:///PATH` or `https://HOST[:PORT]/PATH`; `authorities` is a PEM file. Raises `OSError`."""
+    """Returns the content of `file:///PATH` or `https://HOST[:PORT]/PATH`; `authorities` is a PEM file. Raises `OSError`."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with open(unquote(parts.path), "rb") as file:

@@ -1,16 +1,17 @@
-"""The metadata store of a single broker: the node tree in memory, every lasting node in an SQLite file beside the logs.
+"""The metadata store of a single broker: the node tree in memory, and every persistent node in an SQLite file beside the logs.
 
-`multi` stages the operations, writes what they leave behind in one transaction of the file, and only then changes the tree, calls watches
-and answers; a kill at any point leaves all of a multi or nothing. Answers come before the methods return, so the caller's loop stands
-still for the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. Metadata changes seldom, and nothing may be answered before
-its change is on the disk anyway. There are two exceptions, behind which later ones wait: a multi of thousands of nodes is done in turns of
-the loop, and on a slow disk a thread commits (`commit_pace.py`). Reads wait behind them as well.
+`multi` stages the operations and writes the resulting nodes in one transaction of the file. Only then it changes the tree, calls watches
+and answers, so a kill at any point keeps all of a multi or nothing. Methods answer before they return. The event loop therefore waits for
+the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. This is acceptable because metadata change seldom, and no change may
+be answered before it is on the disk. There are two exceptions: a multi of thousands of nodes is spread over several iterations of the event
+loop, and on a slow disk a thread commits (`commit_pace.py`). Later reads and changes wait until such a multi has ended.
 
-Ephemeral nodes live in memory only, so they are gone after a restart, as a ZooKeeper session's would be. A `czxid` must never repeat
-although those nodes leave no trace: its upper half is the number of the opening, written with the first multi, its lower half counts
+Ephemeral nodes exist only in memory and disappear with a restart, as with a ZooKeeper session. A `czxid` must never repeat although those
+nodes are not stored. Its upper half is therefore the number of the opening of the file, written with the first multi; its lower half counts
 multis.
 
-`another_session` gives a second session on the same tree, as another broker would have. Left out: ACLs; a session ends only by `close`.
+`another_session` returns a second session on the same tree, like the session of another broker. ACLs are not supported, and a session ends
+only by `close`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class _SharedTree:
         self._turns = turns
         self._pace = pace
         self._waiting: deque[Iterator[object]] = deque()
-        self._is_working = False  # in turns, or in a thread: what comes waits
+        self._is_working = False  # on the loop in pieces, or in a thread: later requests wait
         self._is_committing = False  # in a thread
         self._multis = 0
         self._sessions_opened = 0
@@ -78,14 +79,14 @@ class _SharedTree:
         self._add(self._run(session, operations, done), is_large=len(operations) > OPERATIONS_AT_ONCE_MAX)
 
     def read(self, function: Callable[[], None]) -> None:
-        """Calls a function that reads, behind what is under way."""
+        """Calls a function that reads, after the work that has begun."""
         if self._is_working:
             self._waiting.append(once(function))
         else:
             function()
 
     def _add(self, steps: Iterator[None], *, is_large: bool = False) -> None:
-        """Does a piece of work at once if it is small and nothing is under way, else in turns behind what is."""
+        """Does the work immediately if it is small and no other work has begun. Otherwise queues it, to run in pieces on the loop."""
         if not self._is_working and (self._turns is None or not is_large):
             for _ in steps:
                 pass
@@ -101,7 +102,7 @@ class _SharedTree:
             self._turns.add(self._work(self._waiting.popleft()))
 
     def _work(self, steps: Iterator[object]) -> Iterator[object]:
-        """One piece of work, and then the next unless a thread has to finish this one first."""
+        """Does one piece of work and starts the next, unless a thread has to finish this one first."""
         is_given_up = False
         try:
             yield from steps
@@ -113,7 +114,7 @@ class _SharedTree:
                 self._go_on()
 
     def _run(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> Iterator[None]:
-        """Stages, saves and commits, with pauses; nothing has changed before the last of them."""
+        """Stages, saves and commits a multi, with pauses. Nothing has changed before the last pause."""
         if session.is_closed:
             done(Outcome(StoreResult.SESSION_EXPIRED))
             return
@@ -152,7 +153,7 @@ class _SharedTree:
         done(outcome)
 
     def _commits_in_thread(self) -> bool:
-        """Before the loop runs none could say that it has."""
+        """Whether a thread commits. Before the loop runs, no thread could report its result."""
         return self._pace is not None and self._pace.is_slow and self._turns is not None and self._turns.is_bounded
 
     def _commit_in_thread(self, staged: Staged, outcome: Outcome, done: Done) -> None:

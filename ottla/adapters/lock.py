@@ -1,4 +1,4 @@
-"""One process a directory: a lock on a file, released by the system when the process ends, however it ends."""
+"""Allows one process per directory, by a lock on a file. The system releases the lock when the process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOCK_FILE = ".lock"
 
 
 class DirectoryLock:
-    """Holds `.lock` of a directory, or the lock of that name; `DirectoryRefused` if another process holds it."""
+    """Holds the lock on `.lock` (or `file_name`) in a directory. Raises `DirectoryRefused` if another process holds it."""
 
     __slots__ = ("_descriptor", "_path")
 
@@ -25,7 +25,7 @@ class DirectoryLock:
         except OSError as error:
             os.close(self._descriptor)
             raise DirectoryRefused(f"{directory} is in use by another broker; stop it first, or use another log.dirs", directory) from error
-        # Who holds it, for `ottla stop` and `ottla status`; the lock itself says only that a process does.
+        # The process id of the holder, for `ottla stop` and `ottla status`.
         try:
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, b"%d\n" % os.getpid())

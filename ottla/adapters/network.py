@@ -1,8 +1,8 @@
 """Production network: plain sockets on the event loop.
 
-A channel receives straight into its user's buffer. It sends bytes with one system call, small slices of files among them, and large
-slices by `sendfile`; what the socket does not take waits in a queue that is continued when it is writable again. Readers and writers are
-registered with the loop directly, because transports copy once more and keep a buffer of their own for each connection.
+A channel receives directly into its user's buffer. It sends bytes and small slices of files with one system call, and large slices by
+`sendfile`. Bytes that the socket does not accept are queued until it is writable again. Readers and writers are registered with the loop
+directly, because asyncio's transports copy the data once more and keep a buffer for each connection.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from ottla.base.ports import REFUSED, AddressError, Channel, Part, Receiver, Sli
 log = logging.getLogger("ottla.network")
 
 ACCEPT_BURST = 16
-"""Connections taken in one turn of the loop, so that a storm does not starve the others: the first requests of all of them are executed in
-the next, and nothing is known yet of what they cost."""
+"""Connections accepted in one iteration of the event loop. A low value, because the next iteration executes the first requests of all of
+them, whose cost is not known yet."""
 ACCEPT_PAUSE_SECONDS = 0.1
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 CONNECT_SECONDS_MAX = 10.0
 SLICE_PIECE_BYTES = 1 << 20
-"""A slice that cannot go by sendfile is read and sent in pieces of this size."""
+"""Size of a piece of a slice that cannot be sent by `sendfile` and is read instead."""
 JOINED_BYTES_MAX = 1 << 20
 SMALL_SLICE_BYTES = 32 << 10
-"""A slice up to this size is read and goes in one write with the bytes around it: it takes a third of the CPU of three calls, and the peer
-wakes once. From 64 KiB on `sendfile` is cheaper."""
+"""Slices up to this size are read and sent in one write with the bytes around them. That takes a third of the CPU of three calls, and the
+peer wakes once. From 64 KiB on `sendfile` is cheaper."""
 READ_SLICES_BYTES_MAX = 64 << 10
-"""So much is read of slices for one write; what the socket does not take of it stays in memory."""
+"""Bytes read from slices for one write. Bytes that the socket does not accept are kept in memory."""
 SENT_BYTES_PER_TURN = 8 << 20
-"""A receiver that keeps up with the loop does not keep it: the rest goes in its next turn."""
+"""Bytes that a channel sends in one iteration of the event loop. A fast receiver therefore does not block the other connections."""
 UNSENT_BYTES_MAX = 256 << 10
-"""So much the system keeps of what a peer has no room for, where it can be said (`TCP_NOTSENT_LOWAT`). Its send buffers grow to 4 MiB: 300
-clients that do not read had a gigabyte in them, which no bound of ours sees, and with 600 the system drops everybody's segments."""
+"""Bytes that the kernel buffers for a slow peer, where `TCP_NOTSENT_LOWAT` exists. Without it send buffers grow to 4 MiB: 300 clients that
+did not read held a gigabyte of kernel memory, and with 600 the kernel dropped segments of all connections."""
 UNSENT_OPTION = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 MORE = getattr(socket, "MSG_MORE", 0)
 ERRORS_OF_PEERS = frozenset({errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN})
-"""Of `sendfile`: the others are about the file."""
+"""Errors of `sendfile` that concern the peer; all others concern the file."""
 SHORT_SEGMENT = "a segment is shorter than the slice that was promised of it"
 
 
@@ -51,7 +51,7 @@ def _no_room() -> memoryview:
 
 
 def _ignore(count: int) -> None:
-    """What is received after the end."""
+    """Ignores bytes received after the close."""
 
 
 class SocketChannel:
@@ -70,7 +70,7 @@ class SocketChannel:
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
         self._file_position = 0  # bytes of the slice at the head of the queue that are sent
-        self._turn_end = 0  # how far `bytes_sent` may come in this turn
+        self._turn_end = 0  # upper bound of `bytes_sent` in this iteration of the loop
         self._is_reading = False
         self._is_writing = False
         self._is_closed = False
@@ -153,7 +153,7 @@ class SocketChannel:
             self._begin()
 
     def _send_bytes(self, data: bytes | bytearray | memoryview) -> None:
-        """The ordinary case: one answer, an idle socket."""
+        """Sends one answer on an idle socket: the common case."""
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -168,7 +168,7 @@ class SocketChannel:
             self._wait_until_writable()
 
     def _begin(self) -> None:
-        """Sends what the socket takes of a queue that was empty before."""
+        """Starts sending a queue that was empty before."""
         try:
             is_drained = self._drain()
         except OSError:
@@ -194,7 +194,7 @@ class SocketChannel:
         self._loop.add_writer(self._descriptor, self._on_writable)
 
     def _drain(self) -> bool:
-        """Sends until the queue is empty (True) or the socket is full (False), or others shall have their turn (False)."""
+        """Sends until the queue is empty (True), or until the socket is full or `SENT_BYTES_PER_TURN` is reached (False)."""
         queue = self._queue
         self._turn_end = self.bytes_sent + SENT_BYTES_PER_TURN
         while queue:
@@ -209,7 +209,7 @@ class SocketChannel:
         return True
 
     def _send_run(self) -> bool:
-        """Sends the run of bytes and small slices at the head of the queue as one write; True when all of it went."""
+        """Sends the bytes and small slices at the head of the queue as one write. Returns whether all of it was sent."""
         queue = self._queue
         if len(queue) > 1 or isinstance(queue[0], Slice):
             self._join_run()
@@ -227,7 +227,7 @@ class SocketChannel:
         return True
 
     def _join_run(self) -> None:
-        """Makes one part of the bytes and small slices at the head of the queue: all that may go in one write, and at least one."""
+        """Joins the bytes and small slices at the head of the queue into one part: as many as one write may have, and at least one."""
         queue = self._queue
         run: list[bytes | bytearray | memoryview] = []
         size = 0
@@ -244,7 +244,7 @@ class SocketChannel:
         queue.appendleft(b"".join(run) if len(run) > 1 else run[0])
 
     def _send_slice(self, part: Slice) -> bool:
-        """Sends the slice at the head of the queue; True when all of it went."""
+        """Sends the slice at the head of the queue. Returns whether all of it was sent."""
         left = len(part) - self._file_position
         while left:
             try:
@@ -296,10 +296,10 @@ Failed = Callable[[str], None]
 
 
 class SocketListener:
-    """`ports.Listener` over one listening socket. Accepting pauses when the process runs out of descriptors, instead of spinning."""
+    """`ports.Listener` over one listening socket. When the process is out of descriptors it pauses accepting instead of spinning."""
 
     def __init__(self, loop: AbstractEventLoop, sock: socket.socket, secure: Secure = lambda channel: channel) -> None:
-        """`secure`: puts TLS in front of a channel."""
+        """`secure` wraps an accepted channel in TLS."""
         self._loop = loop
         self._socket = sock
         self._secure = secure
@@ -340,13 +340,14 @@ class SocketNetwork:
     """`ports.Network` of one event loop."""
 
     def __init__(self, loop: AbstractEventLoop, *, receive_buffer_bytes: int = -1, send_buffer_bytes: int = -1) -> None:
-        """The buffers of accepted sockets; -1 leaves them to the system, which makes them grow with need."""
+        """Sizes of the buffers of accepted sockets; -1 lets the system adapt them."""
         self._loop = loop
         self._buffers = ((socket.SO_RCVBUF, receive_buffer_bytes), (socket.SO_SNDBUF, send_buffer_bytes))
         self.secure_of: Callable[[str], Secure] | None = None
-        """Gives what puts TLS in front of the channels of a listener; raises `AddressError` where its settings lack something."""
+        """Returns, for a listener's name, the function that wraps its channels in TLS. Raises `AddressError` if its settings are
+        incomplete."""
         self.connect_by_tls: Callable[[SocketChannel, str, Connected, Failed], object] | None = None
-        """Completes a TLS handshake with a host, then calls one of the two."""
+        """Does a TLS handshake with a host, then calls `Connected` or `Failed`."""
         self._connecting: set[asyncio.Task[None]] = set()
 
     def listen(self, host: str, port: int, backlog: int, tls: str = "") -> SocketListener:
@@ -385,7 +386,7 @@ class SocketNetwork:
         return socket.gethostname()
 
     def close(self) -> None:
-        """Gives up the connections that are not there yet."""
+        """Cancels the connection attempts that have not ended."""
         for task in self._connecting:
             task.cancel()
 
@@ -405,7 +406,7 @@ class SocketNetwork:
         connected(connected_channel(self._loop, sock, host, port))
 
     async def _connected_socket(self, host: str, port: int) -> socket.socket:
-        """Tries the addresses of the name one after the other; raises the last one's error."""
+        """Tries the addresses of the name in order; raises the error of the last one."""
         failure = OSError(f"{host} has no address")
         for family, kind, protocol, _name, address in await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             sock = socket.socket(family, kind, protocol)

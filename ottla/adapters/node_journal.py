@@ -1,8 +1,8 @@
-"""The file of the embedded metadata store: every lasting node in one SQLite database (WAL, synchronous=FULL).
+"""The file of the embedded metadata store: every persistent node in one SQLite database (WAL, synchronous=FULL).
 
-`write_in_pieces` writes what a multi leaves behind in one transaction, `commit` ends it: then all of it is on the disk, and nothing of it
-before. Only `commit` waits for the disk; it may be called in a thread, and nothing else than `close` before it has returned. A file that is
-not a healthy store raises `StorageError` with one line; nothing is repaired or overwritten.
+`write_in_pieces` writes the nodes that a multi changes in one transaction, and `commit` ends the transaction. Only `commit` makes the
+change durable, and only `commit` waits for the disk. It may be called in a thread; until it returns, only `close` may be called. A file
+that is not a healthy store raises `StorageError` with one line. Nothing is repaired or overwritten.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class NodeJournal:
         self.is_writing = False
         """Whether there is something to commit."""
         self._lock = Lock()
-        """Held by a commit, for which `close` waits."""
+        """Held during a commit; `close` waits for it."""
 
     def load(self) -> NodeTree:
-        """All nodes that the file holds."""
+        """Reads all nodes of the file."""
         run = self._database.execute
         nodes = {}
         try:
@@ -69,15 +69,15 @@ class NodeJournal:
         return NodeTree(nodes, sequences)
 
     def write_in_pieces(self, staged: Staged) -> Iterator[None]:
-        """One transaction in several steps, between which no other may begin; `commit` has to follow. Raises `StorageError` with nothing
-        changed."""
+        """Writes one transaction in several steps. No other transaction may begin between the steps, and `commit` must follow. After a
+        `StorageError` the file is unchanged."""
         rows = _rows(staged)
         if not any(rows) and self._is_opening_saved:
             return
         run = self._database.execute
         try:
             if self._database.in_transaction:
-                run("ROLLBACK")  # of an earlier transaction, whose rollback failed
+                run("ROLLBACK")  # an earlier transaction, whose rollback failed
             run("BEGIN IMMEDIATE")
             self.is_writing = True
             if not self._is_opening_saved:
@@ -91,7 +91,7 @@ class NodeJournal:
             raise self._undone(error) from None
 
     def commit(self) -> StorageError | None:
-        """Ends the transaction; returns why that failed, and then nothing has changed."""
+        """Ends the transaction. Returns None, or why it failed; then the file is unchanged."""
         with self._lock:
             self.is_writing = False
             try:
@@ -107,7 +107,7 @@ class NodeJournal:
             self._database.close()
 
     def _undone(self, error: sqlite3.Error) -> StorageError:
-        """Rolls back as far as that is possible."""
+        """Tries to roll back, and returns the error to report."""
         self.is_writing = False
         with suppress(sqlite3.Error):
             if self._database.in_transaction:

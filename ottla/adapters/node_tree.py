@@ -1,12 +1,12 @@
-"""A tree of versioned nodes in memory: decides what a multi does to it, apart from where the tree is kept.
+"""A tree of versioned nodes in memory. It decides what a multi changes; where the nodes are stored is the caller's concern.
 
-`stage` looks at a whole multi against the tree and returns the nodes that it would leave behind, or the first operation that fails and
-why; nothing has changed then. `commit` puts staged nodes in and returns the watches to call. Between the two a store writes its journal,
-so the tree never holds what the journal does not.
+`stage` checks a whole multi against the tree. It returns the nodes as they would be afterwards, or the first operation that fails and why;
+the tree is unchanged. `commit` applies staged nodes to the tree and returns the watches to call. The store writes its journal between the
+two, so the tree never holds a change that the journal lacks.
 
-The rules are ZooKeeper's: a parent must exist and must not be ephemeral, a node with children is not deleted, a version of -1 matches
-any, numbers of sequential nodes never repeat under one parent. Watches are called once, after the whole multi: those of nodes first, then
-those of their parents.
+The rules are ZooKeeper's: a parent must exist and must not be ephemeral, a node with children is not deleted, version -1 matches any
+version, and numbers of sequential nodes never repeat below one parent. Each watch is called once, after the whole multi: watches of nodes
+first, then watches of children.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ottla.base.ports import Check, Create, Delete, Operation, Outcome, Set, StoreNode, StoreResult, Watch, WatchEvent
 
 Ringing = list[tuple[int, Watch, WatchEvent]]
-"""Watches to call: the session that left it, the function, the event."""
+"""Watches to call: the session that set the watch, the function, and the event."""
 
 ROOT = StoreNode(data=b"", version=0, czxid=0)
 
@@ -26,19 +26,19 @@ def parent_of(path: str) -> str:
 
 
 class Staged:
-    """The nodes after a multi."""
+    """The nodes that a multi changes, as they are after it."""
 
     __slots__ = ("created", "growth", "nodes", "sequences")
 
     def __init__(self) -> None:
-        self.nodes: dict[str, StoreNode | None] = {}  # None where one is deleted
-        self.growth: dict[str, int] = {}  # children gained or lost, so that a parent and its children may go in one multi
+        self.nodes: dict[str, StoreNode | None] = {}  # None: deleted
+        self.growth: dict[str, int] = {}  # children gained or lost, so that one multi may create or delete a parent with its children
         self.sequences: dict[str, int] = {}  # the next number of sequential children, by parent
         self.created: list[str] = []
 
 
 class NodeTree:
-    """The nodes by path; the root is the empty path and always there."""
+    """The nodes by path. The root has the empty path and always exists."""
 
     def __init__(self, nodes: Mapping[str, StoreNode] | None = None, sequences: Mapping[str, int] | None = None) -> None:
         self._nodes: dict[str, StoreNode] = {"": ROOT}
@@ -53,11 +53,11 @@ class NodeTree:
         return self._nodes.get(path)
 
     def children(self, path: str) -> list[str]:
-        """Names of the children, sorted; none for a node that is not there."""
+        """Returns the sorted names of the children; none if the node does not exist."""
         return sorted(self._children.get(path, ()))
 
     def nodes(self) -> dict[str, StoreNode]:
-        """All but the root."""
+        """All nodes except the root."""
         return {path: node for path, node in self._nodes.items() if path}
 
     def sequences(self) -> dict[str, int]:
@@ -83,13 +83,13 @@ class NodeTree:
         return taken
 
     def stage(self, operations: Sequence[Operation], *, czxid: int, session_id: int) -> tuple[Staged, Outcome]:
-        """(what would be left behind, OK), or (nothing, the failure and the index of the operation that failed)."""
+        """Returns (the changed nodes, OK), or (nothing, the failure with the index of the failed operation)."""
         staged = Staged()
         outcome = self.stage_more(operations, staged, czxid=czxid, session_id=session_id)
         return (staged if outcome.result is StoreResult.OK else Staged()), outcome
 
     def stage_more(self, operations: Sequence[Operation], staged: Staged, *, czxid: int, session_id: int) -> Outcome:
-        """The same for the next operations of a multi that is looked at piece by piece; the tree must stay as it is meanwhile."""
+        """Stages the next operations of a multi that is checked piece by piece. The tree must not change between the pieces."""
         for index, operation in enumerate(operations):
             result = self._stage_one(operation, staged, czxid, session_id)
             if result is not StoreResult.OK:
@@ -103,7 +103,7 @@ class NodeTree:
         return staged
 
     def commit(self, staged: Staged) -> Ringing:
-        """Puts the staged nodes in; returns the watches that the caller must call."""
+        """Applies the staged nodes; returns the watches that the caller must call."""
         changed: dict[str, WatchEvent] = {}
         changed_parents: dict[str, None] = {}
         for path, node in staged.nodes.items():

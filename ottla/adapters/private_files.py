@@ -1,4 +1,4 @@
-"""Files that only this user may read, whatever the umask: they hold what clients have sent, names, or secrets."""
+"""Creates files that only this user may read, whatever the umask, for data of clients, names and secrets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the system knows of this process's memory.
+"""Memory of this process, as the system reports it.
 
-`/proc` is read where there is one. Elsewhere only the most that was ever resident is known.
+The numbers are read from `/proc` where it exists. Other systems report only the peak of the resident memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def virtual_and_resident_bytes() -> tuple[int, int]:
 
 
 def resident_bytes() -> int:
-    """What is resident now, or the most that ever was where the system does not say."""
+    """Returns the resident memory, or its peak on systems without `/proc`."""
     try:
         return virtual_and_resident_bytes()[1]
     except OSError:
@@ -27,8 +27,8 @@ def resident_bytes() -> int:
 
 
 def give_back_free_memory() -> None:
-    """Gives memory that is free, but that the C library has kept, back to the system. Belongs into a thread: it walks over all free pieces.
-    Does nothing where the C library has no such function; glibc has one."""
+    """Returns free memory that the C library keeps to the system, by glibc's `malloc_trim`; does nothing with other C libraries. It walks
+    over the whole heap, so it is called in a thread."""
     import ctypes  # on use: most brokers are never flooded
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,4 +1,4 @@
-"""Production threads and processes: fsync, checkpoints, removal of files, compaction. Results come back on the loop."""
+"""Production threads and worker processes: fsync, checkpoints, removal of files, compaction. Results are delivered on the event loop."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class LoopThreads:
         self._is_closed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
-        """Runs `work` in a thread, then `done(result)` on the loop. What `work` raises goes to the loop's exception handler.
+        """Runs `work` in a thread, then `done(result)` on the loop. An exception of `work` is passed to the loop's exception handler.
 
-        After `close` it does nothing: a timer that fires during the stop finds that its work is for the next start.
+        After `close` it does nothing, because a timer may still fire during the stop.
         """
         if self._is_closed:
             return
@@ -41,7 +41,7 @@ class LoopThreads:
         return WorkerProcess(module)
 
     def close(self) -> None:
-        """Waits for what is running; nothing else begins."""
+        """Waits for running work; no other work starts."""
         self._is_closed = True
         if self._pool is not None:
             self._pool.shutdown()

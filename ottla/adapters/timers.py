@@ -1,7 +1,7 @@
-"""Production timers: the event loop runs the function later, in the order of deadlines.
+"""Production timers: the event loop calls functions in the order of their deadlines.
 
-Loops count in float seconds, the ports in milliseconds; the conversion lives here and nowhere else. A function that raises is the
-loop's exception handler's business, which the server sets. Nothing here outlives the loop: what is still pending when it closes is dropped.
+Event loops count in float seconds, the ports in milliseconds; only this module converts them. An exception of a function is passed to the
+loop's exception handler, which the server sets. Functions that are pending when the loop closes are dropped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`ports.Channel` under TLS: OpenSSL over buffers in memory, in front of a plain channel. No user of a channel knows which kind it has.
+"""`ports.Channel` under TLS: OpenSSL over buffers in memory, in front of a plain channel. Users of a channel do not know which kind they
+have.
 
-The handshake's steps run in a thread, since the private key's part is most of their work; nothing is read meanwhile. Afterwards every
-byte is decrypted straight into the user's buffer. Slices of files are read in pieces when the peer takes them, so that a large answer is
-in memory only by those.
+The steps of the handshake run in a thread, because the private key's operation is most of their work. Nothing is read meanwhile. Afterwards
+bytes are decrypted directly into the user's buffer. Slices of files are read in pieces as the peer accepts them, so a large answer is never
+in memory as a whole.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ BYTES_PER_TURN = 4 << 20
 SECURED, WANTS_MORE, CLOSED = "secured", "wants more", "closed"
 
 Run = Callable[[Callable[[], str], Callable[[str], object]], object]
-"""Runs work in a thread, then a function with its result on the loop."""
+"""Runs work in a thread, then calls a function with its result on the loop."""
 
 
 class TlsLoop:
-    """What the channels of one loop share: threads, the next turn, and the buffer for what comes from a socket, which is taken over in the
-    same turn."""
+    """Shared by the channels of one event loop: threads, and one buffer for encrypted bytes, which a channel empties as soon as they are
+    received."""
 
     def __init__(self, run: Run, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self.run = run
@@ -38,7 +39,7 @@ class TlsLoop:
 
 
 class TlsChannel:
-    """See the module. `to_host`, on the client's side: whom it connects to."""
+    """See the module. `to_host` is set on the client's side: the host to connect to, for SNI and the check of its name."""
 
     def __init__(self, inner: SocketChannel, context: ssl.SSLContext, shared: TlsLoop, *, to_host: str | None = None) -> None:
         self._inner = inner
@@ -57,9 +58,9 @@ class TlsChannel:
         self._is_secured = self._is_closed = self._is_decrypting = self._is_turn_pending = False
         self._is_reading = True
         self.on_secured: Callable[[bytes | None], object] = _ignore
-        """Called once when the handshake is complete, with the peer's certificate, before anything is received."""
+        """Called once after a successful handshake, with the peer's certificate, before anything is received."""
         self.on_failed: Callable[[str], object] | None = None
-        """Called instead with the reason when it fails; the channel closes then. None: a line in the log."""
+        """Called with the reason if the handshake fails, before the channel closes. None: the reason is logged."""
         self.peer_host, self.peer_port = inner.peer_host, inner.peer_port
         self.queued_bytes = self.bytes_sent = 0
 
@@ -85,7 +86,7 @@ class TlsChannel:
         self._is_reading = True
         if self._is_secured:
             self._inner.resume_reading()
-            self._call_soon(self._decrypt)  # what has been received already
+            self._call_soon(self._decrypt)  # bytes that were received before the pause
 
     def send(self, parts: Sequence[Part]) -> None:
         if self._is_closed:
@@ -118,22 +119,22 @@ class TlsChannel:
     def closed(self) -> None:
         self._is_closed = True
         self._queue.clear()
-        self._tls = None  # tens of KiB that would wait for the collector of cycles
+        self._tls = None  # frees tens of KiB without the garbage collector
         self.queued_bytes = self._plain_bytes = 0
         receiver, self._receiver = self._receiver, None
-        self.on_secured, self.on_failed = _ignore, None  # no cycle of references stays: its user refers to this channel
+        self.on_secured, self.on_failed = _ignore, None  # breaks the reference cycle with the user
         if receiver is not None:
             receiver.closed()
 
     # The handshake
 
     def begin(self) -> None:
-        """The client's side speaks first; called once, after `open`."""
+        """Starts the handshake on the client's side; called once, after `open`."""
         self._inner.pause_reading()
         self._run(self._shake, self._shaken)
 
     def _shake(self) -> str:
-        """In a thread."""
+        """Does the next step of the handshake, in a thread."""
         tls = self._tls
         if tls is None:
             return CLOSED
@@ -183,7 +184,7 @@ class TlsChannel:
             self._flush()
 
     def _decrypt_once(self) -> bool:
-        """Fills the user's buffer as far as it goes; returns whether there may be more."""
+        """Decrypts into the user's buffer, until it is full or no bytes are left. Returns whether more may be decrypted."""
         tls = self._tls
         assert self._receiver is not None and tls is not None, "the channel is open"
         room, filled, is_end, is_dry = self._receiver.buffer(), 0, False, False
@@ -203,7 +204,7 @@ class TlsChannel:
         return not is_end and not is_dry
 
     def _encrypt(self) -> None:
-        """Encrypts what the peer can take soon, and no more in one turn than others can wait for."""
+        """Encrypts queued parts while the socket's queue is short, at most about `BYTES_PER_TURN` in one iteration of the event loop."""
         turn_end, done = BYTES_PER_TURN, 0
         try:
             while self._is_secured and self._queue and self._inner.queued_bytes < QUEUED_CIPHER_BYTES_MAX and done < turn_end:
@@ -264,4 +265,4 @@ class TlsChannel:
 
 
 def _ignore(_certificate: bytes | None) -> None:
-    """`on_secured` where no one waits for it."""
+    """The default of `on_secured`."""

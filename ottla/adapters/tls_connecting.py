@@ -11,7 +11,7 @@ HANDSHAKE_SECONDS_MAX = 10.0
 
 
 class TlsConnecting:
-    """The receiver of the channel meanwhile. Calls `connected` with the channel, or `failed` with the reason, once."""
+    """Receives the events of the channel during the handshake. Calls `connected` with the channel, or `failed` with the reason, once."""
 
     def __init__(self, channel: TlsChannel, connected: Connected, failed: Failed) -> None:
         self._channel = channel
@@ -20,7 +20,7 @@ class TlsConnecting:
         self._is_over = False
 
     def begin(self, over: Callable[[], object]) -> None:
-        """`over` is called at the end, too."""
+        """Starts the handshake. `over` is called when it ends, before `connected` or `failed`."""
         self._over = over
         self._channel.on_secured = lambda _certificate: self._secured()
         self._channel.on_failed = self._refused
@@ -28,7 +28,7 @@ class TlsConnecting:
         self._channel.begin()
 
     def give_up(self) -> None:
-        """The time for the handshake is over."""
+        """Fails the attempt because the handshake took too long."""
         self._refused("no TLS handshake in time")
         self._channel.close()
 
@@ -53,7 +53,7 @@ class TlsConnecting:
         raise AssertionError(f"{count} bytes before the handshake is complete")
 
     def drained(self) -> None:
-        """Does nothing: the steps of the handshake are no answers that wait."""
+        """Does nothing: only messages of the handshake were queued."""
 
     def closed(self) -> None:
         self._refused("the other side closed the connection")

@@ -1,8 +1,8 @@
-"""The TLS contexts of a listener and of connections to the same listener of other brokers: files of PEM or PKCS#12, or
-inline PEM, as Kafka's `ssl.*` settings name them. What is wrong with them is one line.
+"""Makes TLS contexts for a listener, and for connections to the same listener of other brokers. The input is PEM or PKCS#12 files, or
+inline PEM, as in Kafka's `ssl.*` settings. Every mistake in them raises an error of one line.
 
-The certificates that clients are checked against are those of the truststore and no others. A key in the settings is handed to OpenSSL by
-a file in memory where the system has those, and else by a file that only this user can read and that is gone at once.
+Certificates of clients are checked only against the truststore. OpenSSL reads a private key from a file in memory where the system has
+them, otherwise from a temporary file that only this user can read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 
 
 def server_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLContext:
-    """Raises `AddressError` with one line."""
+    """Makes the context for accepted connections. Raises `AddressError` with one line."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, options, now)
     context.verify_mode = CLIENT_AUTH[options.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
@@ -37,8 +37,8 @@ def server_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLC
 
 
 def broker_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLContext:
-    """For connections to the same listener of other brokers, which are shown this broker's certificate. Raises `AddressError` with one
-    line."""
+    """Makes the context for connections to the same listener of other brokers; it presents this broker's certificate. Raises `AddressError`
+    with one line."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, options, now)
     context.check_hostname = options.checks_host
     _trust(context, options)
@@ -46,12 +46,12 @@ def broker_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLC
 
 
 def certificate_end(options: TlsOptions) -> datetime:
-    """When the listener's certificate ends. Raises `AddressError` with one line."""
+    """Returns the end of validity of the listener's certificate. Raises `AddressError` with one line."""
     return _end_of(_chain(options), f"listener {options.listener}")
 
 
 def end_warning(until: datetime, now: datetime) -> str | None:
-    """What is to be said of a certificate that has ended or ends soon; None if nothing."""
+    """Returns a warning if the certificate has expired or expires within `ENDS_SOON`, else None."""
     left, when = until - now, f"{until:%Y-%m-%d %H:%M} UTC"
     if left > ENDS_SOON:
         return None
@@ -60,8 +60,8 @@ def end_warning(until: datetime, now: datetime) -> str | None:
 
 
 def check_own_handshake(listener: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """Raises `AddressError` if a broker with these settings could not connect to one with the same: its certificate is not signed by an
-    authority that it trusts, or they have no version or cipher in common. Names of hosts are not looked at."""
+    """Does a handshake in memory between two brokers with these settings. Raises `AddressError` if it fails: the truststore does not
+    contain the authority of their own certificate, or they have no version or cipher in common. Host names are not checked."""
     checks_host, client.check_hostname = client.check_hostname, False
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
@@ -128,7 +128,7 @@ def _reason(error: ssl.SSLError) -> str:
 
 
 def _read(path: str | None, setting: str, where: str, password: str | None) -> str:
-    """A store as PEM."""
+    """Reads a key store or truststore and returns it as PEM."""
     if not path:
         raise AddressError(f"{where}: TLS needs {setting}, a file of PEM or PKCS#12")
     try:
@@ -143,13 +143,13 @@ def _read(path: str | None, setting: str, where: str, password: str | None) -> s
 
 
 def _chain(options: TlsOptions) -> str:
-    """Key and certificates as PEM, or the certificates alone."""
+    """Returns the private key and certificates as PEM, or the certificates alone."""
     where = f"listener {options.listener}"
     return options.certificate_chain or _read(options.keystore, "ssl.keystore.location", where, options.keystore_password)
 
 
 def _end_of(chain: str, where: str) -> datetime:
-    """When the first certificate ends."""
+    """Returns the end of validity of the first certificate."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     first = chain.find(begin)
     if first < 0 or end not in chain:
@@ -162,7 +162,7 @@ def _end_of(chain: str, where: str) -> datetime:
 
 @contextmanager
 def _file(text: str) -> Iterator[str]:
-    """A path under which OpenSSL finds the text."""
+    """Provides the text under a path that OpenSSL can open."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ottla-tls")
         try:

@@ -1,9 +1,8 @@
-"""The TLS of all listeners, and of connections to other brokers: contexts made from the settings, and made anew when those change or
-SIGHUP asks for it.
+"""TLS of all listeners and of connections to other brokers. Contexts are made from the settings, and again after a change or a SIGHUP.
 
-Files are read and keys are unlocked in a thread, but for the start. What cannot be renewed stays as it is, with one line in the log: a
-listener never goes on half secured. Connections that are open keep what they have. An alteration of a client is examined before it is
-stored (`requests/tls_changes.py`), and what was read then comes into force with it. A certificate that ends soon is in the log at the
+After the start, files are read and keys are decrypted in a thread. If that fails for a listener, it keeps its old context and one line is
+logged. Open connections keep the context that they have. A change requested by a client is examined before it is stored
+(`requests/tls_changes.py`); the contexts made then are used when the change takes effect. A certificate that expires soon is logged at the
 start, after each renewal and once a day.
 """
 
@@ -29,21 +28,21 @@ log = logging.getLogger("ottla.tls")
 
 
 class Contexts(NamedTuple):
-    """What was made of a listener's options."""
+    """Contexts made from a listener's options."""
 
     options: TlsOptions
     for_clients: ssl.SSLContext
     to_brokers: ssl.SSLContext | None
-    """None for a listener by which brokers do not speak to each other."""
+    """For connections to other brokers; None if brokers do not use this listener."""
     until: datetime
-    """When the certificate ends."""
+    """End of validity of the certificate."""
 
 
 LOOK_SECONDS = 24 * 60 * 60
 
 
 class TlsListeners:
-    """See the module. Handshakes have threads of their own, so that many of them hold up no fsync."""
+    """See the module. Handshakes have their own threads, so that many handshakes do not delay an fsync."""
 
     def __init__(self, loop: AbstractEventLoop, config: BrokerConfig) -> None:
         self._loop = loop
@@ -58,7 +57,7 @@ class TlsListeners:
         config.on_change(lambda names: self.renew() if any("ssl." in name for name in names) else None)
 
     def secure_of(self, listener: str) -> Secure:
-        """Raises `AddressError` with one line."""
+        """Makes the contexts of a listener; returns the function that wraps its channels in TLS. Raises `AddressError` with one line."""
         self._contexts[listener] = self._make(listener, self._config.of_listeners.tls(listener))
         self._warn(listener)
         if self._look is None:
@@ -70,7 +69,7 @@ class TlsListeners:
         return secure
 
     def connect(self, plain: SocketChannel, host: str, connected: Connected, failed: Failed) -> None:
-        """Completes a handshake with another broker, then calls one of the two."""
+        """Does a handshake with another broker, then calls `connected` or `failed`."""
         context = self._contexts[self._between_brokers].to_brokers
         assert context is not None, "the listener for brokers was bound"
         channel = TlsChannel(plain, context, self._shared, to_host=host)
@@ -85,8 +84,8 @@ class TlsListeners:
     # Changes
 
     def examine(self, wanted: Mapping[str, TlsOptions]) -> tuple[str | None, Mapping[str, Contexts]]:
-        """In a thread: why listeners could not go on with these options, None if they can, and what was made of them. Other brokers must be
-        able to connect, too: the certificate has to be signed by an authority that this one trusts."""
+        """Returns (None, the contexts) if the listeners can use these options, else (the reason, nothing). Called in a thread. Other
+        brokers must be able to connect too: this broker must trust the authority of its own certificate."""
         made = {}
         try:
             for listener, options in wanted.items():
@@ -98,15 +97,15 @@ class TlsListeners:
         return None, made
 
     def has(self, wanted: Mapping[str, TlsOptions]) -> bool:
-        """Whether the listeners have these options already."""
+        """Whether the listeners already have these options."""
         return all(self._config.of_listeners.tls(listener) == options for listener, options in wanted.items())
 
     def keep(self, examined: Mapping[str, Contexts]) -> None:
-        """What was just examined is used in place of reading it again, until the next call."""
+        """Keeps contexts of `examine`, so that the next `renew` with the same options does not read the files again."""
         self._kept = examined
 
     def renew(self) -> None:
-        """Reads keys and certificates again, for connections that come from now on."""
+        """Reads keys and certificates again, for later connections."""
         self._renewals += 1
         renewal = self._renewals
         wanted = {listener: self._config.of_listeners.tls(listener) for listener in self._contexts}
@@ -117,7 +116,7 @@ class TlsListeners:
             self._threads.run(lambda: self._made_again(rest), lambda found: self._install(found) if renewal == self._renewals else None)
 
     def _made_again(self, wanted: Mapping[str, TlsOptions]) -> dict[str, Contexts | str]:
-        """In a thread: the contexts by their listeners, or why there are none."""
+        """Returns by listener the new contexts, or why they could not be made. Called in a thread."""
         made: dict[str, Contexts | str] = {}
         for listener, options in wanted.items():
             try:
@@ -138,7 +137,7 @@ class TlsListeners:
     # Certificates that end
 
     def ends(self) -> dict[str, float]:
-        """When the certificates of the listeners end, in seconds since 1970."""
+        """Returns by listener when its certificate expires, in seconds since 1970."""
         return {listener: contexts.until.timestamp() for listener, contexts in self._contexts.items()}
 
     def _look_at_ends(self) -> None:

@@ -1,8 +1,8 @@
-"""A worker process for work that needs much CPU: takes one order at a time and returns its answer.
+"""A worker process for CPU-intensive work: takes one order at a time and returns its answer.
 
-The process runs `main()` of a module of this package, with pipes for stdin and stdout; unlike a fork it copies no thread and no lock of the
-broker. It is started with the first order and again after it has died. Orders and answers are pickled; both ends are this program. The
-worker's side is `serve`: it ends at once when its stdin closes, so it never outlives the broker, however that ended.
+The process runs `main()` of a module of this package, with pipes as stdin and stdout. Unlike a fork it copies no threads and locks of the
+broker. It is started with the first order, and again after it died. Orders and answers are pickled, because both ends are this program.
+`serve` is the worker's side. It ends the process as soon as its stdin closes, so a worker never outlives the broker.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 from ottla.base.ports import WorkerLost
 
 NICENESS = 5
-"""The worker's niceness: the broker goes first where both want the same core."""
+"""Niceness of the worker, so that the broker gets the CPU core first."""
 
 
 class WorkerProcess:
-    """The broker's end. `ask` blocks, so it is for a thread; `close` may be called from another one meanwhile."""
+    """The broker's side. `ask` blocks, so it is called in a thread; `close` may be called in another thread meanwhile."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -39,7 +39,7 @@ class WorkerProcess:
         return self._process.pid if self._process is not None else None
 
     def ask(self, order: object) -> Any:
-        """The worker's answer. Raises `WorkerLost`."""
+        """Sends an order and returns the worker's answer. Raises `WorkerLost`."""
         process = self._running()
         self._is_asked = True
         assert process.stdin is not None and process.stdout is not None
@@ -61,7 +61,7 @@ class WorkerProcess:
             end(process)
 
     def close(self) -> None:
-        """Ends the process for good, in the middle of its work if need be: `ask` then raises."""
+        """Ends the process permanently. If it is working, it is killed and `ask` raises `WorkerLost`."""
         with self._guard:
             self._is_closed = True
             if self._process is not None and self._is_asked:
@@ -82,7 +82,7 @@ class WorkerProcess:
 
 
 def start(module: str) -> subprocess.Popen[bytes]:
-    """A Python of the same kind that finds the same package, wherever the broker was started from."""
+    """Starts the same Python interpreter with this package on its path, whatever the working directory."""
     package_parent = str(Path(__file__).resolve().parents[2])
     paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
@@ -101,11 +101,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
         try:
             pipe.close()
         except OSError:
-            pass  # what was still in the buffer is not read any more
+            pass  # buffered bytes for a process that has ended
 
 
 def serve(work: Callable[[Any], object]) -> None:
-    """The worker's end: answers orders until stdin closes, which ends the process whatever it is doing."""
+    """Answers orders until stdin closes. Then the process ends immediately, even in the middle of an order."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the broker, which then closes the pipe
     os.nice(NICENESS)
     orders: SimpleQueue[Any] = SimpleQueue()

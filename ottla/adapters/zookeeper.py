@@ -1,15 +1,16 @@
-"""The metadata store of a cluster: one session with ZooKeeper, by kazoo in a thread of its own.
+"""The metadata store of a cluster: one session with ZooKeeper, by kazoo in its own thread.
 
-Everything here runs on the loop. The connection thread (`zookeeper_client.py`) posts answers, watches and states to an inbox that the loop
-empties in order; before the loop runs, `connect` and `wait` empty it themselves.
+Everything in this module runs on the event loop. The connection thread (`zookeeper_client.py`) posts answers, watches and states to an
+inbox, which the loop empties in order. Before the loop runs, `connect` and `wait` empty it.
 
-- Requests wait here and are handed over up to `UNDER_WAY_MAX` at a time. What was not handed over when the connection breaks was not sent.
-- A write whose connection breaks is UNKNOWN if its bytes had been made for the socket, else CONNECTION_LOST. No request is ever sent twice.
-- A connection that is lost (SUSPENDED) first loses its watches, then its requests; only then listeners are called.
-- The session is asked something every fifth of its timeout, so that `lease_ends_ms` moves on while there is nothing to do. kazoo's own
-  pings do not count: they prove nothing about a loop that stands still.
+- Requests are queued here; at most `UNDER_WAY_MAX` of them are in kazoo at a time. A request still in the queue when the connection breaks
+  was not sent.
+- A write whose connection breaks is UNKNOWN if kazoo had serialized it, else CONNECTION_LOST. No request is ever sent twice.
+- When a connection is lost (SUSPENDED), watches are notified first, then requests fail, and then listeners are called.
+- A request is sent every fifth of the session timeout, so that `lease_ends_ms` advances in idle times. kazoo's own pings do not extend the
+  lease, because they do not prove that the event loop is running.
 
-With `is_acl_set` nodes may be changed only by the identity that made them, and those below `SENSITIVE_PATHS` may not be read by others.
+With `is_acl_set` only the identity that created a node may change it, and others may not read nodes below `SENSITIVE_PATHS`.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ from ottla.base.ports import (
 log = logging.getLogger("ottla.zookeeper")
 
 UNDER_WAY_MAX = 100
-"""Requests that kazoo holds at a time. It wakes its thread by a byte for each, and a few hundred unread bytes would block the loop."""
+"""Requests in kazoo at a time. kazoo wakes its thread by a byte for each, and a few hundred unread bytes would block the event loop."""
 
 DELIVERED_AT_ONCE_MAX = 200
-"""Answers that are delivered in one turn of the loop."""
+"""Answers delivered in one iteration of the event loop."""
 
 QUESTIONS_PER_TIMEOUT = 5
 END_SECONDS_MAX = 2.0
@@ -99,8 +100,8 @@ RESULTS: tuple[tuple[type[BaseException], StoreResult], ...] = (
 
 @immutable(kw_only=True)
 class ZooKeeperOptions:
-    """How to reach ZooKeeper. `digest` is `user:password`, `login` both for SASL; `sensitive_paths` are those that others may not read
-    when ACLs are set."""
+    """How to reach ZooKeeper. `digest` is `user:password`; `login` is user and password for SASL. Others may not read nodes below
+    `sensitive_paths` if ACLs are set."""
 
     servers: tuple[tuple[str, int], ...]
     chroot: str = ""
@@ -118,7 +119,7 @@ class ZooKeeperOptions:
 
 @dataclass(slots=True)
 class _Request:
-    """A request that waits or is under way. `done(value, error)` gets an answer, `failed` a result in its place."""
+    """A request in the queue or in flight. `done(value, error)` is called with an answer, `failed` if the request ends without one."""
 
     message: Any
     done: Callable[[Any, BaseException | None], object]
@@ -132,7 +133,7 @@ class ZooKeeperStore:
     def __init__(
         self, options: ZooKeeperOptions, *, clock: Clock, timers: Timers, call_on_loop: Callable[[Callable[[], object]], object]
     ) -> None:
-        """`call_on_loop` may be called in any thread. Raises `StoreUnreachable` for TLS files that cannot be used."""
+        """`call_on_loop` must be callable from any thread. Raises `StoreUnreachable` for unusable TLS files."""
         self.disconnects = self.expiries = self.connects = 0
         self._options = options
         self._clock = clock
@@ -164,7 +165,7 @@ class ZooKeeperStore:
     # Before the loop runs
 
     def connect(self, timeout_ms: int) -> None:
-        """Opens the session, and makes the chroot where it is missing. Raises `StoreUnreachable`, at once for a login that is refused."""
+        """Opens the session, and creates the chroot if it is missing. Raises `StoreUnreachable`, immediately if the login is refused."""
         end = time.monotonic() + timeout_ms / 1000
         self._client.start_async()
         self._empty_inbox_until(lambda: self.is_connected() or bool(self._client.refusal or self._failure), end)
@@ -182,7 +183,7 @@ class ZooKeeperStore:
             raise StoreUnreachable(f"ZooKeeper at {self._options.hosts} does not let this broker make {chroot}: {outcome.name}")
 
     def wait(self, is_done: Callable[[], bool], timeout_ms: int) -> bool:
-        """Delivers answers until the function returns True; False if that takes longer. Only before the loop runs."""
+        """Delivers answers until `is_done` returns True; returns False after the timeout. Only before the loop runs."""
         return self._empty_inbox_until(is_done, time.monotonic() + timeout_ms / 1000)
 
     def _make_chroot(self, end: float) -> StoreResult:
@@ -286,7 +287,7 @@ class ZooKeeperStore:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Hands over what may go. A connection that is no longer up has posted so, which then ends what waits."""
+        """Gives kazoo the next requests, up to `UNDER_WAY_MAX`. If the connection is lost, the state already posted fails the rest."""
         link = self._link
         while link is not None and self._waiting and self._under_way < UNDER_WAY_MAX:
             request = self._waiting[0]
@@ -297,7 +298,7 @@ class ZooKeeperStore:
             self._under_way += 1
 
     def _on_settled(self, request: _Request, value: Any, error: BaseException | None) -> None:
-        """Called in the connection thread."""
+        """Posts the result of a request to the loop. Called in the connection thread."""
         self._post(partial(self._on_answer, request, value, error))
 
     def _on_answer(self, request: _Request, value: Any, error: BaseException | None) -> None:
@@ -345,7 +346,8 @@ class ZooKeeperStore:
         self._keep_asking()
 
     def _on_thread_end(self, error: BaseException | None) -> None:
-        """Ends the broker, or its start: without its thread it would go on serving and never be registered again."""
+        """Fails the start, or the broker by an assertion: without the connection thread the broker would continue to serve but never
+        register again."""
         if self._is_closed:
             return
         self._failure = "it has refused the identity of this broker" if error is None else f"the connection thread has ended: {error!r}"
@@ -368,7 +370,7 @@ class ZooKeeperStore:
     # The inbox
 
     def _post(self, thunk: Callable[[], object]) -> None:
-        """Called in any thread; the thunk runs on the loop, after all that was posted before."""
+        """Queues a function to run on the loop, in the order of posting. May be called in any thread."""
         self._inbox.append(thunk)
         self._has_arrived.set()
         self._wake()
@@ -380,10 +382,11 @@ class ZooKeeperStore:
         try:
             self._call_on_loop(self._deliver)
         except RuntimeError:
-            return  # the loop is closed: nothing waits any more
+            return  # the loop is closed
 
     def _deliver(self) -> None:
-        """Empties the inbox, of thousands of answers a part; an exception is the loop's business, and the rest comes in the next turn."""
+        """Runs at most `DELIVERED_AT_ONCE_MAX` functions of the inbox; the rest runs in the next iteration. The loop handles their
+        exceptions."""
         self._is_delivery_due = False
         try:
             for _ in range(min(len(self._inbox), DELIVERED_AT_ONCE_MAX)):
@@ -421,7 +424,7 @@ class ZooKeeperStore:
 
 
 def _read_result(error: BaseException) -> StoreResult:
-    """How a read ended that has no value: only the server's own word makes a node missing."""
+    """Returns the result of a failed read. Only an answer of the server may mean that a node is missing."""
     for kind, result in RESULTS:
         if isinstance(error, kind):
             return result
@@ -430,7 +433,7 @@ def _read_result(error: BaseException) -> StoreResult:
 
 
 def _outcome(value: Any, error: BaseException | None, message: Multi) -> Outcome:
-    """How a multi ended."""
+    """Returns the outcome of a multi. A lost connection means UNKNOWN if the multi was sent."""
     if error is not None:
         if isinstance(error, NOT_ANSWERED) and not isinstance(error, SessionMovedError):
             return Outcome(StoreResult.UNKNOWN if message.is_sent else StoreResult.CONNECTION_LOST)

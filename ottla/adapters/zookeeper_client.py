@@ -1,18 +1,18 @@
-"""kazoo, held to what the port promises: one request is one attempt, and all that comes back is posted in the order in which it came.
+"""kazoo, restricted to the guarantees of the port: a request is sent at most once, and events are posted in their order.
 
-kazoo's connection thread does the talking. Left to itself it would accept requests while there is no connection and send them on a later
-one, pass answers and watches to two threads that overtake each other, and keep to itself whether a request was sent. So:
+By default kazoo accepts requests without a connection and sends them on a later one. It passes answers and watches to two threads, which
+overtake each other, and does not report whether a request was sent. Therefore:
 
-- `hand_over` gives kazoo a request only while the connection is up that the caller knows, under the lock that its changes of state take.
-- Answers, watches and states are posted by the connection thread itself, at once and in order: before `DOWN` the watches that are lost,
-  then the requests that are.
-- A write notes when its bytes are made for the socket: what fails before was not sent.
-- Bytes that no ZooKeeper would send end the connection, not the thread.
-- A thread that ends before the client is stopped is reported: without it there would never be a session again.
-- A login by SASL (DIGEST-MD5) is done before the connection counts as up. One that is refused is logged once and tried again: kazoo would
-  need another package for it, and would give up for good when a server stops in the middle.
+- `hand_over` gives kazoo a request only while the connection that the caller names is up. It holds the lock that guards changes of state.
+- The connection thread itself posts answers, watches and states, immediately and in order. Before `DOWN` it posts the lost watches and then
+  the failed requests.
+- A multi notes when kazoo serializes it; one that fails before that was not sent.
+- Bytes that are not ZooKeeper's protocol end the connection, but not the thread.
+- If the connection thread ends before the client is stopped, that is reported: there would never be a session again.
+- A SASL login (DIGEST-MD5) is done before the connection counts as up. A refused login is logged once and tried again. kazoo's own login
+  needs another package, and gives up when a server stops in the middle.
 
-Left out: Kerberos, reconfiguration of the ensemble.
+Kerberos and reconfiguration of the ensemble are not supported.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ log = logging.getLogger("ottla.zookeeper")
 RETRY_SECONDS = 0.1
 RETRY_SECONDS_MAX = 0.5
 ANSWER_SECONDS_MIN = 1.0
-"""How long a server is waited for, at first, when a connection is opened; doubled each time in vain. One that is starting may take a
-connection and never answer on it, and must not cost the session.
-"""
+"""Initial timeout for the answer when a connection is opened, doubled after each failure. A server that is starting may accept a connection
+and never answer on it; the client must try another server before the session expires."""
 
 LOGIN_STEPS_MAX = 2
 LOGIN_REFUSALS = (-115, -124)
@@ -73,14 +72,14 @@ EVENTS = {
 }
 
 NOT_ANSWERED = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, SessionMovedError, AuthFailedError)
-"""What ends a request without an answer that counts: kazoo's own, and what a server says of a session that it no longer has."""
+"""Errors that end a request without a usable answer: kazoo's own, and a server's for a session that it no longer has."""
 
 GARBAGE = (RuntimeError, ValueError, TypeError, IndexError, MemoryError, struct.error, KazooException)
-"""What kazoo raises for bytes that no ZooKeeper would send."""
+"""Exceptions of kazoo for bytes that are not ZooKeeper's protocol."""
 
 
 class LinkState(Enum):
-    """What happened to the connection."""
+    """Changes of the connection."""
 
     UP = "up"
     DOWN = "down"
@@ -89,13 +88,13 @@ class LinkState(Enum):
 
 @immutable(kw_only=True)
 class Link:
-    """A connection that is up: its number among the connections of this client, its session, and what the server granted."""
+    """An open connection: its number among the connections of this client, its session, and the session timeout that the server granted."""
 
     number: int
     session_id: int
     timeout_ms: int
     asked_ms: int
-    """When the connection was asked for, by the monotonic clock."""
+    """When the connection was requested, by the monotonic clock."""
 
 
 @immutable(kw_only=True)
@@ -112,7 +111,7 @@ OnLink = Callable[[LinkState, Link | None], object]
 
 
 class Answer:
-    """Where kazoo puts the answer to a request; `settle(value, error)` is called once, in the connection thread."""
+    """Receives kazoo's answer to a request; `settle(value, error)` is called once, in the connection thread."""
 
     __slots__ = ("_settle",)
 
@@ -132,7 +131,7 @@ class Answer:
 
 
 class Multi(Transaction):
-    """A transaction that notes whether it was sent."""
+    """A transaction that records whether it was serialized for sending."""
 
     is_sent = False
 
@@ -142,7 +141,7 @@ class Multi(Transaction):
 
 
 class _Handler(SequentialThreadingHandler):
-    """No worker threads: callbacks run at once in the connection thread, where they only post."""
+    """kazoo's handler without worker threads: callbacks run immediately in the connection thread, where they only post."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -160,7 +159,7 @@ class _Handler(SequentialThreadingHandler):
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float = ANSWER_SECONDS_MIN, **_: Any
     ) -> socket.socket:
-        """Connects within a short time: a host that is gone leaves time for the others."""
+        """Connects with a short timeout, so that an unreachable host does not use up the session timeout."""
         plain = socket.create_connection(address, min(timeout, ANSWER_SECONDS_MIN))
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is None:
@@ -173,14 +172,14 @@ class _Handler(SequentialThreadingHandler):
 
 
 class _Connection(ConnectionHandler):
-    """Notes what the server grants, and survives bytes that make no sense."""
+    """Records the granted session timeout, does the SASL login, and survives bytes that are not ZooKeeper's protocol."""
 
     granted_ms = 0
     asked_ms = 0
     patience_seconds = ANSWER_SECONDS_MIN
 
     def zk_loop(self) -> None:
-        """Talks to the servers until the client is stopped; reports any other end of this thread."""
+        """Serves the connection until the client is stopped; reports any other end of the thread."""
         try:
             super().zk_loop()
         finally:
@@ -201,7 +200,7 @@ class _Connection(ConnectionHandler):
         return answer
 
     def _log_in(self, user: str, password: str, timeout: float) -> None:
-        """Logs in by SASL. Raises `ConnectionDropped` where that fails; it is tried again on the next connection."""
+        """Logs in by SASL. Raises `ConnectionDropped` on failure; the next connection tries again."""
         login = DigestLogin(user, password, os.urandom(18).hex())
         token = b""
         for number in range(1, LOGIN_STEPS_MAX + 1):
@@ -235,7 +234,7 @@ class _Connection(ConnectionHandler):
 
 
 class ZooKeeperClient(KazooClient):
-    """One session after the other with the servers at `hosts`; `on_link` is called in the connection thread."""
+    """A client that opens a new session after an expired one. `on_link` is called in the connection thread."""
 
     def __init__(
         self,
@@ -250,13 +249,12 @@ class ZooKeeperClient(KazooClient):
         on_thread_end: Callable[[BaseException | None], object] = lambda error: None,
         on_refusal: Callable[[], object] = lambda: None,
     ) -> None:
-        """`login`: user and password for SASL; `on_refusal` is called when it is refused. `on_thread_end` is called in the connection
-        thread when that ends by itself, with the exception if there was one.
-        """
+        """`login` is user and password for SASL; `on_refusal` is called when a login is refused. `on_thread_end` is called in the
+        connection thread when it ends by itself, with its exception or None."""
         self.lock = threading.RLock()
         self.login = login
         self.refusal = ""
-        """Why the last login failed, empty if it did not."""
+        """The reason why the last login failed; empty if it succeeded."""
         self.now_ms = now_ms
         self.on_thread_end = on_thread_end
         self._on_link = on_link
@@ -280,7 +278,7 @@ class ZooKeeperClient(KazooClient):
         self.add_listener(self._on_state)
 
     def note_refusal(self, reason: str) -> None:
-        """How a login has ended; logged when that is news."""
+        """Records the result of a login (empty: success). A new failure is logged and reported to `on_refusal`."""
         if reason == self.refusal:
             return
         self.refusal = reason
@@ -289,7 +287,7 @@ class ZooKeeperClient(KazooClient):
             self._on_refusal()
 
     def hand_over(self, request: Any, answer: Answer, link: int) -> bool:
-        """Gives the request to the connection with this number; False, and nothing is done, if it is no longer up."""
+        """Gives the request to the connection with this number. Returns False without effect if that connection is no longer up."""
         with self.lock:
             if not self._is_up or link != self._links:
                 return False
@@ -297,7 +295,7 @@ class ZooKeeperClient(KazooClient):
             return True
 
     def end(self, seconds_max: float) -> None:
-        """Ends the session. In a thread, for no longer than this: a server that is away would be waited for."""
+        """Ends the session in a thread, and waits at most `seconds_max` for it, because the server may be unreachable."""
         thread = threading.Thread(target=self._end, name="ottla-zookeeper-end", daemon=True)
         thread.start()
         thread.join(seconds_max)
@@ -332,7 +330,7 @@ class ZooKeeperClient(KazooClient):
 
 
 def creator_acl(path: str, sensitive_paths: Sequence[str]) -> list[ACL]:
-    """Who may do what with a node: who makes it, everything; others, read what is not below a sensitive path."""
+    """Returns the ACL of a node: its creator may do everything; others may read it unless it is below a sensitive path."""
     is_sensitive = any(f"{path}/".startswith(f"{root}/") for root in sensitive_paths)
     return [*CREATOR_ALL_ACL] if is_sensitive else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 

@@ -1,6 +1,7 @@
-"""Opens a broker's session with ZooKeeper and finds out which cluster it is, before the event loop runs.
+"""Opens a broker's session with ZooKeeper and determines the cluster id, before the event loop runs.
 
-The start waits `zookeeper.connection.timeout.ms` for both. Imported only with `zookeeper.connect`; needs kazoo (extra `ottla[cluster]`).
+The start waits up to `zookeeper.connection.timeout.ms` for each. Imported only with `zookeeper.connect`; needs kazoo (extra
+`ottla[cluster]`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ AGAIN = frozenset({StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN, StoreResult
 def open_store(
     config: BrokerConfig, clock: Clock, timers: Timers, call_on_loop: Callable[[Callable[[], object]], object]
 ) -> ZooKeeperStore:
-    """A store with a session. Raises `StoreUnreachable`."""
+    """Returns a store with a session. Raises `StoreUnreachable`."""
     store = ZooKeeperStore(_options(config), clock=clock, timers=timers, call_on_loop=call_on_loop)
     store.connect(timeout_ms(config))
     return store
@@ -41,9 +42,9 @@ def timeout_ms(config: BrokerConfig) -> int:
 
 
 def find_cluster_id(store: ZooKeeperStore, config: BrokerConfig, known: KnownCluster | None, random: Random) -> str:
-    """The cluster's id. A new cluster gets the one that the data directories know, else the configured one, else a fresh one.
+    """Returns the cluster id. A new cluster gets the id in the data directories, else the configured one, else a random one.
 
-    Raises `StorageError` if they hold logs and ZooKeeper knows no cluster: it is another ZooKeeper, or has lost its data.
+    Raises `StorageError` if the directories hold logs but ZooKeeper has no cluster: it is another ZooKeeper, or has lost its data.
     """
     end = time.monotonic() + timeout_ms(config) / 1000
     result, text = _ask(store, read_cluster_id, end)
@@ -62,7 +63,7 @@ def find_cluster_id(store: ZooKeeperStore, config: BrokerConfig, known: KnownClu
 def _ask(
     store: ZooKeeperStore, question: Callable[[MetadataStore, Callable[[StoreResult, str], object]], object], end: float
 ) -> tuple[StoreResult, str]:
-    """Asks until there is an answer. Raises `StoreUnreachable`."""
+    """Repeats the question until it is answered. Raises `StoreUnreachable`."""
     while True:
         answers: list[tuple[StoreResult, str]] = []
         question(store, lambda *answer: answers.append(answer))  # noqa: B023

@@ -1,8 +1,8 @@
-"""What tools that know only ZooKeeper's address do there without a broker: they find the brokers, and write settings that must be there
-before the first broker is, as Kafka's tools did until 3.9.
+"""For tools that connect to ZooKeeper instead of a broker, as Kafka's tools did until 3.9. They find brokers, and write settings that must
+exist before the first broker starts.
 
-With an identity the nodes that are made belong to it, as those of Kafka's tools do, and what is secret cannot be read by others. Needs
-kazoo (extra `ottla[cluster]`); every failure is one line.
+With an identity, created nodes belong to it and others cannot read secret nodes. Needs kazoo (extra `ottla[cluster]`). Every failure is one
+line.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ except ModuleNotFoundError as error:
     raise StorageError(f"--zookeeper needs the package {error.name}; install ottla[cluster]") from None
 
 CONNECT_SECONDS = 30.0
-"""As long as Kafka's tools wait."""
+"""The timeout of Kafka's tools."""
 END_SECONDS_MAX = 5.0
 SESSION_TIMEOUT_MS = 10_000
 
 
 class ZooKeeperTools:
-    """A connection to one cluster's part of a ZooKeeper. Raises `StoreUnreachable`, and `StorageError` for what is not as it should be."""
+    """A session with the ZooKeeper of one cluster. Raises `StoreUnreachable`, and `StorageError` for any other failure."""
 
     def __init__(self, connect: str, access: ZooKeeperAccess | None = None, timeout_s: float = CONNECT_SECONDS) -> None:
         try:
@@ -49,7 +49,7 @@ class ZooKeeperTools:
         self._connect = connect
         self._root = address.chroot
         self._access = access or ZooKeeperAccess()
-        logging.getLogger("ottla.zookeeper").addHandler(logging.NullHandler())  # a refused login is raised, which says it once
+        logging.getLogger("ottla.zookeeper").addHandler(logging.NullHandler())  # a refused login raises, so it is not logged as well
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in address.servers)
         self._client = self._begin(hosts, timeout_s)
 
@@ -82,7 +82,7 @@ class ZooKeeperTools:
         self._client.end(END_SECONDS_MAX)
 
     def brokers(self) -> dict[int, dict[str, str]]:
-        """The addresses (host:port) of the registered brokers, by protocol (PLAINTEXT ...)."""
+        """Returns the addresses (host:port) of the registered brokers by protocol (PLAINTEXT ...)."""
         try:
             names = self._client.get_children(self._root + znodes.BROKER_IDS)
         except NoNodeError:
@@ -96,21 +96,21 @@ class ZooKeeperTools:
             try:
                 data, _ = self._client.get(f"{self._root}{znodes.BROKER_IDS}/{name}")
             except (NoNodeError, NoAuthError):
-                continue  # it has gone since, or is not for this program
+                continue  # deleted meanwhile, or not readable for this identity
             found[int(name)] = _addresses(int(name), data)
         return found
 
     def alter_broker_configs(self, name: str, changes: Mapping[str, str], deletions: Collection[str]) -> None:
-        """Changes the settings of one broker, or with an empty name those of all."""
+        """Changes the settings of one broker; the empty name changes the defaults of all brokers."""
         self._alter(znodes.config_path(CONFIG_BROKER, name), changes, deletions)
 
     def alter_credentials(self, user: str, passwords: Mapping[str, tuple[str, int]], deletions: Collection[str]) -> None:
-        """`passwords`: password and iterations by mechanism."""
+        """Changes SCRAM credentials. `passwords` has password and iterations by mechanism."""
         made = {mechanism: scram_text(mechanism, *password) for mechanism, password in passwords.items()}
         self._alter(znodes.quota_path((("user", user),)), made, deletions)
 
     def _alter(self, path: str, changes: Mapping[str, str], deletions: Collection[str]) -> None:
-        """Writes the node, and the note by which brokers that run learn of it, together."""
+        """Writes the node and, in the same transaction, the change notification for running brokers."""
         try:
             self._make(path.rpartition("/")[0])
             self._make(znodes.CONFIG_CHANGES)
@@ -137,7 +137,7 @@ class ZooKeeperTools:
             raise StorageError(f"{path} in ZooKeeper at {self._connect} has been changed meanwhile; try again")
 
     def _make(self, path: str) -> None:
-        """Makes the nodes down to this one where they are missing."""
+        """Creates the missing nodes of the path."""
         if self._root:
             self._client.ensure_path(self._root, self._acl(""))
         names = path.split("/")
@@ -154,7 +154,7 @@ class ZooKeeperTools:
 
 
 def scram_text(mechanism: str, password: str, iterations: int) -> str:
-    """A credential as Kafka keeps it in ZooKeeper."""
+    """Returns a credential in Kafka's format in ZooKeeper."""
     made = make_credential(mechanism, password, os.urandom(SALT_BYTES), iterations)
     salt, stored, server = (base64.b64encode(part).decode() for part in (made.salt, made.stored_key, made.server_key))
     return f"salt={salt},stored_key={stored},server_key={server},iterations={iterations}"
