@@ -1,4 +1,4 @@
-"""What handlers need of access control: operations, resource types, and the error code of each denied resource type."""
+"""Access control as handlers use it: operations, resource types, and the error code for a denied resource of each type."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ DENIED = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""The error of a request that may not use a resource. Rights on users are about their delegation tokens only."""
+"""Error code of a request that may not use a resource. Permissions on users concern only their delegation tokens."""

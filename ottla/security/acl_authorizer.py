@@ -1,10 +1,10 @@
-"""The authorizer over access rules, with the semantics of Kafka's.
+"""The authorizer based on ACLs, with Kafka's semantics.
 
-A denial beats what is allowed; what no rule allows is denied, but on a resource without any rule where
-`allow.everyone.if.no.acl.found` is set; to speak as a broker takes a rule even there. Super users and brokers that have proved themselves
-may do everything. Until the rules have been read from the metadata store no other principal may do anything.
+A denial takes precedence over a permission. Operations that no ACL allows are denied, except on a resource without any ACL if
+`allow.everyone.if.no.acl.found` is set; CLUSTER_ACTION needs an ACL even there. Super users and authenticated brokers may do everything.
+All other principals are denied everything until the ACLs have been read from the metadata store.
 
-Decisions are remembered until the next change of a rule, which forgets all of them at once.
+Decisions are cached. A change of any ACL clears the cache.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ottla.security.audit import AuditLog
 from ottla.security.principal import Requester
 
 DECISIONS_BYTES_MAX = 24 << 20
-"""Memory for remembered decisions, whose names clients choose. 24 MiB: about 45,000 decisions about names of 40 letters."""
+"""Memory for cached decisions, because clients choose the names. 24 MiB: about 45,000 decisions about names of 40 letters."""
 
 UNNAMED = "hardcode"
-"""The name by which Kafka finds out whether a resource that no rule names is open."""
+"""Kafka tests with this resource name whether a resource without ACLs is open."""
 
 Question = tuple[str, str, int, str]
-"""Principal, host, operation and resource type, name; the number inverted where any resource will do."""
+"""Key of a cached decision: principal, host, operation and resource type in one number, name. The number is inverted for "any resource"."""
 
 
 class AclAuthorizer:
-    """Decides by rules; `replace` and `put` keep them as the metadata store has them."""
+    """Decides by ACLs; `replace` and `put` update them from the metadata store."""
 
     def __init__(self, audit: AuditLog, *, super_users: Iterable[str] = (), allows_without_rules: bool = False) -> None:
         self._audit = audit
@@ -73,18 +73,19 @@ class AclAuthorizer:
     # The rules
 
     def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None:
-        """Makes these all rules that there are."""
+        """Replaces all ACLs."""
         self._index.replace(rules)
         self._is_loaded = True
         self._decisions.clear()
 
     def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None:
-        """Makes these the rules of a pattern."""
+        """Replaces the ACLs of one pattern."""
         self._index.put(pattern, rules)
         self._decisions.clear()
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
-        """The rules that the filter means, by pattern; in steps of some patterns, whose rules are those of before the first step."""
+        """Returns the ACLs that match the filter, ordered by pattern. It works in steps of some patterns; all ACLs are those of the first
+        step."""
         found: list[Binding] = []
         for piece in pieces_of(sorted(self._index.meant_by(wanted), key=lambda item: item[0])):
             found += [Binding(pattern, rule) for pattern, rules in piece for rule in wanted.taken_of(rules)]

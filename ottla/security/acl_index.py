@@ -1,13 +1,14 @@
-"""All access rules, arranged so that a decision costs the same with ten of them and with ten thousand.
+"""An index of all ACLs. A decision costs the same with ten ACLs and with ten thousand.
 
-Rules are found by resource type, principal and pattern, in this order: of a principal, and of `User:*`, the rules of the literal name, of
-the literal `*` and of every prefix of the name. A principal's prefixes are sorted, and each knows the longest other one that it begins
-with; the longest prefix of a name is then the one that stands before the name in that order, or an ancestor of it.
+ACLs are indexed by resource type, principal and pattern. For the principal and for `User:*`, a decision combines the ACLs of the literal
+name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each refers to the longest other
+prefix that it starts with. The longest prefix of a name is then the entry before the name in sort order, or one of the prefixes that this
+entry refers to.
 
-What hosts may do with a pattern is one integer: a bit for each operation that is allowed and, `DENIED_SHIFT` higher, for each that is
-denied. Operations that an allowed one implies have their bits as well (READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies
-DESCRIBE_CONFIGS); a denied one implies nothing. Principals and names are compared letter by letter: two Unicode forms of one name are two
-names. Addresses are compared as addresses, however they are written.
+The permissions of a host on a pattern are one integer. It has a bit for each allowed operation and, `DENIED_SHIFT` higher, for each denied
+one. Allowed operations also set the bits of the operations that they imply (READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS
+implies DESCRIBE_CONFIGS); a denied operation implies nothing. Principals and names are compared by code points, so two Unicode forms of one
+name are two names. Addresses are compared by value, whatever their spelling.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ottla.base.acls import (
 
 T = TypeVar("T")
 Hosts = dict[str, int]
-"""What each host, or every host (`*`), is allowed and denied."""
+"""Allowed and denied bits of each host; `*` is every host."""
 
 DENIED_SHIFT = 32
 
@@ -54,7 +55,8 @@ def bits_of(rule: Rule) -> int:
 
 
 def normal_host(host: str) -> str:
-    """An IPv6 address in its one short form (Java writes `0:0:0:0:0:0:0:1`), an IPv4 address within one as itself; all else as it is."""
+    """Returns an IPv6 address in its shortest form (Java writes `0:0:0:0:0:0:0:1`), and a mapped IPv4 address as IPv4. Other texts are
+    unchanged."""
     if ":" not in host:
         return host
     from ipaddress import IPv6Address  # on use: most addresses have no colon
@@ -67,7 +69,7 @@ def normal_host(host: str) -> str:
 
 
 class _Prefixes:
-    """Prefixes of names, with the hosts of each."""
+    """Prefixes of names, with the permissions of hosts for each."""
 
     __slots__ = ("_hosts", "_is_stale", "_parents", "_sorted")
 
@@ -91,7 +93,7 @@ class _Prefixes:
         return self._hosts.items()
 
     def masks(self, name: str, host: str) -> int:
-        """What the prefixes of this name say of the host."""
+        """Returns the permissions of the host from all prefixes of this name."""
         if self._is_stale:
             self._arrange()
         at = bisect_right(self._sorted, name)
@@ -116,7 +118,7 @@ class _Prefixes:
 
 
 class _Rules:
-    """The rules about one type of resource for one principal."""
+    """The ACLs of one principal for one resource type."""
 
     __slots__ = ("literal", "prefixed")
 
@@ -142,27 +144,27 @@ class _Rules:
 
 
 class AclIndex:
-    """All rules by pattern, and what follows from them."""
+    """All ACLs by pattern, and the index for decisions."""
 
     def __init__(self) -> None:
         self._rules: dict[Pattern, frozenset[Rule]] = {}
-        self._of: dict[tuple[int, str], _Rules] = {}  # by type and principal
-        self._of_all: dict[int, _Rules] = {}  # by type, for any principal
+        self._of: dict[tuple[int, str], _Rules] = {}  # by resource type and principal
+        self._of_all: dict[int, _Rules] = {}  # by resource type: which patterns have an ACL, of any principal
 
     def __len__(self) -> int:
-        """How many patterns have rules."""
+        """Returns the number of patterns with ACLs."""
         return len(self._rules)
 
     def meant_by(self, wanted: AclFilter) -> Iterator[tuple[Pattern, frozenset[Rule]]]:
-        """The patterns that a filter means and that may have rules which it takes, with all their rules. Where the filter names a resource
-        or a principal no others are looked at: a request may have thousands of filters."""
+        """Yields the patterns that match the filter, with all their ACLs; the caller still has to match the single ACLs. If the filter
+        names a resource or a principal, only the patterns of these are visited, because a request may contain thousands of filters."""
         for pattern in self._candidates(wanted):
             rules = self._rules.get(pattern)
             if rules is not None and wanted.holds_for(pattern):
                 yield pattern, rules
 
     def _candidates(self, wanted: AclFilter) -> Iterable[Pattern]:
-        """Patterns among which are all that the filter means, each once."""
+        """Returns candidate patterns: a superset of the matching ones, each once."""
         name, kinds = wanted.name, [kind for kind in ResourceType if wanted.resource_type in (ANY, kind)]
         if name is not None and wanted.pattern_type != MATCH:
             return (Pattern(kind, name, pattern_type) for kind in kinds for pattern_type in PatternType)
@@ -175,7 +177,7 @@ class AclIndex:
         return self._rules
 
     def _patterns_of(self, principal: str, kinds: Iterable[ResourceType]) -> Iterator[Pattern]:
-        """Those with a rule for the principal."""
+        """Yields the patterns with an ACL for the principal."""
         for kind in kinds:
             rules = self._of.get((int(kind), principal))
             if rules is not None:
@@ -183,7 +185,7 @@ class AclIndex:
                 yield from (Pattern(kind, name, PatternType.PREFIXED) for name, _ in rules.prefixed.items())
 
     def put(self, pattern: Pattern, rules: Iterable[Rule]) -> None:
-        """Makes these the rules of the pattern; none of them forgets it."""
+        """Replaces the ACLs of the pattern. An empty `rules` removes the pattern."""
         new = frozenset(rules)
         kind = int(pattern.resource_type)
         gone = dict.fromkeys(rule.principal for rule in sorted(self._rules.get(pattern, ())))
@@ -201,13 +203,13 @@ class AclIndex:
             self._rules.pop(pattern, None)
 
     def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None:
-        """Makes these all rules that there are."""
+        """Replaces all ACLs."""
         self._rules, self._of, self._of_all = {}, {}, {}
         for pattern, of_pattern in rules.items():
             self.put(pattern, of_pattern)
 
     def masks(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
-        """What all rules together allow and deny a principal from a host (in its normal form) on a resource."""
+        """Returns the permissions of a principal on a resource from a host (in its normal form), from all ACLs."""
         kind = int(resource_type)
         masks = 0
         own, of_any = self._of.get((kind, principal)), self._of.get((kind, ANY_PRINCIPAL))
@@ -218,7 +220,7 @@ class AclIndex:
         return masks
 
     def has_rules(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether any rule is about the resource, for any principal."""
+        """Whether any ACL concerns the resource, for any principal."""
         rules = self._of_all.get(int(resource_type))
         return rules is not None and rules.masks(name, WILDCARD) != 0
 
@@ -231,7 +233,7 @@ class AclIndex:
         return bool(masks >> DENIED_SHIFT & 1 << operation)
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether some resource, existing or not, remains on which the operation is allowed and not denied."""
+        """Whether the operation is allowed and not denied on some resource of the type; the resource need not exist."""
         kind, bit = int(resource_type), 1 << operation
         if self.denies_all(principal, host, operation, resource_type):
             return False
@@ -255,7 +257,7 @@ def masks_in(hosts: Hosts, host: str) -> int:
 
 
 def _denied_within(of_both: list[_Rules], prefix: str, host: str) -> int:
-    """What is denied on all that begins with the prefix."""
+    """Returns the operations that are denied on all names with the prefix."""
     masks = 0
     for rules in of_both:
         masks |= rules.prefixed.masks(prefix, host)
@@ -263,7 +265,7 @@ def _denied_within(of_both: list[_Rules], prefix: str, host: str) -> int:
 
 
 def _denied_at(of_both: list[_Rules], name: str, host: str) -> int:
-    """What is denied on the one name."""
+    """Returns the operations that are denied on one name."""
     masks = 0
     for rules in of_both:
         masks |= rules.masks(name, host)
@@ -271,7 +273,7 @@ def _denied_at(of_both: list[_Rules], name: str, host: str) -> int:
 
 
 def _put(index: dict[T, _Rules], key: T, pattern: Pattern, hosts: Hosts | None) -> None:
-    """Changes one entry; entries without rules are removed."""
+    """Changes one entry of an index; removes it when it has no ACLs left."""
     rules = index.get(key)
     if rules is None:
         if hosts is None:

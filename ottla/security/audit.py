@@ -1,9 +1,9 @@
-"""The audit log: one line for a refused authorization or authentication, and for a granted one where that is asked for.
+"""The audit log: one line for each refused authorization or authentication, and optionally for each granted authorization.
 
-A line names principal, host, operation, resource and listener. What clients choose is written as JSON strings, so that a name cannot look
-like the rest of the line or end it. The same refusal is written once in `REPEAT_MS`, and then with the number of those left out, so that
-one client in a loop does not hide the refusals of others; the log's own limit is on lines in all (`server/logging_setup.py`). No secret
-ever comes here: credentials have no parameter.
+A line names principal, host, operation, resource and listener. Texts chosen by clients are written as JSON strings, so that a name cannot
+forge another part of the line or a new line. A repeated refusal is written once in `REPEAT_MS`, then with the number of suppressed lines.
+One client in a loop therefore does not hide the refusals of others. The total number of lines is limited in `server/logging_setup.py`. No
+method takes a credential, so no secret is logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("ottla.audit")
 
 REPEAT_MS = 10_000
 REPEATS_BYTES_MAX = 4 << 20
-"""Memory for the lines of the last `REPEAT_MS`, by what they are about. 4 MiB: about a thousand lines of the longest names."""
+"""Memory for the lines of the last `REPEAT_MS`, keyed by their content. 4 MiB: about a thousand lines with the longest names."""
 
 TEXT_LETTERS_MAX = 256
 
@@ -33,7 +33,7 @@ class AuditLog:
         self.refused_count = 0
         self._clock = clock
         self._written: BoundedCache[tuple[object, ...], list[int]] = BoundedCache(REPEATS_BYTES_MAX, value_bytes=150)
-        """When a line was written last, and how many like it were left out since."""
+        """When a line was last written, and how many equal lines were suppressed since."""
 
     def refused(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         self.refused_count += 1
@@ -47,7 +47,7 @@ class AuditLog:
             log.info("allowed: %s%s", _line(requester, operation, resource_type, name), _more(left_out), extra=_facts(requester))
 
     def refused_authentication(self, host: str, listener: str, mechanism: str, user: str, reason: str) -> None:
-        """`user`: the name that the client has given, where it came to that; `reason` must not name a secret."""
+        """`user` is the name that the client gave, empty if it gave none; `reason` must not contain a secret."""
         left_out = self._left_out("authentication", host, mechanism, user, reason)
         if left_out is not None:
             who = f"user={quoted(user)} " if user else ""
@@ -55,7 +55,7 @@ class AuditLog:
             log.warning("authentication refused: %s%s", line, _more(left_out), extra={"listener": listener})
 
     def refused_broker(self, requester: Requester, reason: str) -> None:
-        """The sender has wanted to be taken for a broker; it stays a client."""
+        """Logs that the sender claimed to be a broker without proof; it is treated as a client."""
         left_out = self._left_out("broker", requester.principal, requester.host, reason)
         if left_out is not None:
             line = f"principal={quoted(requester.principal)} host={quoted(requester.host)} reason={quoted(reason)}"
@@ -63,7 +63,7 @@ class AuditLog:
             log.warning("not taken for a broker: %s%s", text, _more(left_out), extra=_facts(requester))
 
     def _left_out(self, *subject: object) -> int | None:
-        """How many lines about this were left out since the last one; None if this is left out as well."""
+        """Returns the number of lines suppressed since the last equal one; None if this line must be suppressed too."""
         now_ms = self._clock.monotonic_ms()
         subject = tuple(cut(part) if isinstance(part, str) else part for part in subject)
         written = self._written.get(subject)

@@ -1,8 +1,9 @@
-"""How a connection authenticates by SASL: a mechanism is chosen, tokens go to and fro, and a principal comes out or the connection ends.
+"""SASL authentication of a connection: the client chooses a mechanism, tokens are exchanged, and the result is a principal or a closed
+connection.
 
-`Authentication` is one connection's state. What a mechanism does with the tokens is its `Exchange`; it may answer later, because hashing
-belongs off the loop, and the connection executes nothing meanwhile (`server/connection.py`). An authenticated client may authenticate again
-(KIP-368), by the same mechanism and as the same principal; when its session has ended it must. Left out: the mechanisms themselves.
+`Authentication` is the state of one connection. An `Exchange` is one run of a mechanism. It may answer later, because passwords are hashed
+outside the event loop; the connection executes no request meanwhile (`server/connection.py`). An authenticated client may authenticate
+again (KIP-368), by the same mechanism and as the same principal. After its session has ended it must.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ class Outcome(NamedTuple):
     principal: str | None = None
     error: str | None = None
     reason: str = ""
-    """Why the client is refused, for the log, where `error` says less."""
+    """The reason for the log, if `error` says less."""
     claimed: str = ""
     """The name that a refused client gave, for the log."""
     is_valid: Callable[[], bool] | None = None
-    """Whether the client would still be let in by the same credentials; None where they do not end."""
+    """Whether the same credentials would still be accepted; None if they cannot be revoked."""
     ends_ms: int | None = None
-    """The wall time at which the credentials end."""
+    """Wall time at which the credentials expire."""
     is_by_token: bool = False
-    """Whether the client has logged in by a delegation token, which must not make other tokens."""
+    """Whether the client logged in by a delegation token. Such a client must not create tokens."""
 
 
 class Exchange(Protocol):
     """One authentication by one mechanism."""
 
     def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
-        """Takes the client's next token; calls `done` once, now or later."""
+        """Processes the client's next token; calls `done` once, now or later."""
 
 
 Mechanisms = Mapping[str, Callable[[], Exchange]]
-"""The mechanisms of a listener by name; each call begins an exchange."""
+"""The mechanisms of a listener by name; each call starts an exchange."""
 
 
 class AuthenticationState(Enum):
@@ -69,10 +70,10 @@ class Authentication:
         self.state = _STATES.UNDECIDED
         self.mechanism = ""
         self.principal: str | None = None
-        """As whom the client has authenticated; the same when it does so again."""
+        """The authenticated principal. Authenticating again does not change it."""
         self.is_valid: Callable[[], bool] | None = None
         self.is_by_token = False
-        """Whether the client has logged in by a delegation token."""
+        """Whether the client logged in by a delegation token."""
         self._exchange: Exchange | None = None
 
     @property
@@ -81,11 +82,11 @@ class Authentication:
 
     @property
     def has_authenticated(self) -> bool:
-        """Whether the client has authenticated once; it may be doing so again."""
+        """Whether the client has authenticated; it may be authenticating again."""
         return self.principal is not None
 
     def choose(self, mechanism: str) -> ErrorCode:
-        """The client names its mechanism; a second choice and an unknown mechanism end the connection."""
+        """Starts an exchange by the named mechanism. A second choice during an exchange, and an unknown mechanism, end the connection."""
         begin = self.mechanisms.get(mechanism)
         if self.state is _STATES.EXCHANGING or self.is_refused or begin is None:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if begin is None else ErrorCode.ILLEGAL_SASL_STATE
@@ -97,7 +98,7 @@ class Authentication:
         return ErrorCode.NONE
 
     def step(self, token: bytes, done: Callable[[ErrorCode, Outcome], None]) -> None:
-        """The client's next token; `done` gets what is to be answered, after the state has changed."""
+        """Processes the client's next token. Calls `done` with the answer after the state has changed."""
         exchange = self._exchange
         if exchange is None:
             self._move(_STATES.REFUSED)
@@ -119,16 +120,16 @@ class Authentication:
         exchange.step(token, stepped)
 
     def end_session(self) -> None:
-        """The time of this authentication is over: the client has to authenticate again."""
+        """Ends the session: the client has to authenticate again."""
         if self.state is _STATES.AUTHENTICATED:
             self._move(_STATES.ENDED)
 
     def refuse(self) -> None:
-        """Ends the authentication: the connection closes."""
+        """Refuses the client; its connection is then closed."""
         self._move(_STATES.REFUSED)
 
     def _same_principal(self, outcome: Outcome) -> Outcome:
-        """Refuses who authenticates again as another."""
+        """Refuses a client that authenticates again as another principal."""
         if self.principal is None or outcome.principal in (None, self.principal):
             return outcome
         claimed = str(outcome.principal)
@@ -140,7 +141,7 @@ class Authentication:
 
 
 class _OtherMechanism:
-    """The exchange of a client that wants to authenticate again by another mechanism: refused with its first token, as Kafka does."""
+    """The exchange of a client that authenticates again by another mechanism. Its first token is refused, as in Kafka."""
 
     def __init__(self, mechanism: str, before: str) -> None:
         self._error = (

@@ -1,4 +1,4 @@
-"""The one point of authorization: `Authorizer.is_allowed`, which handlers ask with the requester, an operation and a resource."""
+"""The single point of authorization: handlers call `Authorizer.is_allowed` with the requester, an operation and a resource."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ class Authorizer(Protocol):
     """Decides what the principal of a connection may do."""
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether a request that needs this may go on; a refusal is written to the audit log."""
+        """Whether the operation is allowed. A refusal is written to the audit log."""
 
     def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """The same decision where no request fails by it: what of a list may be shown, the first of two rights that will do."""
+        """Whether the operation is allowed, without a line in the audit log. For filtering a list, or for the first of two alternative
+        permissions."""
 
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether there is a resource of this type, existing or not, on which this is allowed."""
+        """Whether the operation is allowed on some resource of this type; the resource need not exist."""
 
     def allows_clients_everything(self, requester: Requester) -> bool:
-        """Whether every operation but CLUSTER_ACTION is allowed on every resource, so that a request need not ask for each of them."""
+        """Whether every operation except CLUSTER_ACTION is allowed on every resource, so that a request needs no single checks."""
 
     def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether anybody may do everything with this resource, by its rules or their absence; so Kafka, where that includes
-        CLUSTER_ACTION."""
+        """Whether every principal may do everything with this resource, because it has no ACLs. As in Kafka, this includes CLUSTER_ACTION.
+        """
 
 
 class AllowClients:
-    """The rule without access control: clients may do everything but speak as a broker."""
+    """The authorizer without access control: clients may do everything except CLUSTER_ACTION."""
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return operation is not AclOperation.CLUSTER_ACTION or requester.is_inter_broker

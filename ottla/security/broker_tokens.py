@@ -1,8 +1,9 @@
-"""The bearer token by which a broker logs in to the others: fetched in a thread, one fetch at a time, and again before it ends.
+"""The bearer token with which a broker logs in to other brokers. Tokens are fetched in a thread, one at a time, and again before they
+expire.
 
-All connections share the token. Another one is fetched ahead of its end, whether or not a connection needs one then, so that sessions are
-renewed without a wait (`client/core/login_renewal.py`); while that fails the old one serves until it ends. After a failure, and after a
-refusal by another broker, logins fail at once for a while, so that the issuer is not asked without pause.
+All connections share the token. The next token is fetched before the current one expires, even if no connection needs it, so that sessions
+are renewed without waiting (`client/core/login_renewal.py`). If that fails, the current token is used until it expires. After a failure,
+and after another broker has refused the token, logins fail immediately for `PAUSE_MS`, to protect the issuer of tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla.base.ports import Clock, LoginToken, Threads, TimerHandle, Timers, To
 log = logging.getLogger("ottla.security")
 
 PAUSE_MS = 1_000
-"""Between two fetches, at least."""
+"""Minimum time between two fetches, in milliseconds."""
 
 Got = Callable[[LoginToken | None, OttlaError | None], object]
 
@@ -37,10 +38,10 @@ class BrokerTokens:
         self._pause_ends_ms = 0.0
         self._timer: TimerHandle | None = None
         self._is_failing = False
-        """Whether the log has a failure that is not over."""
+        """Whether a failure was logged and no success since."""
 
     def get(self, done: Got) -> None:
-        """Calls back, now or later, with a token that is valid, or with None and the error."""
+        """Calls `done`, now or later, with a valid token, or with None and the error."""
         if self._token is not None and self._clock.wall_ms() < self._ends_ms:
             done(self._token, None)
         elif self._failure is not None and (self._is_closed or self._clock.monotonic_ms() < self._pause_ends_ms):
@@ -50,7 +51,7 @@ class BrokerTokens:
             self._fetch()
 
     def refused(self, token: LoginToken) -> None:
-        """Another broker has refused the token: it is not sent again."""
+        """Drops a token that another broker has refused."""
         if token is not self._token:
             return
         self._source.discard(token)
@@ -58,7 +59,7 @@ class BrokerTokens:
         self._fail(ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the token of this broker was refused"))
 
     def close(self) -> None:
-        """Fetches no more; what waits is refused."""
+        """Stops fetching; fails the callbacks that wait."""
         self._is_closed = True
         self._cancel_timer()
         self._token, self._failure = None, ApiError(ErrorCode.NETWORK_EXCEPTION, "this broker logs in no more")
@@ -73,7 +74,7 @@ class BrokerTokens:
             self._threads.run(self._try, self._fetched)
 
     def _try(self) -> LoginToken | OttlaError:
-        """In a thread."""
+        """Fetches a token, in a thread."""
         try:
             return self._source.token()
         except OttlaError as error:
@@ -101,7 +102,7 @@ class BrokerTokens:
         self._pause_ends_ms = self._clock.monotonic_ms() + PAUSE_MS
 
     def _note(self, failure: OttlaError | None, consequence: str) -> None:
-        """One line when failures begin, one when they are over."""
+        """Logs one line at the first failure, and one at the next success."""
         if failure is not None and not self._is_failing:
             log.warning("%s; %s", failure, consequence)
         elif failure is None and self._is_failing:

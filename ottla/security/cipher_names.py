@@ -1,7 +1,7 @@
-"""The names of cipher suites: those of IANA, which Java and so Kafka's settings have, as those of OpenSSL, for which Python's `ssl` asks.
+"""Translates names of cipher suites: Java and Kafka's settings use IANA's names, Python's `ssl` uses OpenSSL's.
 
-`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is OpenSSL's `ECDHE-RSA-AES256-GCM-SHA384`. The suites of TLS 1.3 have one name in both; which of
-them are used is OpenSSL's choice.
+`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is OpenSSL's `ECDHE-RSA-AES256-GCM-SHA384`. Suites of TLS 1.3 have the same name in both, and
+OpenSSL chooses among them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ DIGEST_SUFFIX = re.compile(r"-(?:SHA\d*|MD5)$")
 
 
 def is_of_tls13(name: str) -> bool:
-    """Whether it is IANA's name of a suite of TLS 1.3, which names no key exchange."""
+    """Whether the name is a suite of TLS 1.3; these name no key exchange."""
     return name.startswith(PREFIX) and WITH not in name
 
 
 def openssl_name(name: str) -> str:
-    """OpenSSL's name of a suite of TLS 1.2; one that is not IANA's stays as it is."""
+    """Returns OpenSSL's name of a suite of TLS 1.2. Other names are returned unchanged."""
     if not name.startswith(PREFIX) or WITH not in name:
         return name
     exchange, _, cipher = name.removeprefix(PREFIX).partition(WITH)
@@ -32,5 +32,5 @@ def openssl_name(name: str) -> str:
 
 
 def tls12_ciphers(names: Iterable[str]) -> str:
-    """The suites of TLS 1.2 in OpenSSL's form of a list; empty where only some of TLS 1.3 are named."""
+    """Returns the suites of TLS 1.2 as an OpenSSL cipher list; empty if all names are of TLS 1.3."""
     return ":".join([openssl_name(name) for name in names if name and not is_of_tls13(name)])

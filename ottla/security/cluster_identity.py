@@ -1,13 +1,13 @@
-"""How brokers of one cluster prove to each other who they are: a SASL mechanism of our own, both halves, without I/O.
+"""Mutual authentication of brokers: a SASL mechanism of our own, both sides, without I/O.
 
-All brokers read one secret from the metadata store. The broker that connects sends a nonce, its id, the id of the broker that it means, its
-broker epoch and the cluster's id; the other one answers with a nonce and a proof; the first one sends its own. A proof is HMAC-SHA256 with
-the secret over everything that both have sent, and over which of them makes it, so it cannot be sent back, used on another connection or
-towards another broker. The secret itself never travels, and clients that listen learn nothing.
+All brokers read one secret from the metadata store. The connecting broker sends a nonce, its id, the id of the broker that it wants to
+reach, its broker epoch and the cluster id. The accepting broker answers with its nonce and a proof; then the connecting broker sends its
+own proof. A proof is an HMAC-SHA256 with the secret over all values that both have sent and over the role of its sender. It therefore
+cannot be reflected, replayed on another connection or sent to another broker. The secret itself is never sent.
 
-The broker that accepts refuses another cluster, a request for another broker, a sender without a registration, and one whose epoch is
-older than the one it knows. What the proof is good for is said in `requests/context.py` (`is_inter_broker`). Left out: protection of what
-follows on the connection, which is TLS's part.
+The accepting broker refuses another cluster id, another broker id than its own, an unregistered sender, and a broker epoch older than the
+known one. `requests/context.py` (`is_inter_broker`) says what an authenticated broker may do. The mechanism does not protect the messages
+that follow; TLS does.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FORM = 1
 _HELLO = Struct(f">B{NONCE_BYTES}siiq")
 
 Secret = Callable[[Callable[[bytes | None], object]], object]
-"""Calls back with the cluster's secret, now or later; None if it cannot be read now."""
+"""Calls back with the cluster's secret, now or later; with None if it cannot be read now."""
 
 
 @immutable(kw_only=True)
 class Hello:
-    """What the broker that connects says of itself."""
+    """The first message of the connecting broker."""
 
     nonce: bytes
     sender: int
@@ -44,7 +44,7 @@ class Hello:
 
 @immutable
 class Peer:
-    """A broker at the other end of a connection, as it was proved when the connection opened."""
+    """The authenticated broker at the other end of a connection, with the broker epoch that it had when the connection was opened."""
 
     broker_id: int
     broker_epoch: int
@@ -66,7 +66,7 @@ def read_hello(token: bytes) -> Hello:
 
 
 def proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:
-    """`role`: which of the two makes it."""
+    """Computes a proof; `role` is the side that sends it."""
     import hmac  # on use: a broker by itself proves nothing
 
     return hmac.digest(secret, role + nonce + hello, "sha256")
@@ -82,7 +82,7 @@ ACCEPTS, CONNECTS = b"accepts", b"connects"
 
 
 class Connecting:
-    """The side that connects; a client's exchange (`client/core/sasl.py`)."""
+    """The connecting side: a client's exchange (`client/core/sasl.py`)."""
 
     mechanism = MECHANISM
 
@@ -98,7 +98,7 @@ class Connecting:
         return None
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Raises `ValueError` if the other side does not know the secret."""
+        """Answers the challenge. Raises `ValueError` if the other side does not know the secret."""
         if self._has_proved:
             return None
         nonce, found = challenge[:NONCE_BYTES], challenge[NONCE_BYTES:]
@@ -109,7 +109,8 @@ class Connecting:
 
 
 class Accepting:
-    """The side that accepts; a server's exchange (`security/authentication.py`). `accepted` is called when the peer has proved itself."""
+    """The accepting side: a server's exchange (`security/authentication.py`). `accepted` is called when the peer has proved its identity.
+    """
 
     def __init__(self, nonce: bytes, secret: Secret, refusal_of: Callable[[Hello], str], accepted: Callable[[Peer], object]) -> None:
         self._nonce = nonce
@@ -151,7 +152,7 @@ class Accepting:
 
 
 class ClusterIdentity:
-    """Makes both sides' exchanges for one broker."""
+    """Creates the exchanges of one broker, for both sides."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class ClusterIdentity:
         cluster_id: Callable[[], str],
         epoch_of: Callable[[int], int],
     ) -> None:
-        """`epoch_of`: the epoch of a broker as this one knows it, -1 if it does not."""
+        """`epoch_of` returns the registered epoch of a broker as known here; -1 if it is unknown."""
         self._random = random
         self._secret = secret
         self._broker_id = broker_id
@@ -172,7 +173,7 @@ class ClusterIdentity:
         self._epoch_of = epoch_of
 
     def connecting(self, peer_id: int, done: Callable[[Connecting | None], object]) -> None:
-        """Calls `done` with the exchange for a connection to this broker, None if the secret cannot be read now."""
+        """Calls `done` with the exchange for a connection to this broker; with None if the secret cannot be read now."""
 
         def begin(secret: bytes | None) -> None:
             if secret is None:

@@ -1,8 +1,8 @@
-"""SCRAM credentials as they are stored with a user, in Kafka's text, and what an unknown user is shown in their place.
+"""SCRAM credentials in Kafka's stored text, and decoys for unknown users.
 
-    SCRAM-SHA-256 = salt=...,stored_key=...,server_key=...,iterations=8192        (base64)
+    SCRAM-SHA-256 = salt=...,stored_key=...,server_key=...,iterations=8192 (base64)
 
-Neither the password nor a client's proof can be made from it. A text that cannot be read counts as absent.
+Neither the password nor a client's proof can be computed from it. An unreadable text counts as absent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.security.scram import HASHES, ITERATIONS_MIN
 from ottla.security.scram_server import SALT_BYTES, ScramCredential
 
 ITERATIONS_STORED_MAX = 16384
-"""Most rounds that a credential may ask of clients, as in Kafka."""
+"""Maximum iterations of a new credential, as in Kafka."""
 
 Stored = Mapping[str, Mapping[str, str]]
 """The stored credentials: user, mechanism, text."""
@@ -31,7 +31,7 @@ def credential_text(credential: ScramCredential) -> str:
 
 
 def read_credential(text: str) -> ScramCredential | None:
-    """None for a text that is no credential."""
+    """Parses a credential; returns None if the text is not one."""
     fields = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         salt, stored_key, server_key = (base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key"))
@@ -42,14 +42,14 @@ def read_credential(text: str) -> ScramCredential | None:
 
 
 def credential_of(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
-    """The credential from what PBKDF2 made of the password, which a client that sets a password sends."""
+    """Makes a credential from the salted password (PBKDF2), which a client sends when it sets a password."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramCredential(salt, hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name), iterations)
 
 
 class ScramUsers:
-    """Finds the credentials of one mechanism. `secret`: the cluster's, None as long as it is not known."""
+    """Finds the credentials of one mechanism. `secret` returns the cluster's secret, None while it is unknown."""
 
     def __init__(self, mechanism: str, stored: Callable[[], Stored], secret: Callable[[], bytes | None]) -> None:
         self.mechanism = mechanism
@@ -58,11 +58,12 @@ class ScramUsers:
 
     def find(self, user: str) -> ScramCredential | None:
         text = self._stored().get(user, {}).get(self.mechanism)
-        found = read_credential(_UNKNOWN_TEXT if text is None else text)  # the work is the same for a name that is not known
+        found = read_credential(_UNKNOWN_TEXT if text is None else text)  # an unknown name takes the same work
         return None if text is None else found
 
     def decoy(self, user: str) -> ScramCredential:
-        """What an unknown user is shown: always the same, of the commonest form among the real ones, and no proof fits it."""
+        """Returns the decoy of an unknown user. It is always the same for a name, looks like the most common form of real credentials, and
+        no proof matches it."""
         secret = self._secret()
         if secret is None:
             raise ValueError("the cluster's secret is not known yet")
@@ -83,6 +84,6 @@ class ScramUsers:
 
 
 FORMS_LOOKED_AT = 20
-"""Users whose credentials a decoy is shaped after: a login must not look at all of them."""
+"""Users examined for the most common form, so that a login does not visit all users."""
 _UNKNOWN_TEXT = credential_text(ScramCredential(bytes(SALT_BYTES), bytes(32), bytes(32), ITERATIONS_MIN))
-"""Is read where no credential is stored."""
+"""Parsed if no credential is stored."""

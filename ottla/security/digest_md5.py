@@ -1,7 +1,7 @@
-"""The client's half of the SASL mechanism DIGEST-MD5 (RFC 2831), as ZooKeeper has it: `auth` alone, no integrity and no encryption.
+"""The client's side of the SASL mechanism DIGEST-MD5 (RFC 2831) for ZooKeeper: `auth` only, without integrity or encryption.
 
-It is weak by today's measure, and it is what ZooKeeper offers beside Kerberos; the connection should be under TLS. The password never
-travels, and the server proves that it knows it too. Left out: everything that ZooKeeper does not do.
+It is weak by today's standards, but it is the only mechanism of ZooKeeper besides Kerberos, so the connection should use TLS. The password
+is never sent, and the server proves that it knows it too. Options that ZooKeeper does not use are not supported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from hmac import compare_digest
 
 SERVICE, HOST = "zookeeper", "zk-sasl-md5"
-"""ZooKeeper's servers go by these names, whatever host they are on."""
+"""The names that every ZooKeeper server uses, whatever its host."""
 CHALLENGE_BYTES_MAX = 2048
 _COUNT = "00000001"
 _PAIR = re.compile(r'\s*([A-Za-z-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s",]+)\s*(?:,|$)')
@@ -29,7 +29,7 @@ class DigestLogin:
         self.is_complete = False
 
     def answer(self, challenge: bytes) -> bytes:
-        """The token for the server's. ValueError where it breaks the protocol, or does not know the password."""
+        """Returns the answer to the server's token. Raises `ValueError` if the server breaks the protocol or does not know the password."""
         found = _pairs(challenge)
         if self._proof:
             if not compare_digest(found.get("rspauth", "").encode(), self._proof):
@@ -78,7 +78,7 @@ def _quoted(text: str) -> str:
 
 
 def _hashed_form(text: str) -> bytes:
-    """As ISO 8859-1 where that can write it (RFC 2831, 2.1.2.1)."""
+    """Encodes as ISO 8859-1 if possible, else as UTF-8 (RFC 2831, 2.1.2.1)."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

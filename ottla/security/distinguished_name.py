@@ -1,7 +1,7 @@
-"""The subject of an X.509 certificate as Java writes it (RFC 2253), which is the name of a principal: `CN=alice,OU=Sales,O=Example`.
+"""The subject of an X.509 certificate as Java writes it (RFC 2253). It is the name of a principal: `CN=alice,OU=Sales,O=Example`.
 
-The certificate is read as DER, by as much of it as leads to the subject, so that nothing in a name is lost on the way: a NUL or a comma in
-it is escaped and cannot end it early. Attributes that Java has no short name for are written by their numbers, their values in hex.
+The certificate is parsed as DER, only as far as the subject. Special characters are escaped, so a NUL or a comma in a name cannot end it
+early. Attributes without a short name in Java are written by object id, with their value in hex.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ SEQUENCE, SET, OID, EXPLICIT_VERSION, UTC_TIME = 0x30, 0x31, 0x06, 0xA0, 0x17
 CODECS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be", 0x1C: "utf-32-be"}
 SPECIAL = frozenset(',+"\\<>;=')
 SUBJECT_FIELD = 4
-"""The fields of a certificate before its subject, after the version: serial number, algorithm, issuer, validity."""
+"""Number of fields before the subject, after the version: serial number, algorithm, issuer, validity."""
 
 
 class CertificateError(ValueError):
-    """Bytes that are no certificate."""
+    """Raised for bytes that are not a certificate."""
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject, the most specific part first. Raises `CertificateError`."""
+    """Returns the subject, the most specific part first. Raises `CertificateError`."""
     try:
         (whole,) = _elements(certificate)
         to_be_signed = next(_elements(whole[1]))
@@ -42,7 +42,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and content of each element; raises `ValueError` where one is cut short."""
+    """Yields tag and content of each element; raises `ValueError` for a truncated element."""
     at = 0
     while at < len(data):
         tag, size, start = data[at], data[at + 1], at + 2
@@ -90,7 +90,7 @@ def _escaped(text: str) -> str:
 
 
 def valid_until(certificate: bytes) -> datetime:
-    """The end of the certificate's validity. Raises `CertificateError`."""
+    """Returns when the certificate expires. Raises `CertificateError`."""
     try:
         (whole,) = _elements(certificate)
         fields = list(_elements(next(_elements(whole[1]))[1]))

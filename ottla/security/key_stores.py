@@ -1,23 +1,23 @@
-"""Key stores as PEM text: PEM itself and PKCS#12, recognised by what a file holds and not by its name. JKS is refused with the command that
+"""Reads key stores as PEM text. PEM and PKCS#12 are recognised by their content, not by the file name. JKS is refused with the command that
 converts it.
 
-PKCS#12 needs the package cryptography (extra `ottla[security]`), because OpenSSL's own functions for it are not in Python.
+PKCS#12 needs the package cryptography (extra `ottla[security]`), because Python does not expose OpenSSL's functions for it.
 """
 
 from __future__ import annotations
 
 PEM_BEGIN = b"-----BEGIN "
 JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""Of JKS and of JCEKS."""
+"""The first bytes of JKS and JCEKS files."""
 DER_SEQUENCE = b"\x30"
 
 
 class KeyStoreError(Exception):
-    """What is wrong with a store, in one line without its path."""
+    """Why a store cannot be used, in one line without its path."""
 
 
 def pem_of(data: bytes, path: str, password: str | None) -> str:
-    """The store's key, its certificate and the chain, as PEM; of a truststore its certificates. `path` is for the command in a refusal.
+    """Returns the key, the certificate and its chain as PEM; for a truststore the certificates. `path` is used in the command of an error.
     Raises `KeyStoreError`."""
     if data.startswith(JAVA_MAGICS):
         raise KeyStoreError(f"a JKS file; convert it: {conversion(path)}")
@@ -29,7 +29,7 @@ def pem_of(data: bytes, path: str, password: str | None) -> str:
 
 
 def conversion(path: str) -> str:
-    """The command that makes PKCS#12 of a JKS file."""
+    """Returns the command that converts a JKS file to PKCS#12."""
     return f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
 
 

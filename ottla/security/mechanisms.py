@@ -1,7 +1,7 @@
-"""The SASL mechanisms of each listener, made from its settings (`base/settings/listener_values.py`).
+"""The SASL mechanisms of each listener, created from its settings (`base/settings/listener_values.py`).
 
-What can change while the broker runs (users, their passwords) is read at each login. Which mechanisms a listener offers is read when a
-client connects. Left out: how a broker proves itself to another one (`cluster_identity.py`), which every listener for brokers has.
+Values that can change while the broker runs (users, passwords) are read at each login. The list of mechanisms is read when a client
+connects. `cluster_identity.py` has the mechanism between brokers, which every listener for brokers offers.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ NONCE_BYTES = 18
 
 
 class ListenerMechanisms:
-    """Makes exchanges for clients of one broker."""
+    """Creates exchanges for clients of one broker."""
 
     def __init__(
         self, config: BrokerConfig, ports: Ports, stored: Callable[[], Stored], read_secret: Secret,
         find_token: Callable[[str], DelegationToken | None] | None = None,
     ) -> None:  # fmt: skip
-        """`stored`: the SCRAM credentials; `read_secret`: asks for the cluster's secret; `find_token`: a delegation token by which one
-        may log in now, None without such tokens."""
+        """`stored` returns the SCRAM credentials, and `read_secret` requests the cluster's secret. `find_token` returns a delegation token
+        that may be used now; it is None if there are no delegation tokens."""
         self._find_token: FindToken | None = None
         if find_token is not None:
             from ottla.security.token_logins import TokenLogins  # on use: most brokers have no delegation tokens
@@ -54,17 +54,17 @@ class ListenerMechanisms:
         self._secret: bytes | None = None
         self._scram = {mechanism: ScramUsers(mechanism, stored, self._known_secret) for mechanism in HASHES}
         self._signing_keys: dict[str, tuple[TokenOptions, SigningKeys]] = {}
-        """The keys for tokens of each listener, and what they were made from."""
+        """The signing keys for tokens of each listener, and the options that they were made from."""
 
     def of(self, endpoint: Endpoint) -> Mechanisms | None:
-        """The mechanisms of a listener now; None where clients do not authenticate by SASL."""
+        """Returns the current mechanisms of a listener; None if its clients do not authenticate by SASL."""
         if not endpoint.is_authenticated_by_sasl:
             return None
         names = self._config.of_listeners.mechanisms(endpoint)
         return {name: begin for name in names if (begin := self._beginning(name, endpoint.name)) is not None}
 
     def prepare(self, endpoints: list[Endpoint]) -> None:
-        """Asks for what a listener's mechanisms need: the cluster's secret, the keys for tokens; warns of what can be read on the way."""
+        """Requests the data that the mechanisms need (the cluster's secret, signing keys), and warns of insecure settings."""
         for endpoint in endpoints:
             names = self._config.of_listeners.mechanisms(endpoint)
             if not endpoint.is_tls and PLAIN in names:
@@ -75,7 +75,7 @@ class ListenerMechanisms:
                 self._known_secret()
 
     def _known_secret(self) -> bytes | None:
-        """None as long as it is not known; each call asks for it again."""
+        """Returns the secret; None while it is unknown, and then requests it again."""
         if self._secret is None:
             self._read_secret(self._know_secret)
         return self._secret
@@ -84,7 +84,7 @@ class ListenerMechanisms:
         self._secret = secret
 
     def _beginning(self, mechanism: str, listener: str) -> Callable[[], Exchange] | None:
-        """None for a mechanism that is not served."""
+        """Returns the function that starts an exchange; None for an unsupported mechanism."""
         if mechanism == PLAIN:
             return lambda: PlainServer(partial(self._plain_users, listener))
         if mechanism == OAUTHBEARER:
@@ -118,7 +118,8 @@ class ListenerMechanisms:
             self._keys_of(listener, options).prepare()
 
     def _token_options(self, listener: str) -> tuple[TokenOptions, str]:
-        """The options in force, and why no token can be taken by them: they may have changed while the broker runs."""
+        """Returns the current options, and why no token can be accepted with them (empty if tokens can). They may change while the broker
+        runs."""
         options = self._config.of_listeners.tokens(listener)
         return options, options.why_unusable()
 
@@ -131,7 +132,7 @@ class ListenerMechanisms:
         return found[1]
 
     def _plain_users(self, listener: str) -> Mapping[str, str]:
-        """No users where the setting was changed to nonsense while the broker runs."""
+        """Returns the users of PLAIN; none if the setting was changed to an invalid value."""
         try:
             return self._config.of_listeners.plain_users(listener)
         except SettingError:

@@ -1,7 +1,7 @@
-"""The server's half of OAUTHBEARER (RFC 7628, KIP-255): the client's bearer token is checked, and its session ends with the token.
+"""The server's side of OAUTHBEARER (RFC 7628, KIP-255): checks the client's bearer token. The session ends when the token expires.
 
-A token that is refused is answered with a JSON object of its status; the client confirms it with one byte, and only then does the
-authentication fail. Reasons stand in the audit log, not in the answer. Left out: SASL extensions (KIP-342), which are read and not used.
+A refused token is answered with a JSON object of its status. The client confirms it with one byte; only then the authentication fails.
+Reasons are written to the audit log, not to the answer. SASL extensions (KIP-342) are parsed and ignored.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _FIRST = re.compile(r"n,(?:a=(?P<name>[^,\x00]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 
 Verify = Callable[[Token, Callable[[str], object]], object]
-"""Checks a token's signature, now or later: calls back with the reason of a refusal, empty if there is none."""
+"""Checks a token's signature, now or later; calls back with the reason of a refusal, empty if the signature is right."""
 
 
 class OAuthBearerServer:
     """One authentication (`authentication.Exchange`)."""
 
     def __init__(self, options: TokenOptions, verify: Verify | None, now_ms: Callable[[], int]) -> None:
-        """`verify` is None where tokens without a signature are taken; `now_ms`: the wall time."""
+        """`verify` is None if unsigned tokens are accepted; `now_ms` returns the wall time."""
         self._options = options
         self._verify = verify
         self._now_ms = now_ms
         self._refusal: Outcome | None = None
-        """The answer once the client has confirmed that it has read the status."""
+        """The final answer, sent when the client has confirmed the status."""
 
     def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
         if self._refusal is not None:

@@ -1,7 +1,7 @@
-"""The server's half of PLAIN (RFC 4616): name and password in one token.
+"""The server's side of PLAIN (RFC 4616): name and password in one token.
 
-Passwords are compared by their hashes in constant time, and an unknown name is compared with something too, so that time and message are
-the same for an unknown name and a wrong password. Acting for another name (authzid) is refused, as Kafka does.
+Passwords are compared by their hashes in constant time. An unknown name is compared with an empty password, so that time and message are
+the same as for a wrong password. Acting for another name (authzid) is refused, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class PlainServer:
     """One authentication (`authentication.Exchange`)."""
 
     def __init__(self, users: Callable[[], Mapping[str, str]]) -> None:
-        """`users`: the passwords in force by name; called again whenever the user is to be checked."""
+        """`users` returns the current passwords by name; it is called at each check."""
         self._users = users
 
     def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:

@@ -1,4 +1,4 @@
-"""Principals: the names under which rights are given, written as Kafka's ACLs write them (`User:alice`)."""
+"""Principals: names of the form that ACLs use (`User:alice`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 def split_principal(principal: str) -> tuple[str, str]:
-    """Type and name, which travel apart."""
+    """Splits a principal into its type and name, as messages hold them."""
     kind, _, name = principal.partition(":")
     return kind, name
 
@@ -19,7 +19,7 @@ def join_principal(kind: str, name: str) -> str:
 
 
 class Requester(Protocol):
-    """Where a request comes from, as an authorizer sees it."""
+    """The sender of a request, as an authorizer sees it."""
 
     principal: str
     host: str

@@ -1,10 +1,10 @@
-"""`ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal (KIP-371).
+"""`ssl.principal.mapping.rules`: maps the subject of a certificate to the name of a principal (KIP-371).
 
-Rules are tried in order: `RULE:pattern/replacement/` with an `L` or `U` behind it for small or capital letters, or `DEFAULT`, the subject
-as it is. A pattern has to match the whole subject; `$1` in the replacement is its first group.
+Rules are tried in order. A rule is `RULE:pattern/replacement/`, optionally followed by `L` or `U` for lower or upper case, or `DEFAULT`,
+which keeps the subject. A pattern must match the whole subject; `$1` in the replacement is its first group.
 
-Clients choose the subjects, and they are matched on the event loop. So the patterns are RE2's, whose matches take time linear in the
-subject: no back references and no look-around. Python's `re` took 6 s for a certificate of 321 names.
+Clients choose the subjects, and subjects are matched on the event loop. Patterns are therefore RE2's, which match in time linear in the
+subject and have no back references and no look-around. Python's `re` took 6 s for a certificate of 321 names.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Mapper = Callable[[str], str | None]
 
 
 class MappingError(ValueError):
-    """Rules that cannot be read, in one sentence."""
+    """Why rules cannot be parsed, in one sentence."""
 
 
 def parse_rules(text: str) -> Mapper:
-    """Returns the function of the rules, which returns None where no rule matches. Raises `MappingError`."""
+    """Returns a function that applies the rules; it returns None if no rule matches. Raises `MappingError`."""
     rules: list[tuple[Any, list[str | int], str]] = []
     at = 0
     while at < len(text.strip()):
@@ -64,7 +64,7 @@ def _compile(pattern: str) -> Any:
 
 
 def _pieces(replacement: str, pattern: str, groups: int) -> list[str | int]:
-    """The texts and the numbers of groups in a replacement. As in Java, `$12` is group 12, or group 1 and a 2 if there is no group 12."""
+    """Splits a replacement into texts and group numbers. As in Java, `$12` is group 12, or group 1 and a 2 if there is no group 12."""
     pieces: list[str | int] = []
     for escaped, digits, plain in _PIECE.findall(replacement):
         if not digits:

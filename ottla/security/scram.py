@@ -1,4 +1,4 @@
-"""The client's half of SCRAM (RFC 5802, RFC 7677), without a socket: three messages, and a check that the server knew the password too."""
+"""The client's side of SCRAM (RFC 5802, RFC 7677), without a socket: three messages, and a check that the server knows the password too."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from contextlib import suppress
 
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 1_000_000
-"""More rounds than this are an attack on the client, not a setting."""
+"""Maximum number of iterations that the client accepts. More would be an attack on the client's CPU."""
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISM_NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""As messages about credentials name the mechanisms."""
+"""The numbers of the mechanisms in Kafka's messages about credentials."""
 
 
 class ScramClient:
-    """One authentication. `nonce` is fresh randomness. ValueError when the server does not keep to the protocol.
-
-    `is_by_token`: the name is the id of a delegation token, the password its HMAC (KIP-48)."""
+    """One authentication. `nonce` is fresh randomness. Methods raise `ValueError` if the server breaks the protocol. With `is_by_token` the
+    name is the id of a delegation token and the password its HMAC (KIP-48)."""
 
     def __init__(self, username: str, password: str, mechanism: str, nonce: str, *, is_by_token: bool = False) -> None:
         self._hash = HASHES[mechanism]
@@ -29,18 +28,18 @@ class ScramClient:
         self._first_bare = f"n={name},r={nonce}{',tokenauth=true' if is_by_token else ''}"
         self._server_signature = b""
         self._hashed: tuple[bytes, bytes] | None = None
-        """The server's first message, and the password after the rounds that it asks for."""
+        """The server's first message, and the password hashed with its salt and iterations."""
 
     def first(self) -> bytes:
         return f"n,,{self._first_bare}".encode()
 
     def hash_ahead(self, server_first: bytes) -> None:
-        """What takes long in `final`; a message that makes no sense is left to it."""
+        """Does the slow part of `final` in advance. It ignores an invalid message, which `final` then refuses."""
         with suppress(ValueError):
             self._hash_password(server_first)
 
     def final(self, server_first: bytes) -> bytes:
-        """The proof, from the server's salt and number of rounds."""
+        """Returns the client's proof, computed with the server's salt and number of iterations."""
         salted = self._hash_password(server_first)
         without_proof = f"c=biws,r={attributes(server_first)['r']}"
         signed = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
@@ -51,7 +50,7 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, server_final: bytes) -> None:
-        """Checks the server's proof that it knows the password as well."""
+        """Checks the server's proof that it knows the password too."""
         fields = attributes(server_final)
         if "e" in fields:
             raise ValueError(f"the server refused: {fields['e']}")
@@ -59,7 +58,7 @@ class ScramClient:
             raise ValueError("the server could not prove that it knows the password")
 
     def _hash_password(self, server_first: bytes) -> bytes:
-        """The password after many rounds, which are done once for a message."""
+        """Returns the hashed password; the iterations are done once per message."""
         if self._hashed is None or self._hashed[0] != server_first:
             fields = attributes(server_first)
             nonce, rounds = fields.get("r", ""), fields.get("i", "")
@@ -76,5 +75,5 @@ class ScramClient:
 
 
 def attributes(message: bytes) -> dict[str, str]:
-    """The attributes of a SCRAM message by their letters."""
+    """Returns the attributes of a SCRAM message by their letters."""
     return {part[:1]: part[2:] for part in message.decode("utf-8", "replace").split(",") if part[1:2] == "="}

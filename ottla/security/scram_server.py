@@ -1,9 +1,9 @@
-"""The server's half of SCRAM (RFC 5802, RFC 7677): an exchange of two steps that proves a password without ever seeing it.
+"""The server's side of SCRAM (RFC 5802, RFC 7677): an exchange of two steps that proves a password without sending it.
 
-Stored is a `ScramCredential`, from which neither the password nor a client's proof can be made. An unknown user gets a decoy that is
-always the same, and fails at the same step with the same message, so that names cannot be probed. Channel binding is refused: a client
-that demands it must not believe it has it. With the extension `tokenauth=true` the name is the id of a delegation token, and the client
-becomes its owner (KIP-48). Left out: where credentials are stored, and how a token's are made (`token_logins.py`).
+The stored `ScramCredential` reveals neither the password nor a client's proof. An unknown user gets a decoy that is always the same, and
+fails at the same step with the same message, so that names cannot be probed. Channel binding is refused, so that no client believes it has
+it. With the extension `tokenauth=true` the name is the id of a delegation token, and the client becomes its owner (KIP-48; the credentials
+of tokens are made in `token_logins.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ottla.security.scram import HASHES, ITERATIONS_MIN, attributes
 
 SALT_BYTES = 16
 MESSAGE_BYTES_MAX = 4 << 10
-"""A longer message of a client is refused: a connection keeps the first one until its login ends, and any client may send it. 4 KiB: the
-longest id that is accepted takes this much."""
+"""Maximum size of a client's message. A connection keeps the first message until the login ends, and any client may send one. 4 KiB: the
+longest accepted id needs this much."""
 
 
 class ScramCredential(NamedTuple):
-    """What is stored of a user's password for one mechanism."""
+    """The stored form of a user's password for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -34,21 +34,21 @@ class ScramCredential(NamedTuple):
 
 
 class TokenLogin(NamedTuple):
-    """What a login by delegation token is checked against."""
+    """The data for checking a login by delegation token."""
 
     credential: ScramCredential
     owner: str | None
-    """The principal; None for a token by which no client may log in."""
+    """The owner's principal; None for a token that allows no login."""
     ends_ms: Callable[[], int | None]
-    """When the token ends as it is now (wall time); None once it is gone."""
+    """Returns the current end of the token (wall time); None if the token was deleted."""
 
 
 FindToken = Callable[[str, str, Callable[[TokenLogin], object]], object]
-"""Calls back, now or later, with what a login by a mechanism and a token's id is checked against."""
+"""Calls back, now or later, with the data for a login by a mechanism and a token id."""
 
 
 def make_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """Takes many rounds of hashing, so it belongs off the loop. ValueError for too few rounds."""
+    """Makes a credential. It hashes for many iterations, so it is called in a thread. Raises `ValueError` for too few iterations."""
     if iterations < ITERATIONS_MIN:
         raise ValueError(f"{iterations} rounds are too few, {mechanism} needs {ITERATIONS_MIN}")
     name = HASHES[mechanism]
@@ -58,8 +58,8 @@ def make_credential(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 class ScramServer:
-    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness; `decoy` gives what an unknown user is shown, and one
-    who logs in by a token where `find_token` is None."""
+    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness. `decoy` returns the credential for an unknown user, and
+    for a login by token if `find_token` is None."""
 
     def __init__(
         self, mechanism: str, find: Callable[[str], ScramCredential | None], decoy: Callable[[str], ScramCredential], nonce: str,
@@ -90,7 +90,7 @@ class ScramServer:
             done(self._refused())
 
     def _first(self, token: bytes, done: Callable[[Outcome], None]) -> None:
-        """The client's name and nonce; answers the salt and the number of rounds."""
+        """Processes the client's name and nonce; answers with the salt and the number of iterations."""
         binding, authorized_as, bare = token.decode("utf-8").split(",", 2)
         if binding not in ("n", "y"):
             raise ValueError("channel binding is not offered")
@@ -109,7 +109,7 @@ class ScramServer:
             self._find_token(self._mechanism, self._username, lambda login: done(self._token_challenge(bare, login)))
 
     def _stored_or_decoy(self, name: str) -> ScramCredential:
-        """Does the same work for a known name as for an unknown one, so that the time of an answer does not show which it is."""
+        """Does the same work for known and unknown names, so that the response time does not reveal which names exist."""
         found = self._find(name)
         try:
             decoy = self._decoy(name)
@@ -130,7 +130,7 @@ class ScramServer:
         return Outcome(token=answer.encode())
 
     def _final(self, token: bytes, credential: ScramCredential) -> Outcome:
-        """The client's proof; answers ours."""
+        """Checks the client's proof; answers with the server's proof."""
         said = attributes(token)
         without_proof, _, _ = token.decode("utf-8").rpartition(",p=")
         _check_order(without_proof.split(","), ("c=", "r="))
@@ -157,7 +157,7 @@ class ScramServer:
             return self._refused()
 
         def is_valid() -> bool:
-            """Whether the token still lives as long as this session."""
+            """Whether the token exists and its end was not moved before the end of this session."""
             now_ends_ms = login.ends_ms()
             return now_ends_ms is not None and now_ends_ms >= ends_ms
 
@@ -169,14 +169,14 @@ class ScramServer:
 
 
 def _check_order(parts: list[str], expected: tuple[str, str]) -> None:
-    """Raises ValueError unless a message begins with these attributes, has none of them twice, and demands no extension (`m`)."""
+    """Raises `ValueError` unless a message begins with these attributes, has neither of them twice, and requires no extension (`m`)."""
     named = [part[:2] for part in parts]
     if tuple(named[:2]) != expected or any(name in named[2:] for name in (*expected, "m=", "p=")):
         raise ValueError("attributes in another order, twice, or an extension that is not known")
 
 
 def _unescaped(name: str) -> str:
-    """A name as SCRAM writes it: no comma, and `=` only as a part of `=2C` or `=3D`. Raises ValueError."""
+    """Decodes a name of SCRAM, in which `=2C` is a comma and `=3D` an equals sign. Raises `ValueError` for any other `=`."""
     plain = name.replace("=2C", ",")
     if "=" in plain.replace("=3D", ""):
         raise ValueError("a name that is not escaped")

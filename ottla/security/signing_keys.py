@@ -1,11 +1,11 @@
-"""The public keys of an issuer (JWKS, RFC 7517), and the check of tokens' signatures by them. Needs PyJWT and cryptography.
+"""The public keys of a token issuer (JWKS, RFC 7517), and the check of signatures. Needs PyJWT and cryptography.
 
-Keys are read and signatures checked in threads. A set of keys is read at the start, again when it is too old, and when a token names a key
-that is not in it, but then at most once in `retry_backoff_max_ms`: a client that invents key ids must not make this broker ask the issuer
-each time. While a set is being read the tokens that need it wait together. A set that cannot be read leaves the one before in force.
+Keys are read and signatures are checked in threads. A key set is read at the start, when it is too old, and when a token names an unknown
+key. In that last case it is read at most once in `retry_backoff_max_ms`, because clients can invent key ids. Tokens wait together while the
+set that they need is read. If reading fails, the previous set remains valid.
 
-Only algorithms with public keys are served; a key is bound to the algorithms of its kind, so that a public key cannot be taken for a shared
-secret, and `none` is no algorithm. RSA keys of less than 2,048 bits are left out.
+Only algorithms with public keys are supported. A key is bound to the algorithms of its type, so a public key cannot be used as a shared
+secret; `none` is not an algorithm. RSA keys of less than 2,048 bits are ignored.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.security")
 
 KEYS_MAX = 100
-"""So many keys of a set are looked at."""
+"""Maximum number of keys read from a set."""
 RSA_BITS_MIN = 2048
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",), "Ed25519": ("EdDSA",)}
 _PUBLIC = ("kty", "n", "e", "crv", "x", "y")
-"""What of a key is read: no private part, even if there is one."""
+"""The fields read from a key: no private part, even if present."""
 
 NOT_READ = "the issuer's keys could not be read"
 UNKNOWN = "the token is signed by an unknown key"
@@ -44,7 +44,7 @@ class KeySet(NamedTuple):
     by_algorithm: Mapping[str, tuple[PyJWK, ...]]
 
     def find(self, token: Token) -> PyJWK | None:
-        """The key that a token names; for one that names none, the only key of its algorithm."""
+        """Returns the key that a token names; for a token without key id, the only key of its algorithm."""
         if token.key_id is not None:
             return self.by_id.get((token.key_id, token.algorithm))
         found = self.by_algorithm.get(token.algorithm, ())
@@ -52,7 +52,7 @@ class KeySet(NamedTuple):
 
 
 def read_key_set(data: bytes) -> KeySet:
-    """Takes a while, so it belongs off the loop. Raises `ValueError` if there is no key that could check a signature."""
+    """Parses a key set; slow, so it is called in a thread. Raises `ValueError` if it has no key for signatures."""
     try:
         entries = json.loads(data)["keys"]
     except (TypeError, LookupError, RecursionError) as error:
@@ -71,7 +71,7 @@ def read_key_set(data: bytes) -> KeySet:
 
 
 def is_signed_by(token: Token, key: PyJWK) -> bool:
-    """Takes a while, so it belongs off the loop."""
+    """Whether the token is signed by the key; slow, so it is called in a thread."""
     from jwt import PyJWS, PyJWTError
 
     try:
@@ -93,13 +93,13 @@ class SigningKeys:
         self._threads = threads
         self._keys: KeySet | None = None
         self._waiting: list[Callable[[], object]] | None = None
-        """Who waits for the keys that are being read; None while they are not."""
+        """Callbacks that wait for the keys; None while no keys are being read."""
         self._read_ms: int | None = None
-        """When reading the keys began last, whether or not it succeeded."""
+        """Start of the last reading, successful or not."""
         self._failures = 0
 
     def prepare(self) -> None:
-        """Reads the keys before the first client comes."""
+        """Reads the keys before the first client connects."""
         if self._keys is None and self._waiting is None:
             self._load(lambda: None)
 
@@ -160,7 +160,7 @@ class SigningKeys:
 
 
 def _algorithms(entry: dict[str, Any]) -> tuple[str, ...]:
-    """The algorithms by which a key may check signatures."""
+    """Returns the algorithms for which a key may check signatures."""
     operations = entry.get("key_ops")
     if entry.get("use", "sig") != "sig" or (operations is not None and "verify" not in operations):
         return ()
@@ -170,7 +170,7 @@ def _algorithms(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _key(entry: dict[str, Any], algorithm: str) -> PyJWK | None:
-    """None for a key that cannot be used."""
+    """Returns the key; None if it cannot be used."""
     from jwt import PyJWK, PyJWTError
 
     try:

@@ -1,8 +1,8 @@
 """Logins by delegation token: SCRAM with the token's id as the name and its HMAC as the password (KIP-48).
 
-A token's HMAC is made from its id with the secret key of the cluster, so it is stored nowhere. Its SCRAM keys take many rounds of hashing:
-they are made in a thread at its first login, and the latest are kept. What an unknown token is shown is made in the same way, so that it
-is refused at the same step and after the same work as a wrong password.
+The HMAC is computed from the id with the cluster's secret key, so it is not stored. The SCRAM credential takes many iterations. It is
+computed in a thread at the token's first login, and the newest credentials are cached. The decoy for an unknown token is computed in the
+same way, so it is refused at the same step and after the same work as a wrong password.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from ottla.security.scram import ITERATIONS_MIN
 from ottla.security.scram_server import SALT_BYTES, ScramCredential, TokenLogin, make_credential
 
 CREDENTIALS_MAX = 1_000
-"""So many are kept, of tokens that exist; one takes about a millisecond to make again."""
+"""Maximum number of cached credentials, of existing tokens; computing one takes about a millisecond."""
 HMACS_BYTES_MAX = 8 << 20
-"""Memory for the HMACs of tokens. 8 MiB: those of all tokens that there may be (`cluster/delegation_tokens.py`)."""
+"""Memory for cached HMACs. 8 MiB: enough for the maximum number of tokens (`cluster/delegation_tokens.py`)."""
 
 
 @remembered(HMACS_BYTES_MAX)
 def token_hmac(secret_key: bytes, token_id: str) -> bytes:
-    """The secret of a token, as Kafka makes it."""
+    """Returns the HMAC of a token, as Kafka computes it."""
     return hmac.digest(secret_key, token_id.encode(), "sha512")
 
 
 def token_password(token_mac: bytes) -> str:
-    """A token's HMAC as clients write it."""
+    """Returns a token's HMAC in the form that clients use as password."""
     return base64.b64encode(token_mac).decode()
 
 
 class TokenLogins:
-    """Finds what a login by token is checked against (`scram_server.FindToken`)."""
+    """Finds the data for a login by token (`scram_server.FindToken`)."""
 
     def __init__(self, secret_key: bytes, find: Callable[[str], DelegationToken | None], threads: Threads) -> None:
-        """`find`: a token by which one may log in now."""
+        """`find` returns a token that allows a login now."""
         self._secret_key = secret_key
         self._find = find
         self._threads = threads

@@ -1,8 +1,8 @@
-"""JSON Web Tokens (RFC 7519): read in compact form, and judged by what they claim. Signatures are checked in `signing_keys.py`.
+"""JSON Web Tokens (RFC 7519): parses the compact form and checks the claims. `signing_keys.py` checks signatures.
 
-Reading is strict: three parts, base64url without padding, JSON objects without NaN; a header with `crit` names an extension that is not
-known here and is refused (RFC 7515, 4.1.11). Every refusal is a `TokenError` whose text goes to the audit log; clients learn only the
-status of RFC 7628.
+Parsing is strict: three parts, base64url without padding, JSON objects without NaN. A header with `crit` names an unsupported extension and
+is refused (RFC 7515, 4.1.11). A refusal is a `TokenError` whose text is written to the audit log; clients learn only the status of RFC
+7628.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ottla.base.counted import counted
 from ottla.base.settings.oauthbearer import TokenOptions
 
 TOKEN_BYTES_MAX = 32 * 1024
-"""Longer ones are refused unread; a token with all groups of a large company has about 16 KiB."""
+"""Maximum size of a token. A token with all groups of a large company has about 16 KiB."""
 
 SECONDS_MAX = 1 << 40
-"""No time of a token is after this; it is where a millisecond still fits an integer of 64 bits."""
+"""Upper bound of times in a token, so that milliseconds fit into 64 bits."""
 
 INVALID, INSUFFICIENT_SCOPE = "invalid_token", "insufficient_scope"
 _PART = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class TokenError(ValueError):
-    """Why a token is refused. `status`: what the client learns of it (RFC 7628, 3.2.2)."""
+    """Why a token is refused; `status` is sent to the client (RFC 7628, 3.2.2)."""
 
     def __init__(self, reason: str, status: str = INVALID) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class TokenError(ValueError):
 
 
 class Token(NamedTuple):
-    """A token that has been read and not judged."""
+    """A parsed token whose claims and signature are not checked yet."""
 
     text: str
     header: dict[str, Any]
@@ -54,14 +54,14 @@ class Token(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Whom a token is for, and until when."""
+    """The user of a token, and when the session ends."""
 
     name: str
     ends_ms: int
 
 
 def read_token(text: str) -> Token:
-    """Raises `TokenError`."""
+    """Parses a token. Raises `TokenError`."""
     if len(text) > TOKEN_BYTES_MAX:
         raise TokenError(f"the token has {len(text)} bytes, more than {TOKEN_BYTES_MAX}")
     parts = text.split(".")
@@ -74,13 +74,13 @@ def read_token(text: str) -> Token:
 
 
 def check_unsecured(token: Token) -> None:
-    """Raises `TokenError` unless the token says that it has no signature, and has none (RFC 7515, appendix A.5)."""
+    """Raises `TokenError` unless the token declares that it is unsigned, and has no signature (RFC 7515, appendix A.5)."""
     if token.algorithm != "none" or token.signature:
         raise TokenError(f"only tokens without a signature are taken here, not {token.algorithm or 'one without algorithm'}")
 
 
 def check_claims(token: Token, options: TokenOptions, now_ms: int) -> Identity:
-    """Whom the token is for. Raises `TokenError` where a claim is missing or does not hold; names no secret."""
+    """Returns the user of the token. Raises `TokenError` for a missing or invalid claim; the text contains no secret."""
     claims = token.claims
     ends_ms, begun_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
     if ends_ms is None or begun_ms is None:
@@ -125,7 +125,7 @@ def _no_constant(name: str) -> None:
 
 
 def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
-    """A time claim (seconds, perhaps with a fraction) in milliseconds; None where there is none."""
+    """Returns a time claim (seconds, possibly with a fraction) in milliseconds; None if it is absent."""
     found = claims.get(claim)
     if found is None:
         return None
@@ -135,10 +135,10 @@ def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
 
 
 def _texts(found: Any) -> list[str]:
-    """A claim that is a text or a list of them."""
+    """Returns the texts of a claim that is a text or a list."""
     return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
 
 
 def _scopes(found: Any) -> list[str]:
-    """Scopes, as a list or in one text with blanks between them (RFC 6749, 3.3)."""
+    """Returns scopes, given as a list or as one text separated by blanks (RFC 6749, 3.3)."""
     return found.split() if isinstance(found, str) else _texts(found)

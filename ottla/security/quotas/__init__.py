@@ -1,1 +1,1 @@
-"""Quotas: how much users, clients and addresses may ask of this broker. Pure: the time comes in as milliseconds."""
+"""Quotas of users, client ids and addresses on this broker. Pure: the caller passes the time in milliseconds."""

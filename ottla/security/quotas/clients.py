@@ -1,11 +1,11 @@
-"""Quotas of users and client ids: what their requests are charged with, and how long they are throttled for it.
+"""Quotas of users and client ids: charges their requests, and computes how long they are throttled.
 
-Four kinds are measured: bytes of produce requests, bytes of fetched records, time of requests, and changes of the cluster. Every charge
-returns the milliseconds for which the client has to wait, 0 while it is within its quota. Who answers, and who stops reading from the
-client, is the server's business (`server/quotas/throttling.py`).
+There are four kinds: bytes of produce requests, fetched bytes, request time, and mutations of the cluster. Every charge returns the
+milliseconds for which the client must wait, 0 while it is within its quota. Answering and muting the channel are the server's task
+(`server/quotas/throttling.py`).
 
-Nothing is measured of clients without a quota. Memory is bounded: of `METERS_MAX` shares the one that was not used for the longest is
-forgotten, and so is each that has not been used for an hour.
+Clients without a quota are not measured. Memory is bounded: there are at most `METERS_MAX` meters, of which the least recently used is
+evicted, and a meter is dropped after an hour without use.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ottla.security.quotas.rates import THROTTLE_MS_MAX, Windows
 
 METERS_MAX = 10_000
 FOUND_BYTES_MAX = 4 << 20
-"""Memory for which limit a client has, of one kind of quota. 4 MiB: about 8,000 clients."""
+"""Memory for the cached limits of clients, for one kind of quota. 4 MiB: about 8,000 clients."""
 IDLE_MS_MAX = 3_600_000
 USED_MS = 1000
-"""Whether a meter was used is noted once in so many milliseconds."""
+"""Resolution of a meter's last use, in milliseconds."""
 BYTES_MAX = (1 << 31) - 1
 PERCENT_OF_NANOSECONDS = 100 / 1e9
 
@@ -42,12 +42,12 @@ class ClientQuotas:
         self._mutation_windows = mutation_windows
         self._limits = Limits({})
         self._found: dict[str, BoundedCache[Client, Limit | None]] = {kind: BoundedCache(FOUND_BYTES_MAX) for kind in CLIENT_KINDS}
-        self._meters: dict[Share, Meter] = {}  # the one that was not used for the longest first
+        self._meters: dict[Share, Meter] = {}  # in LRU order
         self.is_set = False
-        """Whether there is any quota of a user or client id."""
+        """Whether any user or client id has a quota."""
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Iterable[QuotaEntity] | None = None) -> None:
-        """Puts other quotas into force; what has been measured counts on. `changed`: the entities that have others, None for all."""
+        """Replaces the quotas and keeps the measurements. `changed` lists the entities whose quotas changed; None means all."""
         if changed is None:
             self._limits = Limits(quotas)
         else:
@@ -66,7 +66,7 @@ class ClientQuotas:
         return self._charge(PRODUCE, principal, client_id, size)
 
     def charge_fetch(self, principal: str, client_id: str | None, size: int, *, is_sent: bool = False) -> int:
-        """Charges `size` bytes of records; where the client is throttled only if they are sent all the same (`is_sent`)."""
+        """Charges `size` bytes of records. A throttled client is charged only if they are sent nevertheless (`is_sent`)."""
         meter = self._meter(FETCH, principal, client_id)
         if meter is None:
             return 0
@@ -77,7 +77,7 @@ class ClientQuotas:
         return throttle_ms
 
     def charge_time(self, principal: str, client_id: str | None, nanoseconds: int) -> int:
-        """Charges the time that a request took; it throttles for one window at most."""
+        """Charges the time that a request took; throttles for at most one window."""
         percent = nanoseconds * PERCENT_OF_NANOSECONDS
         return self._charge(REQUEST, principal, client_id, percent, self._windows.size_ms)
 
@@ -92,12 +92,13 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, principal: str, client_id: str | None) -> int:
-        """The most bytes that one fetch should read: with more the client would have to wait for bytes that it may have now."""
+        """Returns the maximum bytes that one fetch should read. With more, the client would wait although some bytes are available to it.
+        """
         meter = self._meter(FETCH, principal, client_id)
         return BYTES_MAX if meter is None else max(int(min(meter.most(self._now_ms()), BYTES_MAX)), 1)
 
     def mutations(self, principal: str, client_id: str | None, *, is_strict: bool) -> Mutations:
-        """What the client may change of the cluster by one request. `is_strict`: its version knows THROTTLING_QUOTA_EXCEEDED."""
+        """Returns the quota for mutations of one request. `is_strict`: its version knows THROTTLING_QUOTA_EXCEEDED."""
         return Mutations(self._meter(MUTATION, principal, client_id), self._now_ms, is_strict=is_strict)
 
     def owed_ms(self, principal: str, client_id: str | None) -> int:
@@ -108,7 +109,7 @@ class ClientQuotas:
     # Metrics
 
     def meters(self) -> Iterator[tuple[Share, Meter]]:
-        """All that is measured."""
+        """Returns all meters."""
         self._forget_idle(self._now_ms())
         return iter(list(self._meters.items()))
 

@@ -1,8 +1,9 @@
 """Rates at which connections may be opened: to this broker, to one of its listeners, and from one address (KIP-612).
 
-A connection over the broker's or its listener's rate is not refused: it waits, and so do those behind it, for one window at most. One over
-the rate of its address is closed, after a delay, so that clients that try again at once do not keep the broker busy; it does not count for
-the broker and the listener. The listener of the brokers has its own rate only: clients cannot keep brokers from each other.
+A connection above the rate of the broker or its listener is delayed, for at most one window, as are the connections behind it. A connection
+above the rate of its address is closed after a delay, so that clients that reconnect immediately do not keep the broker busy; it does not
+count for the broker and the listener. The brokers' listener is exempt from the broker's rate, so that clients cannot keep brokers from
+connecting.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ UNLIMITED = (1 << 31) - 1
 
 
 class Delay(NamedTuple):
-    """For how long a new connection waits, and whether it is closed then."""
+    """The delay of a new connection, and whether it is closed afterwards."""
 
     ms: int
     is_refused: bool = False
@@ -30,7 +31,7 @@ AT_ONCE = Delay(0)
 
 
 class ConnectionRates:
-    """The connections that have been opened lately. The rates are in connections a second."""
+    """The recently opened connections. Rates are in connections per second."""
 
     def __init__(self, now_ms: Callable[[], int], windows: Windows) -> None:
         self._now_ms = now_ms
@@ -39,12 +40,12 @@ class ConnectionRates:
         self._listener_rates: Mapping[str, int] = {}
         self._protected_listener = ""
         self._host_rates: dict[str | None, float] = {}
-        self._spellings: dict[str | None, dict[str | None, float]] = {}  # by address
+        self._spellings: dict[str | None, dict[str | None, float]] = {}  # rates by address and by its spelling in the quota
         self._broker = WindowedRate(windows)
         self._listeners: dict[str, WindowedRate] = {}
-        self._hosts: dict[str, WindowedRate] = {}  # the one that was not used for the longest first
+        self._hosts: dict[str, WindowedRate] = {}  # in LRU order
         self.is_set = False
-        """Whether there is any such rate."""
+        """Whether any rate is set."""
 
     def update(
         self,
@@ -55,8 +56,8 @@ class ConnectionRates:
         quotas: Mapping[QuotaEntity, Mapping[str, float]],
         changed: Iterable[QuotaEntity] | None = None,
     ) -> None:
-        """Puts other rates into force. `protected_listener`: that of the brokers, where clients have another one. `changed`: the
-        entities that have other quotas, None for all."""
+        """Replaces the rates. `protected_listener` is the brokers' listener, if clients use another one. `changed` lists the entities whose
+        quotas changed; None means all."""
         self._broker_rate, self._listener_rates, self._protected_listener = broker_rate, listener_rates, protected_listener
         if changed is None:
             self._spellings.clear()
@@ -69,7 +70,8 @@ class ConnectionRates:
             self._hosts.clear()
 
     def _put_host(self, name: str | None, rate: float) -> None:
-        """An address, or None for all others, has this rate. An address of IPv6 may have several spellings: the newest counts."""
+        """Sets the rate of an address, or of all other addresses (None). An IPv6 address may have several spellings; the newest one counts.
+        """
         host = None if name is None else address(name)
         spellings = self._spellings.setdefault(host, {})
         spellings.pop(name, None)
@@ -119,7 +121,7 @@ class ConnectionRates:
 
 
 def address(name: str) -> str:
-    """An address as sockets write it."""
+    """Returns an address as sockets write it."""
     try:
         return str(ip_address(name))
     except ValueError:

@@ -1,8 +1,8 @@
-"""Which quota holds for a request: Kafka's eight levels, the most specific first.
+"""Finds the quota for a request: Kafka's eight levels, the most specific first.
 
-A quota may be set for a user with a client id, for a user, or for a client id, and for the defaults of each. For every kind of quota the
-first level counts at which one of that kind is set. Requests that are counted together share a `Share`: a user's quota is one for all of
-its clients, a client id's is one for all users that have no quota of their own; a default is as much for each of those that it holds for.
+A quota is set for a user with a client id, for a user, or for a client id, and for the default of each. For each kind of quota the first
+level counts that has one of this kind. Requests with one `Share` are measured together. A user's quota covers all of its clients. A client
+id's quota covers all users without a quota of their own. A default applies to each user or client id separately.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLIENT_KINDS = (PRODUCE, FETCH, REQUEST, MUTATION)
 
 
 class Share(NamedTuple):
-    """Requests that are counted together. An empty name: whatever it is."""
+    """Identifies requests that are measured together. An empty name matches every name."""
 
     kind: str
     user: str
@@ -26,14 +26,14 @@ class Share(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What a request is counted for, and how much that may be: bytes a second, percent of a thread, changes a second."""
+    """The share that a request counts for, and its limit: bytes per second, percent of a thread, or mutations per second."""
 
     share: Share
     rate: float
 
 
 class Limits:
-    """The quotas of users and client ids that are set."""
+    """The configured quotas of users and client ids."""
 
     def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         self._rates: dict[str, dict[QuotaEntity, float]] = {kind: {} for kind in CLIENT_KINDS}
@@ -41,7 +41,7 @@ class Limits:
             self.put(entity, values)
 
     def put(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
-        """The quotas of one entity are these now."""
+        """Replaces the quotas of one entity."""
         for kind, rates in self._rates.items():
             rate = values.get(kind, 0)
             if rate > 0:
@@ -53,7 +53,7 @@ class Limits:
         return bool(self._rates[kind])
 
     def find(self, kind: str, user: str, client_id: str) -> Limit | None:
-        """The quota of this kind that holds for a client; None if there is none."""
+        """Returns the quota of this kind for a client; None if it has none."""
         rates = self._rates[kind]
         for entity, counted_user, counted_client in _levels(user, client_id):
             rate = rates.get(entity)
@@ -63,7 +63,7 @@ class Limits:
 
 
 def _levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, str, str]]:
-    """The entities whose quota may hold, in Kafka's order, with the names under which the client is then counted."""
+    """Yields the entities whose quota may apply, in Kafka's order, with the user and client id of the share."""
     for name in (user, None):
         yield (("client-id", client_id), ("user", name)), user, client_id
         yield (("client-id", None), ("user", name)), user, client_id

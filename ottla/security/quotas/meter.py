@@ -1,12 +1,12 @@
-"""The measurements of one share: what it has used, and how long its clients were throttled.
+"""The measurements of one share: its use, and how long its clients were throttled.
 
-Bytes count in the windows and in a bucket of as many seconds' worth; the client waits for the one that takes longer. What is sent in
-pieces is held to its limit by both alike. A request of several seconds' worth passes the windows again as soon as they have forgotten the
-last one, but not the bucket.
+Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays counts. Both limit data that are sent in
+small pieces equally. A request worth several seconds passes the windows again as soon as the previous one has left them, but not the
+bucket.
 
-An answer is refused before it is sent, by a part of it: if the whole had to fit, what is left of the windows would be lost each time, which
-is half of the limit for answers of five seconds' worth, and one that is larger than all windows would never be sent. What goes beyond that
-part is owed to the bucket.
+A fetch is admitted before it is sent, if a part of it fits. If the whole answer had to fit, the rest of the windows would be lost each
+time: half of the limit for answers worth five seconds. An answer larger than all windows would never be sent. The bucket records the excess
+as debt.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 from ottla.security.quotas.rates import TokenBucket, WindowedRate, Windows
 
 PARTS = 40
-"""Of the windows; a client at its limit reads one at a time: a quarter of a second's worth with Kafka's default settings."""
+"""Parts per span of the windows. A client at its limit reads one part at a time: 0.25 s worth with Kafka's default settings."""
 
 
 class Meter:
-    """What one share has used."""
+    """The use of one share."""
 
     __slots__ = ("_keeps_debts", "_span_s", "bucket", "limit", "rate", "throttle_times", "throttles", "used_ms")
 
@@ -37,13 +37,13 @@ class Meter:
         return self.limit * self._span_s / PARTS
 
     def set_limit(self, limit: float) -> None:
-        """Another limit holds from now on. What was owed under the old one is forgotten unless the meter keeps debts."""
+        """Changes the limit. Debts under the old limit are cancelled unless the meter keeps debts."""
         self.limit = limit
         if self.bucket is not None and not self._keeps_debts:
             self.bucket.fill()
 
     def use(self, amount: float, now_ms: int) -> int:
-        """Counts an amount; returns for how many milliseconds the client has to wait because of it."""
+        """Counts an amount; returns how many milliseconds the client must wait because of it."""
         self.rate.record(amount, now_ms)
         throttle_ms = self.rate.throttle_ms(self.limit, now_ms)
         if self.bucket is not None:
@@ -52,14 +52,14 @@ class Meter:
         return throttle_ms
 
     def owed_ms(self, now_ms: int) -> int:
-        """Returns how long clients have to wait because of what was used before."""
+        """Returns how long clients must wait because of earlier use."""
         owed_ms = self.rate.throttle_ms(self.limit, now_ms)
         if self.bucket is not None:
             owed_ms = max(owed_ms, self.bucket.throttle_ms(self.limit, now_ms))
         return owed_ms
 
     def admit(self, amount: float, now_ms: int) -> int:
-        """Counts an amount and returns 0; or returns for how many milliseconds the client has to wait before it may have the amount."""
+        """Counts an amount and returns 0, or returns how many milliseconds the client must wait before it may have the amount."""
         part = min(amount, self._part)
         throttle_ms = self.rate.throttle_ms(self.limit, now_ms, part)
         if self.bucket is not None:
@@ -69,7 +69,7 @@ class Meter:
         return throttle_ms
 
     def most(self, now_ms: int) -> float:
-        """The most that an answer should hold: what there is room for, and a part at least, for which the client may have to wait."""
+        """Returns the maximum size of an answer: the amount available now, but at least one part, for which the client may have to wait."""
         room = min(self.limit * self._span_s, self.rate.room(self.limit, now_ms))
         if self.bucket is not None:
             room = min(room, self.bucket.available(self.limit, now_ms))
@@ -80,6 +80,6 @@ class Meter:
         self.throttle_times.record(throttle_ms, now_ms)
 
     def throttle_time_ms(self, now_ms: int) -> float:
-        """How long requests were throttled on average, of those that were."""
+        """Returns the average throttle time of the throttled requests."""
         count = self.throttles.total(now_ms)
         return self.throttle_times.total(now_ms) / count if count > 0 else 0.0

@@ -1,7 +1,7 @@
-"""Changes of the cluster that one request asks for, counted in partitions that are created or deleted (KIP-599).
+"""Mutations of the cluster by one request, counted in partitions that are created or deleted (KIP-599).
 
-A client that is over its quota is refused what a strict request asks for next; older versions do not know that refusal, so what they ask
-for is done, and they are throttled for longer.
+If the client is over its quota, further mutations of a strict request are refused. Older versions do not know this error, so their
+mutations are done and the client is throttled for longer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Mutations:
-    """The changes of one request. Without a meter there is no quota."""
+    """The mutations of one request. Without a meter there is no quota."""
 
     __slots__ = ("_is_strict", "_meter", "_now_ms", "throttle_ms")
 
@@ -25,7 +25,7 @@ class Mutations:
         self.throttle_ms = 0
 
     def take(self, count: int) -> bool:
-        """Charges so many changes, or returns False: the client must ask again when it is not throttled any more."""
+        """Charges `count` mutations and returns True; returns False if the client must retry after the throttle time."""
         meter = self._meter
         if meter is None or meter.bucket is None:
             return True
@@ -41,7 +41,7 @@ class Mutations:
         return is_allowed
 
     def give_back(self, count: int) -> None:
-        """Takes back what was charged for changes that were refused."""
+        """Refunds the charge for mutations that were refused."""
         meter = self._meter
         if meter is not None and meter.bucket is not None:
             now_ms = self._now_ms()
