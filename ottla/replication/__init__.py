@@ -1,1 +1,2 @@
-"""One partition that leads or follows: in-sync replicas, high watermark, leader epochs. Pure but for its log."""
+"""One replica of a partition, as leader or follower: in-sync replicas, high watermark, leader epochs. Its only side effects are on its log.
+"""

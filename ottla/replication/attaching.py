@@ -1,11 +1,11 @@
-"""Attaches a manifest of staged chunks to a log: the batches get their producer, epoch and sequences, and are appended one at a time.
+"""Attaches a manifest of staged chunks to a log. The batches get the producer's id, epoch and sequences, and are appended one at a time.
 
-A retry is answered from the producer's last sequence in this epoch *before* the stage is looked up: a leader that has everything in its log
-needs no stage for it, and a new leader has none. If only the first part is there, the rest is appended, or refused with UNKNOWN_STAGE. Each
-append is judged as that of a Produce (`Leader.append`): sequences, epoch, transaction, replicas in sync.
+A retry is first compared with the producer's last sequence in this epoch. If the whole manifest is in the log, no stage is needed; a new
+leader has none. If only a part is in the log, the rest is appended, or refused with UNKNOWN_STAGE. Every append is checked like a Produce
+(`Leader.append`): sequences, epoch, transaction, in-sync replicas.
 
-The work goes in turns of the loop, so everything may have changed before the next batch: the term may be over, the transaction may have
-ended, the stage may be gone. Then the rest is refused; what was appended belongs to the transaction and has its fate.
+The work is spread over iterations of the event loop. Between two batches the leader's term or the transaction may end, or the stage may be
+dropped; then the rest is refused. Batches already appended belong to the transaction and are committed or aborted with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNKNOWN_OFFSET = -1
 
 @immutable(kw_only=True)
 class Manifest:
-    """The chunks that become one producer's next records in a partition, the first of them with `base_sequence`."""
+    """The chunks that become the next records of one producer in a partition, starting at `base_sequence`."""
 
     token: Token
     producer_id: int
@@ -40,14 +40,14 @@ class Manifest:
 
 
 class Attached(NamedTuple):
-    """All records of a manifest stand in the log. The base offset is -1 when an earlier attempt has appended the first of them."""
+    """The result: all records of the manifest are in the log. The base offset is -1 if an earlier attempt appended the first of them."""
 
     base_offset: int
     last_offset: int
 
 
 def check_manifest(manifest: Manifest) -> int:
-    """How many records it has in all; refuses with INVALID_REQUEST what cannot be right whatever is staged."""
+    """Returns the number of records; refuses an invalid manifest with INVALID_REQUEST, whatever is staged."""
     if manifest.producer_id < 0 or manifest.producer_epoch < 0 or not 0 <= manifest.base_sequence <= SEQUENCE_MASK:
         identity = f"producer {manifest.producer_id} epoch {manifest.producer_epoch}"
         raise _invalid(f"{identity} wants to attach from sequence {manifest.base_sequence} on")
@@ -73,9 +73,9 @@ def _invalid(message: str) -> ApiError:
 
 
 class InspectedWhenStaged:
-    """`storage.inspection.Inspector`: records were looked into as far as the topic demands it when they were staged, and keep their codec.
+    """`storage.inspection.Inspector` for staged chunks: their records were inspected when they were staged, and keep their codec.
 
-    A look at the same records again, on the loop, would hold it for as long as a hostile batch likes.
+    Inspecting them again on the event loop would block it, for a hostile batch very long.
     """
 
     def __init__(self, config: LogConfig) -> None:
@@ -87,7 +87,7 @@ class InspectedWhenStaged:
 
 
 class Attaching:
-    """One manifest on its way into the log of a leader. `done` is called once, with the result or the refusal."""
+    """Attaches one manifest to the log of a leader. `done` is called once, with the result or the error."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class Attaching:
         self._wall_ms = wall_ms
         self._done = done
         self._base_offset = UNKNOWN_OFFSET
-        self._position = 0  # records of the manifest that were looked at
+        self._position = 0  # records of the manifest before the next batch
 
     def steps(self) -> Iterator[None]:
-        """The work, a batch at each step (`base.turns.Turns`)."""
+        """Does the work, one batch per step (`base.turns.Turns`)."""
         try:
             yield from self._attach()
             self._done(Attached(self._base_offset, self._last_offset()))
@@ -129,12 +129,12 @@ class Attaching:
         found = stages.find(manifest.token, rest)
         stages.use(manifest.token, manifest.producer_id)
         yield
-        buffer = bytearray(max(one.chunk.length for one in found))  # one for all: fresh memory costs more than the bytes that go in
+        buffer = bytearray(max(one.chunk.length for one in found))  # one buffer for all chunks: allocating costs more than copying
         for one in found:
             yield from self._append_chunk(one, one.read(buffer), appended)
 
     def _skip(self, appended: int) -> Sequence[Listed]:
-        """The chunks that are not whole in the log yet."""
+        """Returns the chunks that are not completely in the log."""
         for index, listed in enumerate(self._manifest.chunks):
             if self._position + listed.records > appended:
                 return self._manifest.chunks[index:]
@@ -171,7 +171,8 @@ class Attaching:
             self._base_offset = result.base_offset
 
     def _last_offset(self) -> int:
-        """The last offset that must be replicated: that of the producer's last batch, which is this manifest's or a later one's."""
+        """Returns the offset that must be replicated: the end of the producer's last batch, which belongs to this manifest or a later one.
+        """
         entry = self._leader.log.producers.get(self._manifest.producer_id)
         assert entry is not None and entry.batches, "an attached manifest has left no batch"
         return entry.batches[-1].last_offset

@@ -1,8 +1,8 @@
-"""The damaged ranges of an open log: reads of them are refused, and everything around them is served.
+"""The damaged ranges of an open log. Reads of these ranges are refused; all other records are served.
 
-A read before a damaged range ends where the damage begins. A read within it is refused: with KAFKA_STORAGE_ERROR while another replica may
-repair it, because clients then look for the leader and try again; with CORRUPT_MESSAGE, which clients show to their users, where no other
-replica has the records.
+A read that starts before a damaged range ends at the range. A read that starts within it is refused. The error is KAFKA_STORAGE_ERROR while
+another replica may repair the range, because clients then look for the leader and retry. It is CORRUPT_MESSAGE, which clients report, if no
+other replica has the records.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ class Damage:
     def __init__(self, ranges: Iterable[DamagedRange], *, is_final: bool = False) -> None:
         self.ranges = tuple(sorted(ranges, key=attrgetter("first_offset")))
         self.is_final = is_final
-        """No other replica can repair it, as far as is known."""
+        """Whether no other replica is known that could repair the ranges."""
 
     def room(self, log: Log, offset: int, bytes_max: int) -> int:
-        """How many of `bytes_max` may be read from `offset` on. Raises `ApiError` where that is damaged, `StorageError` as `Log.read`."""
+        """Returns how many of `bytes_max` may be read from `offset`. Raises `ApiError` if the offset is damaged, `StorageError` like
+        `Log.read`."""
         number = bisect_right(log.segments, offset, key=_base_offset) - 1
         if number < 0:
-            return bytes_max  # the read says that it is out of range
+            return bytes_max  # the read itself reports OFFSET_OUT_OF_RANGE
         while number < len(log.segments):
             segment = log.segments[number]
             near = [found for found in self.ranges if found.base_offset == segment.base_offset]
@@ -41,7 +42,7 @@ class Damage:
             if position < segment.size:
                 self._refuse(log, offset, near, position)
                 return min([bytes_max, *(found.position - position for found in near if found.position > position)])
-            number += 1  # behind a hole that compaction has left
+            number += 1  # compaction has removed the end of this segment
         return bytes_max
 
     def _refuse(self, log: Log, offset: int, near: list[DamagedRange], position: int) -> None:

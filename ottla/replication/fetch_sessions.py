@@ -1,13 +1,13 @@
-"""Incremental fetch sessions (KIP-227): a fetcher names its partitions once, later requests carry only what changed.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and later requests name only the changes.
 
-A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
-byte limit starves none of them. It belongs to the principal that opened it, is found by its random id and used by one request at a time,
-guarded by an epoch that counts up. The number of sessions is bounded, and so are the partitions of one and of all together, the latter also
-by `ottla.memory.max.bytes`: a new one evicts the least recently used of its address, or of one that holds more (`base/loop/fair_slots.py`);
-a client whose session is gone starts again, which costs it one full request. A fetch of more partitions than a session may have gets none,
-and names them each time; so does a fetch of a topic whose name is longer than any can have, since a session keeps the names.
+A session is a map of the wanted partitions in the order of serving. Partitions that returned data move to the end, so that a byte limit
+starves none of them. A session belongs to the principal that opened it, has a random id, and serves one request at a time, guarded by an
+increasing epoch. The number of sessions is limited, as is the number of partitions of one session and of all sessions; the last limit also
+depends on `ottla.memory.max.bytes`. A new session evicts the least recently used session of its address, or of an address with more
+sessions (`base/loop/fair_slots.py`). The client of an evicted session sends one full request to start again. No session is made for a fetch
+with more partitions than a session may have, or with a topic name longer than the limit; such a client names all partitions each time.
 
-A partition that a request names twice is fetched once, as its last mention says (Kafka keeps them in a map).
+If a request names a partition twice, the last entry counts (Kafka keeps them in a map).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ FINAL_EPOCH = -1
 NO_SESSION = 0
 EPOCH_MAX = 0x7FFFFFFF
 SESSION_PARTITIONS_MAX = 5000
-"""An empty request for a session reads all of its partitions at once: some ms for a thousand."""
+"""Partitions of one session. An incremental request may read all of them at once, which takes some ms for a thousand."""
 PARTITIONS_MAX = 250_000
-"""Of all sessions together; each takes some 300 bytes."""
+"""Partitions of all sessions together; each takes some 300 bytes."""
 
 Key = tuple[str | bytes, int]
 """Topic name (below version 13) or topic id, and partition."""
 
 
 class Client(Origin, Protocol):
-    """The connection that a fetch came by."""
+    """The connection of a fetch."""
 
     @property
     def principal(self) -> str: ...
 
 
 class Wanted:
-    """One partition of a fetch and what was last answered about it."""
+    """One partition of a fetch, and the bounds in its last answer."""
 
     __slots__ = ("high_watermark", "index", "log_start_offset", "partition", "topic", "topic_id")
 
@@ -71,8 +71,8 @@ class FetchSession:
         self.wanted: dict[Key, Wanted] = {}
 
     def update(self, body: FetchRequest) -> bool:
-        """Applies the additions, changes and removals of an incremental request; a partition that is both added and removed is removed.
-        Returns whether a topic was added whose name is too long."""
+        """Applies the added, changed and removed partitions of an incremental request; removal wins. Returns whether an added topic has a
+        name that is too long."""
         has_long_name = False
         for entry in wanted_of(body):
             known = self.wanted.get(entry.key())
@@ -87,14 +87,14 @@ class FetchSession:
         return has_long_name
 
     def move_to_end(self, key: Key) -> None:
-        """The partition gave data: next time the others come first."""
+        """Moves a partition that returned data to the end, so that the next answer serves it last."""
         entry = self.wanted.pop(key, None)
         if entry is not None:
             self.wanted[key] = entry
 
 
 class FetchPlan:
-    """The partitions that one Fetch request asks for, its session resolved."""
+    """The partitions to read for one Fetch request, after its session was found."""
 
     __slots__ = ("error", "is_incremental", "session", "wanted")
 
@@ -108,10 +108,10 @@ class FetchPlan:
 
 
 class FetchSessions:
-    """All sessions of this broker; each counts against the connection and the address that opened it."""
+    """All fetch sessions of clients with this broker, with fair eviction by client address."""
 
     def __init__(self, random: Random, sessions_max: int, partitions_max: int = PARTITIONS_MAX) -> None:
-        """`partitions_max`: for how many partitions of all sessions there is memory."""
+        """`partitions_max` is the number of partitions that fit into memory."""
         self._random = random
         self._sessions_max = sessions_max
         self.partitions_max = min(PARTITIONS_MAX, partitions_max)
@@ -129,8 +129,8 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def plan(self, body: FetchRequest, has_topic_ids: bool, client: Client, given: list[Wanted] | None = None) -> FetchPlan:
-        """Resolves a request: a full fetch without a session, a new session, or the next step of one. `given`: what the request wants, each
-        once, if that has been gathered before."""
+        """Finds or creates the session of a request. A request is a full fetch without a session, opens a session, or continues one.
+        `given` has the wanted partitions, each once, if the caller has collected them already."""
         session = self._sessions.get(body.session_id)
         if session is not None and session.principal != client.principal:
             session = None
@@ -146,7 +146,7 @@ class FetchSessions:
         return self._step(session, body, has_topic_ids)
 
     def _may_keep(self, wanted: list[Wanted]) -> bool:
-        """Whether a session may have these partitions."""
+        """Whether these partitions may be kept in a session."""
         if self._sessions_max < 1 or len(wanted) > self._partitions_of_one_max:
             return False
         return max([len(entry.topic) for entry in wanted], default=0) <= TOPIC_NAME_CHARACTERS_MAX
@@ -187,7 +187,7 @@ class FetchSessions:
         return session
 
     def drop(self, session: FetchSession) -> None:
-        """Closes a session that has not been evicted meanwhile."""
+        """Closes a session unless it was evicted."""
         if self._sessions.get(session.session_id) is session:
             self._remove(session.session_id)
 
@@ -197,13 +197,13 @@ class FetchSessions:
         self._slots.remove(session_id)
 
     def _make_room(self, keep: int) -> None:
-        """Evicts sessions while all together have too many partitions."""
+        """Evicts other sessions while all sessions have too many partitions."""
         while self._slots.weight > self.partitions_max:
             self._remove(self._slots.weight_for(keep))
 
 
 def next_epoch(epoch: int) -> int:
-    """Epochs count up and skip 0 when they wrap."""
+    """Returns the next epoch; after the largest one follows 1, because 0 opens a session."""
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 

@@ -1,18 +1,18 @@
-"""What this broker asks one leader next, for all partitions that follow it, and what it does with the answers.
+"""Fetches from one leader, for all partitions that follow it: decides the next request and processes the answers.
 
-One incremental fetch session (KIP-227) covers all of these partitions: a request names those whose log has changed since they were last
-named, an answer those that have something new. So an idle partition costs nothing. Each partition of an answer goes through its `Follower`
-machine, and what that decides is done by the partition's `FollowerLog`; records are appended as the leader sent them, without a copy.
+One incremental fetch session (KIP-227) covers these partitions. A request names partitions whose log changed since they were last named,
+and an answer names partitions with news, so idle partitions cost nothing. For each partition of an answer its `Follower` machine decides
+the change, and its `FollowerLog` makes it. Records are appended as received, without a copy.
 
-A request waits at the leader until there is something to send. If meanwhile a partition has to be named (it begins to follow), the next
-request is sent behind it, and the leader ends the wait of the first; more than two are never under way. An answer counts for a partition
-only if its request was sent after the partition was first named in its present term (I18) and names the offset where the log ends now.
+A request waits at the leader until there is something to send. If a partition must be named meanwhile (because it begins to follow), a
+second request is sent, and the leader then ends the wait of the first. At most two requests are in flight. An answer is used for a
+partition only if its request was sent after the partition was first named in its current term (I18), and asked for the offset that is still
+the log end.
 
-Errors of one partition take it out of the session for a while: from `RETRY_MS_MIN` on for a leader that does not know its epoch yet or
-has not opened its log, `replica.fetch.backoff.ms` for others. An error of the whole request ends the session, and the next one names
-everything.
+A partition with an error leaves the session for a while: from `RETRY_MS_MIN` on if the leader does not know its epoch yet or has not opened
+its log, else `replica.fetch.backoff.ms`. An error of the whole request ends the session; the next request names all partitions.
 
-Left out: sending and timers (`cluster/replica_fetchers.py`).
+`cluster/replica_fetchers.py` sends the requests and has the timers.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ log = logging.getLogger("ottla.replication")
 
 RETRY_MS_MIN = 10
 HELD_MS = 100
-"""A throttled partition is looked at again after this time."""
+"""A throttled partition is tried again after this time, in milliseconds."""
 UNDER_WAY_MAX = 2
 NAMED_MAX = 500
-"""A request names so many partitions at most; the leader takes some 10 us for each, and others wait for that."""
+"""Partitions named in one request. The leader needs some 10 us for each, and other clients wait for that."""
 NO_SESSION = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
@@ -69,10 +69,10 @@ SOON_OVER = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""The controller's message has reached this broker and not yet the leader."""
+"""Errors that end soon: the controller's message has reached this broker but not the leader."""
 
 ABOUT_THE_OFFSET = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
-"""Such an answer counts only where the log still ends at the offset that was asked for."""
+"""Results that are valid only if the log still ends at the requested offset."""
 
 SESSION_IS_GONE = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 
@@ -88,7 +88,7 @@ class FetchLimits:
 
 
 class Sent:
-    """A request that is to be sent, or is under way. `session`: which of the sessions with this leader it belongs to."""
+    """A request to send or in flight. `session` counts the sessions with this leader."""
 
     __slots__ = ("body", "number", "session")
 
@@ -99,7 +99,7 @@ class Sent:
 
 
 class Fetcher:
-    """All partitions of this broker that follow broker `leader_id`; see above."""
+    """All partitions of this broker that follow broker `leader_id`; see the module."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class Fetcher:
         wake: Callable[[], None] = lambda: None,
         throttle: Throttle | None = None,
     ) -> None:
-        """`wake` is called when there is something to send that no call from outside has brought about."""
+        """`wake` is called when a request is due for another reason than a call from outside."""
         self.leader_id = leader_id
         self.bytes_in = 0
-        """Bytes of records that the leader has sent."""
+        """Bytes of records received from the leader."""
         self._wake = wake
         self._throttle = throttle if throttle is not None else Throttle(lambda: UNLIMITED)
         self._broker_id = broker_id
@@ -130,7 +130,7 @@ class Fetcher:
         self._rest_count = 0
         self._failures = 0
         self._rest_until_ms = 0
-        # The session: what the leader knows of it.
+        # The state of the session at the leader.
         self._session = 0
         self._session_id = NO_SESSION
         self._session_epoch = 0
@@ -141,16 +141,16 @@ class Fetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing follows this leader, and it has been notified of that."""
+        """Whether no partition follows this leader and the session is closed."""
         return not self._followed and not self._under_way and self._session_id == NO_SESSION
 
     @property
     def lag_max(self) -> int:
-        """The largest lag of all that follows this leader, in records."""
+        """The largest lag of the partitions, in records."""
         return max((followed.lag for followed in self._followed.values()), default=0)
 
     def follow(self, partition: Partition) -> None:
-        """The partition follows this leader now; a repetition within the same term changes nothing."""
+        """Adds a partition that follows this leader; does nothing if it was added in the same term."""
         follower_log, key = partition.follower_log, (partition.topic_id, partition.topic_partition.partition)
         if follower_log is None:
             return
@@ -164,13 +164,14 @@ class Fetcher:
         self._changed[followed] = None
 
     def stop(self, key: Key) -> None:
-        """The partition follows this leader no longer."""
+        """Removes a partition that no longer follows this leader."""
         followed = self._followed.get(key)
         if followed is not None:
             self._drop(followed)
 
     def _report(self, followed: Followed) -> None:
-        """More of its log is durable: the leader's acknowledgements wait for that. What is named anyway has it."""
+        """Plans to report that more of the follower's log is durable, because acknowledgements at the leader wait for that. A partition
+        that is named in the next request anyway needs no report."""
         if followed.key in self._named and followed not in self._changed:
             self._reports[followed] = None
             self._wake()
@@ -192,7 +193,7 @@ class Fetcher:
     # Requests
 
     def next_request(self, now_ms: int) -> Sent | None:
-        """The request to send now; None before an answer, a change, or `wake_at_ms`."""
+        """Returns the request to send now; None means to wait for an answer, a change or `wake_at_ms`."""
         if now_ms < self._rest_until_ms or len(self._under_way) >= UNDER_WAY_MAX:
             return None
         self._end_rests(now_ms)
@@ -205,7 +206,7 @@ class Fetcher:
         return None if body is None else self._send(body)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
-        """When `next_request` should be called again, whatever happens; None: only after an answer or a change."""
+        """Returns when to call `next_request` again; None: after an answer or a change."""
         if now_ms < self._rest_until_ms:
             return self._rest_until_ms
         return self._resting[0][0] if self._resting else None
@@ -218,7 +219,7 @@ class Fetcher:
                 self._plan(followed)
 
     def _hold_throttled(self, now_ms: int) -> None:
-        """Takes what is throttled out of the session for a moment, while too much has come."""
+        """Removes throttled partitions from the session for `HELD_MS` while the rate is exceeded."""
         for followed in [followed for followed in self._changed if followed.is_throttled and followed.lag]:
             if not self._throttle.allows(now_ms):
                 self._forget(followed.key)
@@ -226,7 +227,7 @@ class Fetcher:
                 self._rest_until(followed, now_ms + HELD_MS)
 
     def _drop_ended(self) -> None:
-        """Drops what went offline, or into another term, since it was planned."""
+        """Drops partitions that went offline or changed their term since they were planned."""
         ended = [followed for followed in (*self._changed, *self._asking) if followed.follower_log.is_over]
         for followed in ended:
             self._drop(followed)
@@ -241,7 +242,7 @@ class Fetcher:
         if self._session_id == NO_SESSION:
             if self._under_way or not self._changed:
                 return None
-            return self._named_fetch(session_epoch=0, wait_ms=0)  # the answer brings the session, which nothing should hold up
+            return self._named_fetch(session_epoch=0, wait_ms=0)  # the answer has the session id, so the leader must not wait
         if not self._followed:
             return None if self._under_way else self._close_session()
         if self._under_way and not (self._changed or self._forgotten or self._reports):
@@ -299,7 +300,7 @@ class Fetcher:
         return FetchRequest(replica_state=replica, max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=FINAL_EPOCH)
 
     def _ask_bounds(self) -> ListOffsetsRequest:
-        """Asks for the leader's log start, or, where that is known, for its log end."""
+        """Asks for the leader's log start or, for partitions that know it, for the log end."""
         topics: dict[str, ListOffsetsTopic] = {}
         for followed in self._asking:
             key = followed.partition.topic_partition
@@ -315,7 +316,7 @@ class Fetcher:
     # Answers
 
     def on_answer(self, sent: Sent, response: FetchResponse | ListOffsetsResponse, now_ms: int) -> None:
-        """Answers come in the order of the requests; an answer of an earlier session is ignored."""
+        """Processes an answer. Answers arrive in the order of requests; one of an earlier session is ignored."""
         self._end(sent)
         if sent.session != self._session:
             return
@@ -341,7 +342,7 @@ class Fetcher:
             self._fail(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, now_ms)
 
     def on_failure(self, sent: Sent, code: ErrorCode, now_ms: int) -> None:
-        """The request was not answered: the leader may have executed it. The session is over with its connection."""
+        """Handles a request without an answer; the leader may have executed it. The session ends with its connection."""
         self._end(sent)
         if sent.session == self._session:
             self._fail(code, now_ms)
@@ -351,7 +352,7 @@ class Fetcher:
             self._under_way.remove(sent)
 
     def _fail(self, code: ErrorCode, now_ms: int) -> None:
-        """Ends the session and rests: longer from failure to failure, not at all when only the session is gone."""
+        """Ends the session. The backoff grows with each failure; there is none if only the session was lost."""
         self._failures += 1
         is_only_gone = code in SESSION_IS_GONE and self._failures == 1
         rest_ms = 0 if is_only_gone else min(RETRY_MS_MIN << min(self._failures - 1, 20), self._limits().backoff_ms)
@@ -393,7 +394,7 @@ class Fetcher:
             self._plan(followed)
 
     def _carry_out(self, followed: Followed, todo: Todo, data: PartitionData | None, now_ms: int) -> bool:
-        """Changes the log; whether the partition has to be named again now."""
+        """Changes the log. Returns whether the partition must be named again now."""
         follower_log, own = followed.follower_log, followed.partition.log
         end, start = own.log_end_offset, own.log_start_offset
         try:
@@ -425,7 +426,7 @@ class Fetcher:
                 followed = by_name.pop((topic.name, answer.partition_index), None)  # type: ignore[call-overload]
                 if followed is not None:
                     self._take_bound(followed, answer, now_ms)
-        for followed in by_name.values():  # an answer that leaves a partition out
+        for followed in by_name.values():  # missing in the answer
             self._rest(followed, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
 
     def _take_bound(self, followed: Followed, answer: ListOffsetsPartitionResponse, now_ms: int) -> None:
@@ -444,7 +445,7 @@ class Fetcher:
     # Planning
 
     def _plan(self, followed: Followed) -> None:
-        """What the partition asks next."""
+        """Plans the next request of the partition."""
         self._asking.pop(followed, None)
         self._changed.pop(followed, None)
         self._reports.pop(followed, None)
@@ -455,7 +456,7 @@ class Fetcher:
             self._asking[followed] = None
 
     def _rest(self, followed: Followed, code: ErrorCode, now_ms: int) -> None:
-        """Takes the partition out of the session until it is tried again; for good if a newer leader is known."""
+        """Removes the partition from the session until its next attempt; until the next term if a newer leader is known."""
         self._asking.pop(followed, None)
         self._changed.pop(followed, None)
         self._reports.pop(followed, None)

@@ -1,4 +1,4 @@
-"""One partition that a broker follows, in one term, as its fetcher keeps it; and how it is named in a Fetch."""
+"""The fetcher's state of one followed partition in one term, and its entry in a Fetch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Key = tuple[bytes, int]
 
 
 class Followed:
-    """One partition that follows the leader, in one term."""
+    """One partition that follows the leader in one term."""
 
     __slots__ = (
         "asked_offset", "bounds_start", "damaged_at", "failures", "follower", "follower_log", "is_resting", "key", "leader_watermark",
@@ -27,30 +27,30 @@ class Followed:
         self.follower_log = follower_log
         self.follower = Follower(leader_id=partition.leader_id, leader_epoch=follower_log.epoch)
         self.named_in: int | None = None
-        """The number of the first request that named it in this term."""
+        """Number of the first request that named the partition in this term."""
         self.asked_offset = -1
         self.bounds_start = -1
         self.damaged_at = -1
-        """Where the log ended when what the leader sent was damaged: the next fetch from there says so."""
+        """Log end when the leader sent damaged bytes; the next fetch from there reports that to the leader."""
         self.failures = 0
         self.is_resting = False
         self.leader_watermark = 0
-        """The leader's high watermark, as it was last answered."""
+        """The leader's high watermark in its last answer."""
 
     @property
     def is_throttled(self) -> bool:
-        """Whether this replica fetches slowly while it is behind."""
+        """Whether this replica is throttled while it is not in sync."""
         replicas = self.partition.log.config.follower_throttled
         return bool(replicas) and is_throttled(replicas, self.key[1], self.partition.broker_id)
 
     @property
     def lag(self) -> int:
-        """The records below the leader's high watermark that are not here yet."""
+        """Number of records below the leader's high watermark that this replica lacks."""
         return max(0, self.leader_watermark - self.partition.log.log_end_offset)
 
 
 def position(followed: Followed, bytes_max: int) -> FetchPartition:
-    """Where the partition is, and what it asks for."""
+    """Returns the partition's entry in a Fetch: its log end and other bounds."""
     state, own = followed.partition.state, followed.partition.log
     asked = followed.follower.next_request(own.epochs, own.log_end_offset)
     assert isinstance(asked, FetchAt), f"{state.topic_partition} is not ready to fetch"

@@ -1,20 +1,20 @@
-"""Decides what a follower asks its leader next, and what it does with the answer.
+"""The state machine of a follower: decides the next request to the leader, and what to do with the answer.
 
-A pure machine for one partition in one leader epoch. Each fetch names the follower's log end, the leader epoch that it follows and the
-epoch of its last record; so the leader can say where the two histories part before it sends anything (KIP-595), and nothing is appended
-behind a record that the leader never had. Truncation goes by epochs alone, never by the high watermark (KIP-101), and step by step when
-the follower does not know the epoch that the leader names (KIP-279): each step cuts to the end of the largest epoch that both may
-share, until a fetch is answered with records.
+Pure, for one partition in one leader epoch. Each fetch has the follower's log end, the current leader epoch and the epoch of the last
+record. The leader can therefore report where the logs diverge before it sends records (KIP-595), and nothing is appended after a record
+that the leader does not have. Truncation depends only on epochs, never on the high watermark (KIP-101). If the follower does not know the
+leader's epoch, it truncates in steps (KIP-279): each step truncates to the end of the largest epoch that both may share, until a fetch
+returns records.
 
     FETCHING --records--> FETCHING                   append
-    FETCHING --diverging epoch--> FETCHING           truncate, ask again
-    FETCHING --out of range--> ASKING_BOUNDS         the leader deleted what would come next, or its log ends before
-    ASKING_BOUNDS --leader's bounds--> FETCHING      restart the log at its start, or truncate to its end
+    FETCHING --diverging epoch--> FETCHING           truncate, fetch again
+    FETCHING --out of range--> ASKING_BOUNDS         the next records were deleted, or the leader's log is shorter
+    ASKING_BOUNDS --leader's bounds--> FETCHING      restart the log at the leader's start, or truncate to its end
     any --fenced--> STOPPED                          a newer leader exists; wait for the controller's request
 
-Invariant: after an answer the machine has asked for at most one change, and the log is changed before it is asked again. An answer that
-cannot be right (negative offsets, bounds in the wrong order, out of turn) changes nothing and reaches no assertion: it is a peer's. Left
-out: the connection, sessions and batching of fetches, the log itself (`follower_log.py`).
+Invariant: an answer leads to at most one change, and the log is changed before the next request. An invalid answer (negative offsets,
+bounds in the wrong order, at the wrong time) changes nothing and fails no assertion, because another broker sent it. Connection, sessions,
+batching (`fetcher.py`) and the log itself (`follower_log.py`) are elsewhere.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALLOWED = {
 
 @immutable(kw_only=True)
 class FetchAt:
-    """Ask for records from `offset` on; `last_fetched_epoch` is the epoch of the record before, -1 in an empty log."""
+    """Fetch records from `offset`. `last_fetched_epoch` is the epoch of the record before it, -1 if there is none."""
 
     offset: int
     current_leader_epoch: int
@@ -51,20 +51,20 @@ class FetchAt:
 
 @immutable(kw_only=True)
 class AskBounds:
-    """Ask where the leader's log starts and ends (ListOffsets, earliest local and latest, as a replica)."""
+    """Ask for the start and end of the leader's log (ListOffsets, earliest local and latest, as a replica)."""
 
     current_leader_epoch: int
 
 
 @immutable(kw_only=True)
 class Wait:
-    """Ask for nothing before `replica.fetch.backoff.ms` has passed; without end when stopped."""
+    """Send no request: the machine is stopped until the next leader epoch."""
 
     is_forever: bool
 
 
 class Step(Enum):
-    """Changes to the log that an answer asks for."""
+    """The change of the log that an answer leads to."""
 
     APPEND = "append the records of the answer"
     TRUNCATE = "truncate to the offset"
@@ -80,7 +80,7 @@ class Todo:
 
 
 class Follower:
-    """One partition that follows one leader in one epoch; a new epoch makes a new machine."""
+    """The machine of one partition in one leader epoch; a new epoch needs a new machine."""
 
     __slots__ = ("leader_epoch", "leader_id", "state")
 
@@ -90,7 +90,7 @@ class Follower:
         self.state = FollowerState.FETCHING
 
     def next_request(self, epochs: LeaderEpochs, log_end_offset: int) -> FetchAt | AskBounds | Wait:
-        """The next request, given the log as it is now."""
+        """Returns the next request for the current log."""
         if self.state is FollowerState.STOPPED:
             return Wait(is_forever=True)
         if self.state is FollowerState.ASKING_BOUNDS:
@@ -99,7 +99,7 @@ class Follower:
         return FetchAt(offset=log_end_offset, current_leader_epoch=self.leader_epoch, last_fetched_epoch=last)
 
     def on_fetched(self, error: ErrorCode, diverging_epoch: tuple[int, int] | None, *, epochs: LeaderEpochs, log_end_offset: int) -> Todo:
-        """The leader's answer to `FetchAt`; `diverging_epoch` is (epoch, end offset) as the leader has them."""
+        """Processes the answer to `FetchAt`; `diverging_epoch` is the leader's (epoch, end offset)."""
         if self.state is not FollowerState.FETCHING:
             return Todo(Step.WAIT)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -114,7 +114,7 @@ class Follower:
         return Todo(Step.APPEND)
 
     def on_leader_bounds(self, error: ErrorCode, *, start: int, end: int, log_end_offset: int) -> Todo:
-        """The leader's answer to `AskBounds`."""
+        """Processes the answer to `AskBounds`."""
         if self.state is not FollowerState.ASKING_BOUNDS:
             return Todo(Step.WAIT)
         if error is not ErrorCode.NONE:
@@ -126,7 +126,7 @@ class Follower:
             return Todo(Step.TRUNCATE, end)
         if start > log_end_offset:
             return Todo(Step.RESTART, start)
-        # The leader's log has reached ours in the meantime.
+        # The logs overlap now: the leader has appended records, or its start is still in this log.
         return Todo(Step.NOTHING)
 
     def _on_error(self, error: ErrorCode) -> Todo:
@@ -141,10 +141,11 @@ class Follower:
 
 
 def divergence_point(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: int, leader_end_offset: int) -> int:
-    """The offset to truncate this log to when the leader's largest epoch not above ours is `leader_epoch`, ending at `leader_end_offset`.
+    """Returns the offset to truncate this log to. `leader_epoch` is the leader's largest epoch that is not above ours, and ends at
+    `leader_end_offset`.
 
-    If that epoch is known here too, both share it up to where it ends first. If not, the largest older one here is tried: its end
-    is the offset, and the next fetch asks again with it (KIP-279). A log that has no epoch as old keeps no record from there on.
+    If the epoch is known here, both logs share it up to the smaller end. If not, the end of the largest older epoch here is tried, and the
+    next fetch asks again (KIP-279). A log without an older epoch is truncated to the leader's end offset.
     """
     epoch, end_offset = epochs.end_offset_for(leader_epoch, log_end_offset)
     if epoch == leader_epoch:

@@ -1,11 +1,11 @@
-"""The log of a replica while it follows: appends what the leader sent, truncates where the histories diverge, or restarts.
+"""The log of a follower: appends the leader's records, truncates at a divergence, or restarts the log.
 
-`follower.py` decides which of these; a `FollowerLog` lives as long as one term of one leader. After that it does nothing, so an answer
+`follower.py` decides between these. A `FollowerLog` exists for one term of one leader. After that its methods do nothing, so a late answer
 of an earlier leader changes nothing (I18).
 
-Invariant: nothing below the high watermark is truncated (I17), unless the loss was accepted: by an election that was allowed to lose
-records and is newer than these records, or by the topic's settings (`unclean.leader.election.enable`). Else the replica goes offline with
-its log as it is, and reports that its leader lacks records (`controller/log_dir_events.py`). Its next role brings it back.
+Invariant: nothing below the high watermark is truncated (I17), unless the loss was accepted: by an unclean election newer than these
+records, or by the topic's `unclean.leader.election.enable`. Otherwise the replica goes offline with its log unchanged and reports that its
+leader lacks records (`controller/log_dir_events.py`). Its next role brings it back online.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger("ottla.replication")
 
 
 class FollowerLog:
-    """Applies the answers of the leader of `epoch` to the log."""
+    """Applies answers of the leader of `epoch` to the log."""
 
     __slots__ = ("_log", "_state", "epoch", "is_over", "on_durable")
 
@@ -31,11 +31,11 @@ class FollowerLog:
         self.epoch = epoch
         self.is_over = False
         self.on_durable: Callable[[], None] | None = None
-        """Called when more of the log is durable, and acknowledgements wait for that, or when a higher start of the log is noted."""
+        """Called when the durable end has moved and acknowledgements depend on it, or when a higher log start was checkpointed."""
 
     def append(self, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
-        """Appends what the leader sent, and takes over its bounds as far as this log reaches. Raises `ApiError`: CORRUPT_MESSAGE for what
-        no leader may send (nothing is appended then), KAFKA_STORAGE_ERROR when the disk failed."""
+        """Appends the leader's batches, and adopts its high watermark and log start as far as this log reaches. Raises `ApiError`:
+        CORRUPT_MESSAGE for invalid bytes (nothing is appended), KAFKA_STORAGE_ERROR for a disk failure."""
         if self.is_over:
             return
         state, own = self._state, self._log
@@ -57,7 +57,7 @@ class FollowerLog:
             state.notify()
 
     def truncate(self, offset: int) -> None:
-        """Truncates the log where it diverges from the leader's; goes offline where that is forbidden."""
+        """Truncates the log at the divergence; takes the replica offline if that is forbidden."""
         state, own = self._state, self._log
         if self.is_over or offset >= own.log_end_offset:
             return
@@ -76,7 +76,7 @@ class FollowerLog:
         state.note_truncated(state.high_watermark)
 
     def _is_loss_accepted(self) -> bool:
-        """Whether an operator, or the topic's settings, allowed to lose what is below the high watermark, after it was written."""
+        """Whether an unclean election or the topic's settings allow the loss of records below the high watermark."""
         state, own = self._state, self._log
         return own.config.is_unclean_election_enabled or state.loss_epoch > own.epochs.epoch_at(state.high_watermark - 1)
 
@@ -89,7 +89,7 @@ class FollowerLog:
             state.on_short_leader(state)
 
     def restart(self, offset: int) -> None:
-        """Empties the log and restarts it at the leader's start, when the leader has deleted everything that it could continue."""
+        """Deletes all records and restarts the log at the leader's start, because the leader has deleted the next records."""
         if self.is_over:
             return
         try:

@@ -1,18 +1,18 @@
-"""The fetch sessions of followers with this leader: one a connection, at a cost that depends on what has moved.
+"""The fetch sessions of followers with this leader, one per connection. The cost of a request depends only on the partitions that changed.
 
-A session lives as long as its connection, so no client can evict it. Each of its partitions is watched as long as it is in the session:
-what moves puts it on the session's list of dirty ones, once, and wakes the request that waits. A request names the partitions whose logs
-have changed at the follower, and only those and the dirty ones are looked at; the others cost nothing, however many there are.
+A session exists as long as its connection, so clients cannot evict it. It watches each of its partitions. A partition that changes is added
+to the session's dirty list, once, and wakes the waiting request. A request names the partitions whose log changed at the follower. Only
+these and the dirty ones are read; the number of other partitions does not matter.
 
-A mention with `partition_max_bytes` 0 reports a position and asks for nothing: more of the follower's log is durable.
+An entry with `partition_max_bytes` 0 only reports that more of the follower's log is durable.
 
-A partition that has given records or an error is *answered*, and left alone until the follower names it again: it must, because its log
-has changed or it has to decide when to try again. So a request that is sent behind one that waits does not get the same records twice.
+A partition that returned records or an error is *answered* and not read again until the follower names it. The follower must do so, because
+its log has changed or it has to retry. A request sent behind a waiting one therefore does not get the same records twice.
 
-A follower that is at the end of a log need not name it. That it has caught up is noted when the log moves: up to the session's last request
-it had everything. A follower outside of the in-sync set is judged at each request, named or not.
+A follower at the end of a log need not name it. When the log then moves, the follower is noted as caught up as of the session's last
+request. A follower outside of the ISR is checked at each request, named or not.
 
-Left out: reading, answers and waiting (`requests/follower_fetches.py`), the rules of progress (`progress.py`, `leader.py`).
+Reading, answers and waiting are in `requests/follower_fetches.py`, the rules of progress in `progress.py` and `leader.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPOCH_MAX = 0x7FFFFFFF
 UNKNOWN_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 
 Key = tuple[str | bytes, int]
-"""Topic id, or its name below version 13 of Fetch, and partition."""
+"""Topic id (below version 13 of Fetch the topic name), and partition."""
 
 
 class FollowedPartition:
@@ -52,12 +52,12 @@ class FollowedPartition:
         self.diverging_epoch: tuple[int, int] | None = None
         self.is_answered = False
         self.is_dirty = False
-        # What the follower knows of the leader's bounds.
+        # The leader's bounds as the follower knows them.
         self.known_watermark = -1
         self.known_log_start = -1
 
     def watch(self, partition: Partition | None) -> None:
-        """Watches this replica from now on, in place of the one before."""
+        """Watches this replica instead of the previous one."""
         if partition is not self.partition:
             if self.partition is not None:
                 self.partition.notifier.remove_watcher(self.mark)
@@ -66,7 +66,7 @@ class FollowedPartition:
             self.partition = partition
 
     def mark(self) -> None:
-        """The partition has moved."""
+        """Marks the partition dirty after a change, and wakes the waiting request."""
         if self.is_answered:
             return
         session = self.session
@@ -78,7 +78,7 @@ class FollowedPartition:
             session.wake()
 
     def _note_caught_up(self) -> None:
-        """It was not dirty, so the session's last request found nothing that the follower had not."""
+        """Records that the follower had caught up at the session's last request: the partition was not dirty then."""
         leader = self.partition.leader if self.partition is not None else None
         progress = leader.followers.get(self.session.replica_id) if leader is not None else None
         if progress is not None and progress.last_caught_up_ms < self.session.last_fetch_ms:
@@ -97,11 +97,11 @@ class FollowerSession:
         self.followed: dict[Key, FollowedPartition] = {}
         self.dirty: list[FollowedPartition] = []
         self.outside: dict[FollowedPartition, None] = {}
-        """Those in whose in-sync set the follower is not."""
+        """Partitions that do not have the follower in their ISR."""
         self.wake: Callable[[], None] | None = None
-        """Called when a partition becomes dirty: a request waits."""
+        """Called when a partition becomes dirty while a request waits."""
         self.end_wait: Callable[[], None] | None = None
-        """Answers the request that waits with what there is."""
+        """Answers the waiting request immediately."""
 
     def close(self) -> None:
         for entry in self.followed.values():
@@ -120,7 +120,8 @@ class FollowerSession:
                 self.outside.pop(entry, None)
 
     def name(self, key: Key, asked: FetchPartition, partition: Partition | None, absence: ErrorCode) -> None:
-        """The follower has named a partition: its position is noted, and it will be looked at. `absence`: the error if there is none."""
+        """Processes an entry of a request: records the follower's position and schedules a read. `absence` is the error if the partition is
+        None."""
         entry = self.followed.get(key)
         if entry is not None and asked.partition_max_bytes == 0 and partition is not None and partition is entry.partition:
             self._take_report(asked, partition)
@@ -152,7 +153,7 @@ class FollowerSession:
         return ErrorCode.NONE
 
     def _take_report(self, asked: FetchPartition, partition: Partition) -> None:
-        """A refusal is answered where the partition is fetched."""
+        """Records a reported position. An error is ignored here; the next read of the partition returns it."""
         with suppress(ApiError):
             partition.note_follower(
                 self._position(asked), current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
@@ -164,7 +165,7 @@ class FollowerSession:
         )
 
     def judge_outsiders(self) -> None:
-        """Proposes those that have come far enough meanwhile, and could not be proposed when they were named."""
+        """Proposes the follower for the ISRs that it may join now and could not join when the partition was named."""
         for entry in list(self.outside):
             leader = entry.partition.leader if entry.partition is not None else None
             progress = leader.followers.get(self.replica_id) if leader is not None else None
@@ -172,7 +173,7 @@ class FollowerSession:
                 leader.maybe_expand_isr(progress, self.last_fetch_ms)
 
     def note_membership(self, entry: FollowedPartition) -> None:
-        """Keeps `outside`."""
+        """Updates `outside` for a partition."""
         if entry.partition is None or self.replica_id in entry.partition.isr:
             self.outside.pop(entry, None)
         else:
@@ -180,21 +181,21 @@ class FollowerSession:
 
 
 class FollowerSessions:
-    """The sessions of all followers with this broker, by connection."""
+    """The sessions of all followers, by connection."""
 
     def __init__(self, throttled_rate: Callable[[], int] = lambda: UNLIMITED) -> None:
         self.throttle = Throttle(throttled_rate)
         self._sessions: dict[object, FollowerSession] = {}
         self._count = 0
         self.bytes_out = 0
-        """Bytes of records that followers were sent."""
+        """Bytes of records sent to followers."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, connection: object, replica_id: int, broker_epoch: int) -> FollowerSession:
-        """A new session in place of all that the follower had: what still arrives over an earlier connection is out of date, and would have
-        the leader know less than it knows."""
+        """Opens a session and closes the follower's earlier ones. A late request on an earlier connection would move its progress
+        backwards."""
         for earlier in [key for key, session in self._sessions.items() if key is connection or session.replica_id == replica_id]:
             self.close(earlier)
         self._count = 1 if self._count == EPOCH_MAX else self._count + 1
@@ -202,7 +203,7 @@ class FollowerSessions:
         return session
 
     def next(self, connection: object, session_id: int, epoch: int, broker_epoch: int) -> FollowerSession | ErrorCode:
-        """The session that an incremental request belongs to, or why there is none. A follower that was registered anew begins again."""
+        """Returns the session of an incremental request, or an error. A follower with a new broker epoch must open a new session."""
         session = self._sessions.get(connection)
         if session is None or session.session_id != session_id or session.broker_epoch != broker_epoch:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -212,14 +213,14 @@ class FollowerSessions:
         return session
 
     def close(self, connection: object) -> None:
-        """Ends the session of a connection, and answers the request that waits there."""
+        """Ends the session of a connection, and answers its waiting request."""
         session = self._sessions.get(connection)
         if session is not None and session.end_wait is not None:
             session.end_wait()
         self.drop(connection)
 
     def drop(self, connection: object) -> None:
-        """Ends the session of a connection that is closed."""
+        """Ends the session of a closed connection."""
         session = self._sessions.pop(connection, None)
         if session is not None:
             session.close()

@@ -1,12 +1,13 @@
 """Moves the high watermark: the offset below which every record survives.
 
-A leader moves it to the smallest end of all replicas that are in sync or may be held to be so (`IsrState.maximal`). It never goes back
-while this leader leads (I11), and it stands still while fewer than `min.insync.replicas` are in sync, so that what was acknowledged always
-stands on that many replicas (I12, KIP-966). A replica's end is where its log is durable when acknowledgements wait for the disk, else
-where its log ends: a follower names both in its fetches, since what it has still to sync must not be sent again. A follower adopts its
-leader's watermark, as far as its own log reaches. Only opening or truncating a log may move it back.
+A leader moves it to the smallest end of all replicas that are in sync or may be (`IsrState.maximal`). It never decreases while this leader
+leads (I11). It does not move while fewer than `min.insync.replicas` replicas are in sync, so acknowledged records are always on that many
+replicas (I12, KIP-966). A replica's end is its durable end if acknowledgements wait for the disk, else its log end. A follower sends both
+in its fetches, because records that are not synced yet must not be sent again. A follower adopts its leader's watermark as far as its own
+log reaches. Only opening or truncating a log may lower it.
 
-Invariant, asserted here because nothing else assigns the attribute (a tidy test looks): log start <= high watermark <= log end (I2).
+Invariant: log start <= high watermark <= log end (I2). It is asserted here, because only this module assigns the attribute (a tidy test
+checks that).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ottla.storage.log import Log
 
 
 class HasHighWatermark(Protocol):
-    """The part of `state.PartitionState` that has the high watermark."""
+    """The part of `state.PartitionState` with the high watermark."""
 
     topic_partition: TopicPartition
     log: Log
@@ -28,7 +29,8 @@ class HasHighWatermark(Protocol):
 
 
 def next_high_watermark(current: int, *, own_end: int, remote_ends: Iterable[int], in_sync: int, in_sync_min: int) -> int:
-    """A leader's new high watermark. `remote_ends`: the ends of the other members of the maximal ISR; `in_sync` counts the confirmed."""
+    """Returns a leader's new high watermark. `remote_ends` are the ends of the other members of the maximal ISR; `in_sync` is the number of
+    confirmed members."""
     if in_sync < in_sync_min:
         return current
     lowest = own_end
@@ -39,7 +41,7 @@ def next_high_watermark(current: int, *, own_end: int, remote_ends: Iterable[int
 
 
 def move_high_watermark(state: HasHighWatermark, offset: int, *, may_fall: bool = False) -> None:
-    """Sets the high watermark. `may_fall` is for logs that were opened or truncated: otherwise it never goes back (I11)."""
+    """Sets the high watermark. Only opening and truncating a log set `may_fall`; otherwise the watermark never decreases (I11)."""
     log = state.log
     assert may_fall or state.high_watermark <= offset, f"{state.topic_partition}: the high watermark back to {offset} (I11)"
     assert log.log_start_offset <= offset <= log.log_end_offset, f"{state.topic_partition}: high watermark {offset} (I2)"

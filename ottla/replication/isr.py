@@ -1,14 +1,14 @@
-"""The set of in-sync replicas, and the change of it that the leader has proposed to the controller.
+"""The in-sync replicas (ISR) of a partition, and the change that the leader has proposed to the controller.
 
-The set of in-sync replicas is the controller's; a leader proposes a change (AlterPartition) and waits. Until the answer comes, a
-replica that is joining already counts for the high watermark and one that is leaving still counts: the controller may have agreed or
-not, and in both cases the larger set is the safe one (KIP-497). Growing and shrinking never overlap.
+The ISR belongs to the controller. A leader proposes a change (AlterPartition) and waits. Until it is answered, both a joining and a leaving
+replica count for the high watermark. The controller may have agreed or not, and the larger set is safe in both cases (KIP-497). An
+expansion and a shrink are never pending together.
 
-A replica may join only if it has reached the high watermark *and* the start of the current leader epoch (both on its disk, where
-acknowledgements wait for that), and only in the life (broker epoch) in which the controller knows it: a broker that came back with an empty
-disk is another one (I13, KIP-903).
+A replica may join only if it has reached the high watermark *and* the start of the current leader epoch (with its durable end, if
+acknowledgements wait for the disk). Its fetches must also have the broker epoch that the controller knows, because a broker that restarted
+with an empty disk has another one (I13, KIP-903).
 
-Pure: states in, states out. Left out: sending the proposal, the progress of each replica (`progress.py`).
+Pure: states in, states out. Sending the proposal is elsewhere, and `progress.py` has the progress of each replica.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.replication.progress import UNKNOWN_EPOCH, FollowerProgress
 
 
 class IsrPhase(Enum):
-    """The change that has been proposed to the controller and is not answered yet."""
+    """The kind of change that was proposed and is not answered yet."""
 
     COMMITTED = "Committed"
     PENDING_EXPAND = "PendingExpand"
@@ -39,7 +39,7 @@ ALLOWED = {
 
 @immutable(kw_only=True)
 class IsrState:
-    """`members` as the controller last confirmed them; `moving` join or leave, if the change is agreed to."""
+    """`members` is the ISR that the controller last confirmed; `moving` are the replicas of a pending change."""
 
     members: tuple[int, ...]
     phase: IsrPhase = IsrPhase.COMMITTED
@@ -51,12 +51,12 @@ class IsrState:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Every replica that the controller may by now hold to be in sync."""
+        """Every replica that the controller may currently consider in sync."""
         return self.members + self.moving if self.phase is IsrPhase.PENDING_EXPAND else self.members
 
     @property
     def proposed(self) -> tuple[int, ...]:
-        """The set that the controller was asked for."""
+        """The proposed ISR."""
         if self.phase is IsrPhase.PENDING_SHRINK:
             return tuple(member for member in self.members if member not in self.moving)
         return self.maximal
@@ -71,7 +71,8 @@ class IsrState:
         return self._move(IsrPhase.PENDING_SHRINK, moving)
 
     def confirm(self) -> IsrState:
-        """Proposes the same set: the leader's log is open, so the controller need not keep other replicas eligible for that."""
+        """Proposes the unchanged ISR. The controller learns by it that the leader's log is open, and ends the eligibility of other replicas.
+        """
         return self._move(IsrPhase.PENDING_PROOF, ())
 
     def _move(self, phase: IsrPhase, moving: tuple[int, ...]) -> IsrState:
@@ -81,7 +82,7 @@ class IsrState:
 
 @immutable(kw_only=True)
 class IsrProposal:
-    """The content of an AlterPartition request: the new set with each member's broker epoch, and the version that it changes."""
+    """The content of an AlterPartition request: the new ISR with each member's broker epoch, and the partition epoch that it changes."""
 
     members: tuple[tuple[int, int], ...]
     leader_epoch: int
@@ -89,9 +90,9 @@ class IsrProposal:
 
 
 def may_join(follower: FollowerProgress, *, high_watermark: int, epoch_start_offset: int, known_broker_epoch: int | None) -> bool:
-    """Whether this follower may be proposed; `known_broker_epoch` None: the controller knows no such broker.
+    """Whether this follower may be proposed. `known_broker_epoch` is None if the controller does not know the broker.
 
-    A fetch that names no broker epoch never qualifies: nothing proves which life of the broker it came from.
+    A fetch without a broker epoch never qualifies, because it may be from before a restart of the broker.
     """
     if follower.broker_epoch == UNKNOWN_EPOCH or follower.broker_epoch != known_broker_epoch:
         return False
@@ -101,7 +102,7 @@ def may_join(follower: FollowerProgress, *, high_watermark: int, epoch_start_off
 def lagging(
     members: Iterable[int], followers: dict[int, FollowerProgress], *, leader_end_offset: int, now_ms: int, lag_max_ms: int
 ) -> tuple[int, ...]:
-    """Members that are not at the leader's end and have not been for longer than `replica.lag.time.max.ms`."""
+    """Returns the members that are not at the leader's end and have not caught up for longer than `replica.lag.time.max.ms`."""
     out = []
     for member in members:
         follower = followers.get(member)

@@ -1,14 +1,14 @@
-"""One term of leadership of a partition: appends, acknowledgements, the followers' progress, and proposals for the ISR.
+"""One term of leadership of a partition: appends, acknowledgements, the followers' progress, and ISR proposals.
 
-A leader checks a batch, gives it its offset, and moves the high watermark as its followers (or, with flush on ack, its disk) come along.
-A new leader epoch makes a new `Leader`, and the old one is over: it appends nothing, acknowledges nothing, and its waiters are called. So
-an acknowledgement is always asked of the term that made the append; a later term, also of the same broker, may have another batch there.
+A leader checks a batch, assigns its offset, and moves the high watermark as its followers (or, with flush on ack, its disk) progress. Each
+leader epoch has its own `Leader`. When the term ends, the old object appends and acknowledges nothing, and its waiters are called. A
+request asks the `Leader` that made the append for the acknowledgement, because in a later term another batch may have the same offset.
 
-Invariants: nothing is appended when a check refuses (I19, I21); with acks=all nothing is appended while too few replicas are in sync, and
-what is acknowledged is below the high watermark (I14); a transaction gets one marker (I25).
+Invariants: nothing is appended if a check refuses (I19, I21); with acks=all nothing is appended while too few replicas are in sync, and
+acknowledged records are below the high watermark (I14); a transaction gets one marker (I25).
 
-Left out: roles and reading (`partition.py`), the rules of the ISR (`isr.py`), bytes and files (`storage/log.py`), sequences
-(`storage/producers.py`), sending proposals.
+Elsewhere: roles and reading (`partition.py`), the rules of the ISR (`isr.py`), bytes and files (`storage/log.py`), sequences
+(`storage/producers.py`), and sending proposals.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ ALL_IN_SYNC = -1
 NOTHING_COMMITTED = -1
 HERE = InspectHere()
 REFUSED_MS = 1_000
-"""A follower that the controller has refused for the ISR is not proposed for so long."""
+"""Time until a follower that the controller refused for the ISR is proposed again, in milliseconds."""
 
 _new_tuple = tuple.__new__
 
 
 class AppendResult(NamedTuple):
-    """Where a batch stands; `log_append_time_ms` is -1 unless the broker stamps times."""
+    """The offsets of an appended batch; `log_append_time_ms` is -1 unless the broker sets the timestamps."""
 
     base_offset: int
     last_offset: int
@@ -54,7 +54,7 @@ class AppendResult(NamedTuple):
 
 
 class Leader:
-    """See above. Every method runs to its end on the loop. It is a `machine.contract.MachineLog`."""
+    """See the module. Every method runs to its end on the event loop. Implements `machine.contract.MachineLog`."""
 
     __slots__ = (
         "_config",
@@ -85,17 +85,17 @@ class Leader:
         self.followers: dict[int, FollowerProgress] = {}
         self.verifications = Verifications()
         self.stages: PartitionStages | None = None
-        """What is staged to be attached in this term; made by the first chunk (`stage_space.py`)."""
+        """The chunks staged in this term; created with the first chunk (`stage_space.py`)."""
         self.is_over = False
         self._config: LogConfig | None = None
         self._is_stamping = False
         self._is_inspecting = self._is_only_timed = False
-        self._is_alone = False  # leads without any follower
+        self._is_alone = False  # the only replica
         self._min_insync = 1
         state.log.epochs.assign(epoch, self.epoch_start_offset)
 
     def on_assigned(self, now_ms: int) -> None:
-        """The replicas or the ISR have changed within this term, or it begins. `now_ms` is monotonic."""
+        """Adopts new replicas or a new ISR; called at the start of the term too. `now_ms` is monotonic."""
         state, known = self._state, self.followers
         isr = state.isr_state.members
         self.followers = {
@@ -110,18 +110,18 @@ class Leader:
         self._maybe_prove()
 
     def on_configured(self) -> None:
-        """Settings of the topic have changed: the in-sync set may be large enough now."""
+        """Adopts changed settings of the topic: the ISR may be large enough now."""
         self._maybe_prove()
 
     def end(self) -> None:
-        """The term is over. `Partition` calls the waiters."""
+        """Ends the term. `Partition` calls the waiters."""
         self.is_over = True
         self.verifications.clear()
         if self.stages is not None:
             self.stages.close()
 
     def _configure(self) -> None:
-        """Derives the values that the log's configuration sets; again whenever the log's configuration object is another one."""
+        """Derives values from the log's configuration; called again whenever that is replaced."""
         self._config = config = self.log.config
         self._is_stamping = is_stamped(config)
         self._is_inspecting, self._is_only_timed = is_inspected(config), is_only_timed(config)
@@ -141,9 +141,8 @@ class Leader:
         is_intact: bool = False,
         principal: str = UNKNOWN_PRINCIPAL,
     ) -> AppendResult:
-        """Appends a client's batch, which is stamped in place; or finds that it is there already. `now_ms` is wall time.
-
-        `is_intact`: the caller has checked these bytes and written the CRC over them (`storage.validate.check_batch`)."""
+        """Appends a client's batch, which is stamped in place, or finds that it is a duplicate. `now_ms` is wall time. `is_intact` says
+        that the caller has checked these bytes and written the CRC over them (`storage.validate.check_batch`)."""
         if self.is_over:
             raise self._state.refusal()
         log = self.log
@@ -199,28 +198,28 @@ class Leader:
         return duplicate
 
     def claim_producer(self, producer_id: int, principal: str, now_ms: int) -> None:
-        """Notes that a producer belongs to `principal` from now on, if it has written here."""
+        """Records that a producer belongs to `principal`, if it has written here."""
         entry = self.log.producers.get(producer_id)
         if entry is not None:
             entry.principal, entry.written_ms = principal, now_ms
 
     def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard | None:
-        """To be called before the coordinator is asked, and shown to `append`; None when the transaction is open here already."""
+        """Returns the guard for `append`; call it before asking the coordinator. None if the transaction is already open here."""
         if self.log.producers.has_open_transaction(producer_id, producer_epoch):
             return None
         return self.verifications.begin(producer_id, producer_epoch, base_sequence)
 
     def must_verify_again(self, header: BatchHeader, guard: VerificationGuard | None) -> bool:
-        """Whether the coordinator has to be asked about a batch once more, though it has admitted it."""
+        """Whether the coordinator must be asked again about a batch that it has accepted."""
         if guard is None or self.is_over or self.log.producers.has_open_transaction(header.producer_id, header.producer_epoch):
             return False
         return not self.verifications.stands(header.producer_id, header.producer_epoch, guard)
 
     def may_continue(self, producer_id: int, producer_epoch: int, principal: str) -> bool:
-        """Whether this transaction is open here and the producer belongs to `principal`, so that the coordinator need not be asked.
+        """Whether the transaction is open here and its producer belongs to `principal`. Then the coordinator need not be asked.
 
-        The coordinator knows which transactional id has the producer id. So a principal cannot write into the transaction of another one by
-        knowing its producer id. The first batch to another leader asks again.
+        The coordinator knows which transactional id has the producer id. A principal therefore cannot write into another principal's
+        transaction by knowing the producer id. After a change of leader the first batch asks the coordinator again.
         """
         entry = self.log.producers.get(producer_id)
         if entry is None or entry.transaction_first_offset < 0 or entry.epoch != producer_epoch:
@@ -233,9 +232,9 @@ class Leader:
     def write_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, is_commit: bool, now_ms: int, transaction_version: int = 0
     ) -> int | None:
-        """Ends a producer's transaction here; the marker's offset, or None when the same marker stands in the log already.
+        """Ends a producer's transaction here. Returns the marker's offset, or None if the same marker is already in the log.
 
-        Either way the marker is safe only when the high watermark has reached the log end of this moment.
+        In both cases the marker is safe only when the high watermark has reached the current log end.
         """
         self._begin_internal_append()
         producers = self.log.producers
@@ -250,7 +249,7 @@ class Leader:
         return self._write(batch, read_batch_header(batch), now_ms)
 
     def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
-        """`MachineLog`: one batch of a coordinator, with acks=all; the offset after its last record."""
+        """`MachineLog`: appends one batch of a coordinator with acks=all; returns the offset after its last record."""
         config = self._begin_internal_append()
         plain = [Record(0, now_ms, record.key, record.value) for record in records]
         if transactional is None:
@@ -268,7 +267,7 @@ class Leader:
         return self._write(batch, header, now_ms) + header.last_offset_delta + 1
 
     def _begin_internal_append(self) -> LogConfig:
-        """The checks of what the broker itself appends, always with acks=all."""
+        """Does the checks for a batch that the broker itself appends, always with acks=all."""
         if self.is_over:
             raise self._state.refusal()
         config = self.log.config
@@ -284,7 +283,7 @@ class Leader:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
 
     def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
-        """Appends what every check has passed, and moves the bounds."""
+        """Appends a batch that has passed all checks, and moves the bounds."""
         state, log = self._state, self.log
         try:
             base_offset = log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
@@ -309,7 +308,7 @@ class Leader:
     # Acknowledging
 
     def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
-        """The answer for a batch of this term that ends at `last_offset`: None to wait, NONE for success, or an error."""
+        """Returns the result for a batch of this term that ends at `last_offset`: None to wait, NONE for success, or an error."""
         state = self._state
         if self.is_over:
             return state.refusal().code
@@ -324,7 +323,7 @@ class Leader:
         return ErrorCode.NONE
 
     def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, when what `acks` asks for `last_offset` is there, or when this term is over."""
+        """Calls `function` once, when `last_offset` is acknowledged as `acks` requires, or when this term ends."""
         if self.is_over:
             function()
         elif acks == ALL_IN_SYNC:
@@ -336,16 +335,16 @@ class Leader:
         self._state.notifier.forget(function)
 
     def committed_end(self) -> int:
-        """`MachineLog`: the high watermark; nothing of this term is committed any more when it is over."""
+        """`MachineLog`: returns the high watermark. After the term nothing of it counts as committed."""
         return NOTHING_COMMITTED if self.is_over else self._state.high_watermark
 
     def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
-        """`MachineLog`: calls `function` when everything below `end` is committed, perhaps also when the term ends."""
+        """`MachineLog`: calls `function` when everything below `end` is committed, and possibly when the term ends."""
         if not self.is_over:
             self._state.notifier.call_when_committed(end, function)
 
     def advance_high_watermark(self) -> bool:
-        """Moves the high watermark as far as the rule allows; whether it has moved."""
+        """Moves the high watermark as far as the rule allows; returns whether it moved."""
         state = self._state
         isr_state = state.isr_state
         moved = next_high_watermark(
@@ -381,12 +380,13 @@ class Leader:
         return target
 
     def low_watermark(self, live: Container[int] | None = None) -> int:
-        """The smallest log start, as checkpoints have it, of the replicas on these brokers (None: on all) and of those that may lead next:
-        in sync, or, while too few are, any; -1 while one has not named it in this term."""
+        """Returns the smallest checkpointed log start of the replicas on the brokers `live` (None: on all) and of the replicas that may
+        lead next. These are the in-sync replicas, or all replicas while too few are in sync. -1 if one has not sent its start in this term.
+        """
         return min(self._state.noted_log_start, self.followed_log_start(live))
 
     def followed_log_start(self, live: Container[int] | None) -> int:
-        """The same without the checkpoint of this broker."""
+        """Like `low_watermark`, without the checkpoint of this broker."""
         state = self._state
         counts_all = live is None or state.is_below_min_insync
         may_lead = state.isr_state.maximal
@@ -400,7 +400,7 @@ class Leader:
     # Followers and the ISR
 
     def take_progress(self, fetch: FollowerFetch) -> None:
-        """Notes how far a follower has come, once for each of its fetches; raises `ApiError` if its fetch cannot be right."""
+        """Records a follower's progress, once for each of its fetches; raises `ApiError` for an invalid fetch."""
         state = self._state
         follower = self.followers.get(fetch.replica_id)
         if follower is None:
@@ -419,7 +419,7 @@ class Leader:
             state.notify()
 
     def maybe_expand_isr(self, follower: FollowerProgress, now_ms: int) -> None:
-        """Proposes a follower that has come far enough; called at its fetches (`now_ms` is monotonic)."""
+        """Proposes a follower for the ISR if it has caught up; called at its fetches (`now_ms` is monotonic)."""
         state = self._state
         isr_state = state.isr_state
         if follower.broker_id in isr_state.members or isr_state.is_pending or now_ms < follower.refused_until_ms:
@@ -439,7 +439,7 @@ class Leader:
             self._propose()
 
     def maybe_shrink_isr(self, now_ms: int, lag_max_ms: int) -> None:
-        """Proposes to drop members that have lagged for too long; called by the leader's housekeeping (`now_ms` is monotonic)."""
+        """Proposes to remove members that have lagged for too long; called periodically (`now_ms` is monotonic)."""
         state = self._state
         isr_state = state.isr_state
         if self.is_over or isr_state.is_pending:
@@ -462,14 +462,14 @@ class Leader:
             state.on_isr_proposal(state, proposal)
 
     def has_proposed(self, proposal: IsrProposal) -> bool:
-        """Whether this proposal is pending: neither answered nor ended by newer state."""
+        """Whether this proposal is pending: neither answered nor replaced by newer state."""
         state = self._state
         is_of_now = proposal.leader_epoch == self.epoch and proposal.partition_epoch == state.partition_epoch
         return is_of_now and not self.is_over and state.isr_state.is_pending
 
     def on_isr_answer(self, isr: Sequence[int] | None, *, leader_epoch: int, partition_epoch: int, eligible: Sequence[int] = ()) -> None:
-        """The controller's definite answer to a proposal: the ISR and the eligible replicas as they stand now, or None when the proposal
-        was refused.
+        """Processes the controller's final answer to a proposal: the current ISR and eligible replicas, or None if the proposal was
+        refused.
 
         A proposal whose outcome is unknown stays pending. An answer with older epochs than ours is ignored.
         """
@@ -489,7 +489,7 @@ class Leader:
         state.notify()
 
     def _note_refusal(self, isr_state: IsrState) -> None:
-        """The controller knows better whether they may join; they are not proposed again at each of their fetches."""
+        """Delays the next proposal of the refused replicas, so that not each of their fetches sends one."""
         for replica_id in isr_state.moving if isr_state.phase is IsrPhase.PENDING_EXPAND else ():
             follower = self.followers.get(replica_id)
             if follower is not None:

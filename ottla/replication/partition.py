@@ -1,13 +1,13 @@
-"""One replica of one partition: its state, and the role that it has now.
+"""One replica of a partition: its state and its current role.
 
-`state` (`state.py`) stands for as long as the log is open. `leader` (`leader.py`) is there while this replica leads, one object for each
-leader epoch; `follower_log` (`follower_log.py`) while it follows, likewise. Offline it has neither. What clients may read is bounded by the
-state: consumers by the high watermark, readers of committed data by the last stable offset; followers read to the end of the log.
+`state` (`state.py`) exists as long as the log is open. `leader` (`leader.py`) exists while this replica leads, and `follower_log`
+(`follower_log.py`) while it follows; each leader epoch has a new object. An offline replica has neither. Consumers read up to the high
+watermark, with read_committed up to the last stable offset; followers read to the log end.
 
-Invariants: leader epochs go up (I15), a leader is in its ISR (I9); a role that would break one is refused with `ApiError` and changes
-nothing, since it comes from another broker. A request that names another leader epoch changes nothing (I18).
+Invariants: leader epochs never decrease (I15), and a leader is in its ISR (I9). A request of another broker that would break one is refused
+with `ApiError` and changes nothing, as is a request with another leader epoch (I18).
 
-Waiters for offsets are called when their term ends; watchers at every move, in every role (`base/loop/notifier.py`).
+Waiters for offsets are called when their term ends; watchers at every change, in every role (`base/loop/notifier.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["AppendResult", "Partition", "PartitionRead"]
 
 
 class Partition:
-    """See above. Every method runs to its end on the loop."""
+    """See the module. Every method runs to its end on the event loop."""
 
     __slots__ = (
         "_request_flush", "follower_log", "leader", "log", "notifier", "on_doubt", "on_storage_error", "state", "topic_partition",
@@ -66,7 +66,7 @@ class Partition:
         self.follower_log: FollowerLog | None = None
         self.on_storage_error: Callable[[Partition, StorageError], None] | None = None
         self.on_doubt: Callable[[Partition, str], None] | None = None
-        """Called with the path of a segment that may be damaged; what is there is checked before anything follows from it."""
+        """Called with the path of a segment that may be damaged. The segment is checked before any consequence."""
         self._request_flush = request_flush
 
     # The state, for other packages
@@ -121,7 +121,7 @@ class Partition:
 
     @property
     def has_failed(self) -> bool:
-        """Offline because of its log or its disk: it must be opened anew."""
+        """Whether the replica is offline because of its log or disk, so that the log must be opened again."""
         state = self.state
         return bool(state.offline_reason) and not state.may_revive and state.offline_code is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -141,13 +141,13 @@ class Partition:
         now_ms: int,
         eligible: Sequence[int] = (),
     ) -> None:
-        """Starts a term of leadership, or takes a new ISR or replica set within the same epoch. `now_ms` is monotonic. While there are
-        `eligible` replicas the watermark stands still (KIP-966).
+        """Starts a term of leadership, or adopts a new ISR or replica set within the same epoch. `now_ms` is monotonic. While there are
+        `eligible` replicas the high watermark does not move (KIP-966).
 
-        A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so. Only the
-        replica set is taken from a state whose ISR is known already: the controller's answer to a proposal does not name it. Raises
-        `ApiError` FENCED_LEADER_EPOCH for an older epoch, or for the present one if this replica does not lead in it any more: its session
-        was over, or its log was opened again and may be shorter. INVALID_REQUEST for an ISR without this broker.
+        A repeated or outdated request of this epoch changes nothing; a pending proposal stays pending. If the partition epoch is the known
+        one, only the replica set is adopted, because the controller's answer to a proposal does not contain it. Raises `ApiError`
+        FENCED_LEADER_EPOCH for an older epoch, and for the current epoch if this replica no longer leads in it: its session ended, or its
+        log was opened again and may be shorter. Raises INVALID_REQUEST for an ISR without this broker.
         """
         state, leader = self.state, self.leader
         self._require_epoch(leader_epoch)
@@ -178,14 +178,14 @@ class Partition:
         self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int],
         loss_epoch: int = NO_EPOCH,
     ) -> None:  # fmt: skip
-        """Follows `leader_id` (-1: the partition has no leader now). A term of leadership ends. `loss_epoch`: see `PartitionState`. Raises
-        `ApiError` FENCED_LEADER_EPOCH for an older epoch."""
+        """Makes this replica a follower of `leader_id` (-1: there is no leader now), and ends its term of leadership. See `PartitionState`
+        for `loss_epoch`. Raises `ApiError` FENCED_LEADER_EPOCH for an older epoch."""
         state = self.state
         self._require_epoch(leader_epoch)
         is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
         state.assign(leader_id=leader_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
         state.loss_epoch = loss_epoch
-        # An epoch that this replica led without writing anything must not stand in the way of older records it has yet to get.
+        # Forget an epoch that this replica led without writing: it may still receive records of older epochs.
         self.log.epochs.truncate_end(self.log.log_end_offset)
         if not is_same_term and not state.offline_reason:
             self._end_term()
@@ -199,8 +199,8 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, may_revive: bool = False) -> None:
-        """Refuses reads, appends and acknowledgements until the log is opened again: its directory failed, or, with another `code`, the
-        replica was stopped or removed. With `may_revive` the log is sound, and `revive` is enough."""
+        """Takes the replica offline until its log is opened again: the directory failed, or, with another `code`, the replica was stopped
+        or removed. With `may_revive` the log is intact, and `revive` is enough."""
         state = self.state
         if state.offline_reason:
             state.may_revive = state.may_revive and may_revive
@@ -209,12 +209,12 @@ class Partition:
         state.offline_reason = reason or "the log directory is offline"
         state.offline_code = code
         self._end_term()
-        # The roles were all that used it; without it a partition is freed as soon as it is dropped.
+        # Only the roles use the owner; without this reference cycle a dropped partition is freed immediately.
         state.owner = OFFLINE
         state.notify()
 
     def revive(self) -> None:
-        """Ends being offline where the log is sound: a role may begin. Does nothing where it is not."""
+        """Brings the replica online if its log is intact; it can then get a role. Otherwise does nothing."""
         state = self.state
         if state.offline_reason and state.may_revive:
             state.offline_reason, state.offline_code = "", ErrorCode.KAFKA_STORAGE_ERROR
@@ -222,26 +222,26 @@ class Partition:
             state.owner = self
 
     def request_flush(self) -> None:
-        """Asks for a group commit of this log, where the broker has a flusher."""
+        """Requests a group commit of this log, if the broker has a flusher."""
         if self._request_flush is not None:
             self._request_flush(self)
 
     def fail(self, error: StorageError) -> ApiError:
-        """Takes the replica offline after a failure of its disk, notifies the directory's owner, returns what clients are answered."""
+        """Takes the replica offline after a disk failure and notifies the owner of the directory. Returns the error for clients."""
         self.go_offline(str(error))
         if self.on_storage_error is not None:
             self.on_storage_error(self, error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def read_failed(self, error: StorageError) -> ApiError:
-        """A read failed; returns what clients are answered. Damage leaves the rest of the log readable."""
+        """Handles a failed read; returns the error for clients. Damaged bytes do not take the replica offline."""
         if not isinstance(error, DamagedLogError) or self.on_doubt is None:
             return self.fail(error)
         self.on_doubt(self, error.path)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def doubt(self, offset: int) -> None:
-        """A follower says that the batch at this offset came damaged."""
+        """Reports the segment of this offset as possibly damaged, because a follower received a damaged batch."""
         segment = next((found for found in reversed(self.log.segments) if found.base_offset <= offset), None)
         if segment is not None and self.on_doubt is not None:
             self.on_doubt(self, segment.path(LOG_SUFFIX))
@@ -256,20 +256,20 @@ class Partition:
             follower_log.is_over = True
 
     def require_leading(self, current_leader_epoch: int = -1) -> Leader:
-        """The present term of leadership. Refuses what only the leader of this epoch may answer (I18)."""
+        """Returns the current term of leadership. Raises `ApiError` if this replica does not lead in this epoch (I18)."""
         self._require_term(current_leader_epoch)
         if self.leader is None:
             raise self.state.refusal()
         return self.leader
 
     def require_reading(self, current_leader_epoch: int = -1, *, may_follow: bool) -> None:
-        """Refuses what only a leader may answer, or else (`may_follow`) a follower of this epoch that has a leader (KIP-392)."""
+        """Raises `ApiError` unless this replica leads in this epoch, or, with `may_follow`, follows an existing leader (KIP-392)."""
         self._require_term(current_leader_epoch)
         if self.leader is None and not (may_follow and self.follower_log is not None and self.leader_id >= 0):
             raise self.state.refusal()
 
     def bounds(self) -> PartitionRead:
-        """What a read of nothing answers."""
+        """Returns the current bounds, without records."""
         return reads.nothing_but(self.state, None)
 
     def _require_term(self, current_leader_epoch: int) -> None:
@@ -282,7 +282,7 @@ class Partition:
             raise ApiError(code, f"leader epoch {current_leader_epoch} of {self.topic_partition}, here it is {state.leader_epoch}")
 
     def on_flushed(self, end: int) -> None:
-        """A group commit has made everything below `end` durable."""
+        """Records that a group commit has made everything below `end` durable."""
         if self.state.note_flushed(end):
             if self.leader is not None:
                 self.leader.advance_high_watermark()
@@ -291,7 +291,7 @@ class Partition:
             self.state.notify()
 
     def on_log_start_noted(self, offset: int) -> None:
-        """A round of checkpoints has ended that has this start of the log."""
+        """Records that the checkpoints on disk have this log start."""
         if self.state.note_log_start(offset):
             self._report()
             self.state.notify()
@@ -307,7 +307,7 @@ class Partition:
             self.leader.on_configured()
 
     def set_flush_on_ack(self, is_on: bool) -> None:
-        """Sets whether acknowledgements wait for the disk. What was acknowledged before stays so."""
+        """Sets whether acknowledgements wait for the disk. Earlier acknowledgements are not affected."""
         if is_on == self.state.is_flush_on_ack:
             return
         self.state.is_flush_on_ack = is_on
@@ -330,7 +330,7 @@ class Partition:
         last_fetched_epoch: int = -1,
         may_follow: bool = False,
     ) -> PartitionRead:
-        """Reads for a consumer's Fetch. `may_follow`: a follower answers too."""
+        """Reads for a consumer's Fetch. With `may_follow` a follower answers too."""
         state = self.state
         if self.leader is None or 0 <= current_leader_epoch != state.leader_epoch:
             self.require_reading(current_leader_epoch, may_follow=may_follow)
@@ -346,8 +346,8 @@ class Partition:
     def note_follower(
         self, fetch: FollowerFetch, *, current_leader_epoch: int = -1, last_fetched_epoch: int = -1
     ) -> tuple[int, int] | None:
-        """Notes the progress that a follower's Fetch shows, once for each of its requests. If its log has parted from this one, nothing is
-        noted, and the answer is where: (epoch, end offset)."""
+        """Records the progress of a follower's Fetch, once for each of its requests. If the logs diverge, it records nothing and returns
+        the divergence as (epoch, end offset)."""
         leader = self.require_leading(current_leader_epoch)
         if last_fetched_epoch >= 0:
             diverging = reads.find_divergence(self.state, fetch.offset, last_fetched_epoch)
@@ -365,7 +365,7 @@ class Partition:
         current_leader_epoch: int = -1,
         diverging_epoch: tuple[int, int] | None = None,
     ) -> PartitionRead:
-        """Reads for a follower's Fetch, to the end of the log; nothing if its log has parted from this one (`diverging_epoch`)."""
+        """Reads for a follower's Fetch, to the log end; returns no records if the logs diverge (`diverging_epoch`)."""
         self.require_leading(current_leader_epoch)
         if diverging_epoch is not None:
             return reads.nothing_but(self.state, diverging_epoch)
@@ -383,15 +383,15 @@ class Partition:
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
     ) -> PartitionRead:
-        """Both in one."""
+        """`note_follower` and `read_beyond` in one call."""
         diverging = self.note_follower(fetch, current_leader_epoch=current_leader_epoch, last_fetched_epoch=last_fetched_epoch)
         return self.read_beyond(fetch.offset, bytes_max, min_one=min_one, diverging_epoch=diverging)
 
     def list_offset(
         self, timestamp: int, isolation: int, current_leader_epoch: int = -1, search: TimeSearch | None = None
     ) -> tuple[int, int, int]:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, or for a special negative one. Raises
-        `SearchPaused` if the search may not do it in one go."""
+        """Returns (timestamp, offset, leader epoch) of the first record at or after `timestamp`, or for a special negative timestamp.
+        Raises `SearchPaused` if the search is not allowed to finish in one step."""
         leader = self.require_leading(current_leader_epoch)
         try:
             return reads.list_offset(self.state, leader.epoch_start_offset, timestamp, isolation, search)
@@ -399,18 +399,18 @@ class Partition:
             raise self.read_failed(error) from error
 
     def log_end(self, current_leader_epoch: int = -1) -> tuple[int, int, int]:
-        """What `list_offset` answers a follower for the latest offset: (-1, log end, leader epoch)."""
+        """Returns the answer to a follower for the latest offset: (-1, log end, leader epoch)."""
         leader = self.require_leading(current_leader_epoch)
         return NO_TIMESTAMP, self.log.log_end_offset, leader.epoch
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int = -1) -> tuple[int, int]:
-        """The largest epoch not above `leader_epoch` and where it ends; (-1, -1) when nothing is known of it."""
+        """Returns the largest epoch that is not above `leader_epoch`, and its end offset; (-1, -1) if there is none."""
         self.require_leading(current_leader_epoch)
         return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 
 
 class _Offline:
-    """`state.Owner` of replicas that are offline already."""
+    """The `state.Owner` of offline replicas."""
 
     def request_flush(self) -> None:
         """Does nothing: an offline replica has nothing to flush."""

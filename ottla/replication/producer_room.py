@@ -1,15 +1,15 @@
-"""The bound on the producers that all partitions of a broker remember, and its shares: one user cannot take what others need.
+"""Limits the idempotent producers that all partitions of a broker remember, with fair eviction by principal.
 
-A producer id is a number that a client makes up or asks for, and each partition remembers it, in some 600 bytes, for
-`producer.id.expiration.ms` (a day). Apache Kafka has no bound. Here, when there are `ottla.producers.max`, the first batch of a new
-producer removes a remembered one: of the principal that holds the most, the one that has written least recently. Its next batch is
-accepted with any sequence, as after an expiry; a retry of a batch that it had sent before would be appended twice. A producer with an
-open transaction is never removed. When all have one, the new producer is refused with POLICY_VIOLATION.
+A client chooses or requests a producer id, and each partition remembers it, in some 600 bytes, for `producer.id.expiration.ms` (a day).
+Apache Kafka has no limit. Here, when `ottla.producers.max` is reached, the first batch of a new producer evicts another one: the least
+recently active producer of the principal with the most producers. The evicted producer's next batch is accepted with any sequence, as after
+an expiry; a retry of an earlier batch would be appended twice. A producer with an open transaction is never evicted. If all have one, the
+new producer is refused with POLICY_VIOLATION.
 
-The log does not name principals. After a restart or a change of the leader the remembered producers belong to one unknown principal, which
-has a share like others, until they write again.
+The log does not store principals. After a restart or a change of leader the remembered producers belong to one unknown principal, which is
+treated like others, until they write again.
 
-Candidates are chosen for many removals at once, because choosing reads all remembered producers (80 ms of CPU for 100,000).
+Candidates are chosen for many evictions at once, because choosing reads all remembered producers (80 ms of CPU for 100,000).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ottla.storage.producers import ProducerEntry, ProducerStates
 UNCOUNTED = -1
 EVER = (1 << 63) - 1
 CHOSEN_PART = 10
-"""Candidates that one look at all producers chooses, as a part of the bound. With 1/10 a removal costs 10 us on average."""
+"""Candidates that one scan of all producers chooses, as a fraction of the limit. With 1/10 an eviction costs 10 us on average."""
 
 
 class ProducerRoom:
-    """The bound of one broker; `states` returns the producers of each of its partitions."""
+    """The limit of one broker; `states` returns the producers of each of its partitions."""
 
     def __init__(self, states: Callable[[], Iterable[ProducerStates]], producers_max: Callable[[], int]) -> None:
         self._states = states
         self._producers_max = producers_max
         self._known = UNCOUNTED
-        """At least the number of remembered producers, except for those that were learned by following other leaders."""
+        """Upper bound of the number of remembered producers, not counting those learned by following other leaders."""
         self._candidates: list[tuple[ProducerStates, ProducerEntry, int]] = []
-        """The next ones to remove, last first, each with the time of its last batch."""
+        """The next producers to evict, in reverse order, each with the time of its last batch."""
 
     def admit(self) -> None:
-        """Makes room for a new producer, before a leader appends its first batch. Raises `ApiError`."""
+        """Evicts a producer if necessary, before a leader appends a new producer's first batch. Raises `ApiError`."""
         producers_max = self._producers_max()
         if self._known == UNCOUNTED or (self._known >= producers_max and not self._candidates):
             self._known = sum(map(len, self._states()))
@@ -49,7 +49,7 @@ class ProducerRoom:
         self._known += 1
 
     def _choose(self, count: int) -> bool:
-        """Finds up to `count` candidates, up to half of what the principal with the most producers has; False if there are none."""
+        """Chooses up to `count` candidates, at most half of the largest principal's producers; returns False if there are none."""
         holders = Counter[str]()
         for states in self._states():
             holders.update([entry.principal for entry in states.active() if entry.transaction_first_offset < 0])
@@ -65,7 +65,7 @@ class ProducerRoom:
         return True
 
     def _remove_next(self) -> bool:
-        """Removes one candidate that has not written since it was chosen; False if there is none."""
+        """Evicts one candidate that has not written since it was chosen; returns False if there is none."""
         while self._candidates:
             states, entry, written_ms = self._candidates.pop()
             if entry.written_ms == written_ms and states.forget(entry):
@@ -75,7 +75,7 @@ class ProducerRoom:
 
 
 def _idle(states: ProducerStates, principal: str, last_ms: int = EVER) -> list[ProducerEntry]:
-    """The producers of `principal` without an open transaction that have written nothing since `last_ms`."""
+    """Returns the producers of `principal` without an open transaction whose last batch is not newer than `last_ms`."""
     return [
         entry for entry in states.active()
         if entry.principal == principal and entry.written_ms <= last_ms and entry.transaction_first_offset < 0

@@ -1,11 +1,11 @@
 """The progress of each follower, as its leader knows it from the follower's fetches.
 
-A follower's fetch at offset N says that it has everything below N, in the leader epoch that the fetch names; fetches of another epoch
-never get here (`Partition.read_as_follower` fences them, I12, I18). "Caught up" is judged by time: a follower has caught up as of the
-moment at which it had all that the leader had then. So a follower that is always one fetch behind a busy leader still counts, and one
-that stands still does not. A fetch that waits for records is one fetch, however often it is tried again.
+A fetch at offset N says that the follower has everything below N, in the leader epoch of the fetch. Fetches with another epoch are fenced
+before (`Partition.read_as_follower`, I12, I18). Lag is measured in time. A follower has caught up as of the time when it had all records
+that the leader had then. A follower that is always one fetch behind a busy leader is therefore in sync, and one that does not progress is
+not. A waiting fetch counts once, however often it is tried again.
 
-Pure state; times are the loop's monotonic milliseconds. Left out: the rules of the ISR (`isr.py`), the high watermark.
+Pure state; times are the loop's monotonic milliseconds. `isr.py` has the rules of the ISR.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ UNKNOWN_EPOCH = -1
 
 
 class FollowerFetch(NamedTuple):
-    """The position of a follower in one Fetch, for one partition; `now_ms` is when it arrived. Below `durable_end` its log is synced, -1 if
-    it does not wait for its disk."""
+    """A follower's position in one Fetch, for one partition. `now_ms` is its arrival. The follower's log is synced below `durable_end`,
+    which is -1 if its broker does not wait for the disk."""
 
     replica_id: int
     broker_epoch: int
@@ -48,17 +48,17 @@ class FollowerProgress:
         self.broker_epoch = UNKNOWN_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
         self.durable_end = UNKNOWN_OFFSET
-        """What counts for the high watermark: where its log is synced if its broker waits for that, else where it ends."""
+        """The end that counts for the high watermark: the durable end if the follower's broker waits for the disk, else the log end."""
         self.log_start_offset = UNKNOWN_OFFSET
         # A member of the ISR has the full lag time to fetch from a new leader.
         self.last_caught_up_ms = now_ms if is_in_sync else -(1 << 62)
         self.last_fetch_leader_end = 0
         self.last_fetch_ms = -(1 << 62)
         self.refused_until_ms = -(1 << 62)
-        """Until then it is not proposed for the ISR again: the controller has refused it."""
+        """Until this time the follower is not proposed for the ISR again, because the controller has refused it."""
 
     def on_fetch(self, fetch: FollowerFetch, leader_end_offset: int) -> None:
-        """A fetch arrived while the leader's log ended at `leader_end_offset`."""
+        """Processes a fetch that arrived when the leader's log ended at `leader_end_offset`."""
         _, broker_epoch, offset, self.log_start_offset, now_ms, durable_end = fetch
         self.durable_end = offset if durable_end < 0 else min(durable_end, offset)
         if broker_epoch != self.broker_epoch:
@@ -67,7 +67,7 @@ class FollowerProgress:
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end:
-            # It has all that there was at its last fetch, so it had caught up as of then.
+            # It has everything that existed at its last fetch, so it had caught up at that time.
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = offset
         self.last_fetch_leader_end = leader_end_offset

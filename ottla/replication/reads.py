@@ -1,11 +1,11 @@
-"""Reads of a partition: records for consumers and followers, offsets by time, and where two histories diverge.
+"""Reads of a partition: records for consumers and followers, offsets by time, and the divergence of two logs.
 
-Consumers are bounded by the high watermark, readers of committed data by the last stable offset, and get with their records the list of
-aborted transactions that reach into them. Followers read to the end of the log. Nothing here changes anything.
+Consumers read up to the high watermark. With read_committed they read up to the last stable offset and get the list of aborted transactions
+that overlap the records. Followers read to the log end. Reads change nothing.
 
-Invariants: a reader of committed data gets nothing at or above the last stable offset (I24); an offset outside of the log is
-OFFSET_OUT_OF_RANGE, one that exists but is not yet visible reads as nothing. The list of aborted transactions is about what was read, up to
-a few batches behind it, and what is read is cut where the list would be long.
+Invariants: a read_committed consumer gets nothing at or above the last stable offset (I24). An offset outside of the log is
+OFFSET_OUT_OF_RANGE; one that exists but is not visible yet returns no records. The list of aborted transactions covers the records read,
+and possibly a few batches more; a read is shortened if the list would be long.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 ABORTED_MAX = 5_000
-"""A reader of committed data gets no more records than those that so many aborted transactions reach into, unless they all do at once."""
+"""Maximum number of aborted transactions in an answer. A read_committed read ends before the next one begins, unless all of them overlap
+its first record."""
 
 _new_tuple = tuple.__new__
 _base_offset = attrgetter("base_offset")
 
 
 class PartitionRead(NamedTuple):
-    """`aborted` (producer id, first offset) is for readers of committed data; `diverging_epoch` (epoch, end offset) for followers."""
+    """The result of a read. `aborted` (producer id, first offset) is for read_committed, `diverging_epoch` (epoch, end offset) for
+    followers."""
 
     slice: FileSlice | None
     high_watermark: int
@@ -70,11 +72,11 @@ def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolati
 
 
 def _aborted(log: Log, found: FileSlice, offset: int, end: int) -> list[tuple[int, int]]:
-    """The aborted transactions that reach into what was read: up to an entry of the segment's index behind it, so that a reader far behind
-    does not get those of the whole log."""
+    """Returns the aborted transactions that overlap the read records. The search ends at the next entry of the segment's index, so that a
+    reader far behind does not get all transactions of the log."""
     segments, segment = log.segments, log.active
     if offset < segment.base_offset:
-        # The slice may lie in a later segment than the offset, where compaction has left a hole at a segment's end.
+        # The slice may be in a later segment than the offset, if compaction has removed the end of a segment.
         number = bisect_right(segments, offset, key=_base_offset)
         while number < len(segments) and segments[number - 1].shared is not found.shared:
             number += 1
@@ -102,12 +104,13 @@ def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one
 
 
 def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int] | None) -> PartitionRead:
-    """The answer to a reader whose history has diverged: no records, only where."""
+    """Returns the bounds without records, and where the reader's log diverges (None: it does not)."""
     return PartitionRead(None, state.high_watermark, state.last_stable_offset, state.log.log_start_offset, None, diverging_epoch)
 
 
 def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-    """Where the reader's history diverges from ours, if its last record before `offset` was not written as `last_fetched_epoch` here."""
+    """Returns where the reader's log diverges from this one; None if its last record before `offset` was written in `last_fetched_epoch`
+    here too."""
     log = state.log
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
@@ -119,8 +122,8 @@ def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int)
 def list_offset(
     state: PartitionState, epoch_start_offset: int, timestamp: int, isolation: int, search: TimeSearch | None = None
 ) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); nothing found is (-1, -1, -1). There is no tiered storage, so -5 and -6 find nothing.
-    Raises `SearchPaused` if the search may not do it in one go."""
+    """Returns (timestamp, offset, leader epoch), or (-1, -1, -1) if nothing is found. There is no tiered storage, so -5 and -6 find
+    nothing. Raises `SearchPaused` if the search is not allowed to finish in one step."""
     log = state.log
     visible_end = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -129,7 +132,7 @@ def list_offset(
         return NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH
     if timestamp < MAX_TIMESTAMP:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"there is no special timestamp {timestamp}")
-    # A new leader knows what was visible only when its watermark has reached its own epoch; until then "latest" might go back (KIP-207).
+    # A new leader's watermark may be behind until it reaches the leader's own epoch; until then "latest" might decrease (KIP-207).
     is_settled = visible_end >= epoch_start_offset or state.high_watermark >= epoch_start_offset
     if timestamp == LATEST:
         if not is_settled:

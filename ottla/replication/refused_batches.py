@@ -1,10 +1,11 @@
-"""Batches of idempotent producers that were refused for a reason that passes, and those which were sent right behind them.
+"""Remembers batches of idempotent producers that were refused with a retriable error, to refuse the batches behind them with the same
+error.
 
-A producer has up to five requests under way. If a broker that is just becoming the leader refuses the first (NOT_LEADER_OR_FOLLOWER) and
-leads when it reads the second, then the second is behind a gap that the broker itself has made. As OUT_OF_ORDER_SEQUENCE_NUMBER that would
-mean lost data to librdkafka: it begins a new producer epoch and sends what is not acknowledged again, also to other partitions, where it
-may have been appended, so that records are there twice. And as the first that a partition has of a producer it would be taken, before the
-first comes again and is out of order for good. So the second is refused for the same reason as the first, and both come again.
+A producer has up to five requests in flight. A broker may refuse the first (NOT_LEADER_OR_FOLLOWER) and become the leader before it reads
+the second. The second batch then follows a gap that the broker itself caused. OUT_OF_ORDER_SEQUENCE_NUMBER would mean lost data to
+librdkafka: it begins a new producer epoch and sends all unacknowledged batches again, also to other partitions, where they may have been
+appended and would be duplicated. If the partition does not know the producer, it would accept the second batch, and the first would be out
+of order forever. Therefore the second batch is refused with the error of the first, and the producer sends both again.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ PASSING = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR,
     )
 )  # fmt: skip
-"""Refusals after which a producer sends the same batch again; nothing was appended."""
+"""Errors after which a producer sends the same batch again; nothing was appended."""
 FOLLOWERS_MAX = 4
-"""So many requests of an idempotent producer can be under way behind another (`max.in.flight.requests.per.connection` is at most 5)."""
+"""Requests of an idempotent producer that may be in flight behind another (`max.in.flight.requests.per.connection` is at most 5)."""
 PRODUCERS_MAX = 1_000
-"""So many producers, each in one partition, are remembered; the oldest is dropped."""
+"""Remembered producers, counted per partition; the oldest is dropped."""
 
 
 class _Key(NamedTuple):
@@ -40,11 +41,11 @@ class _Refused(NamedTuple):
     sequence: int
     code: ErrorCode
     followers: int
-    """How many batches behind it may still be refused for its reason."""
+    """How many following batches may still be refused with its error."""
 
 
 class BehindRefusedError(ApiError):
-    """A batch is refused since one before it was; this is not remembered, so that it ends."""
+    """A batch is refused because an earlier one was. It is not remembered, so that the refusals end."""
 
 
 class RefusedBatches:
@@ -57,7 +58,7 @@ class RefusedBatches:
         return len(self.by_producer)
 
     def remember(self, partition: TopicPartition, records: Buffer | None, error: ApiError) -> None:
-        """A batch was refused and not appended."""
+        """Remembers a batch that was refused with a retriable error."""
         if error.code not in PASSING or isinstance(error, BehindRefusedError):
             return
         if records is None or len(memoryview(records)) < BATCH_OVERHEAD:
@@ -73,8 +74,8 @@ class RefusedBatches:
             del self.by_producer[next(iter(self.by_producer))]
 
     def check(self, log: Log, records: Buffer, *, is_out_of_order: bool) -> None:
-        """Raises `BehindRefusedError` if one before it was refused a moment ago, and the log has refused it as out of order or would take
-        it as the first of its producer."""
+        """Raises `BehindRefusedError` if an earlier batch was refused recently, and this one is out of order or the first one of an unknown
+        producer."""
         if not self.by_producer or len(memoryview(records)) < BATCH_OVERHEAD:
             return
         header = read_batch_header(records, 0)

@@ -1,8 +1,7 @@
-"""Chooses the replica that a consumer should read from (KIP-392): one of its own rack, where there is one.
+"""Chooses the replica that a consumer should read from (KIP-392): one in the consumer's rack, if there is one.
 
-The leader names it in place of records, and the consumer fetches there from then on, for as long as it likes to: a follower answers
-consumers too, up to the high watermark that it knows. Only members of the in-sync set that have the offset are chosen; among several the
-one that is furthest.
+The leader returns its id instead of records, and the consumer then fetches from that follower. A follower serves consumers up to the high
+watermark that it knows. Only in-sync replicas that have the offset are chosen; of several, the one with the highest log end.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from ottla.replication.partition import Partition
 
 LEADER = -1
 RACK_AWARE = ("org.apache.kafka.common.replica.RackAwareReplicaSelector", "RackAwareReplicaSelector")
-"""The values of `replica.selector.class` that turn this on."""
+"""The values of `replica.selector.class` that enable this."""
 
 
 def nearest_replica(partition: Partition, rack: str, offset: int, brokers: Mapping[int, BrokerMetadata]) -> int:
-    """The id of the broker to read from, `LEADER` for this one."""
+    """Returns the id of the broker to read from; `LEADER` means this broker."""
     leader, own = partition.leader, brokers.get(partition.broker_id)
     if leader is None or (own is not None and own.rack == rack):
         return LEADER

@@ -1,8 +1,8 @@
-"""The room that staged records take on this broker: whose they are, how much there may be, when they go, and whose turn it is to attach.
+"""The quotas, the expiry and the attaching of staged records on this broker.
 
-Every stage (`stages.py`) is entered here with what it counts for. A chunk counts as at least `CHARGE_BYTES_MIN`, so that the index in
-memory is bounded by the same quotas as the files. Stages that nothing was added to for `ottla.stage.retention.ms` are dropped; files are
-removed in a thread. Attaching is long work: it goes in turns of the loop, one manifest after the other (`attaching.py`).
+Every stage (`stages.py`) is registered here with its charge. A chunk is charged at least `CHARGE_BYTES_MIN`, so that the quotas also bound
+the index in memory. Stages without a new chunk for `ottla.stage.retention.ms` are dropped; a thread removes their files. Attaching takes
+long, so it is spread over iterations of the event loop, one manifest after the other (`attaching.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TURN_MS = 5
 
 
 class _Attaches:
-    """The manifests of one producer that are on their way into one partition, and what waits for them."""
+    """The manifests of one producer that are being attached to one partition, and the functions that wait for them."""
 
     __slots__ = ("count", "waiting")
 
@@ -43,14 +43,14 @@ class StageSpace:
         self._clock = clock
         self._timers = timers
         self._remove_later = remove_later
-        self._stages: dict[Stage, None] = {}  # those that were added to last stand last
+        self._stages: dict[Stage, None] = {}  # the least recently used first
         self._of_principal: dict[str, int] = {}
         self._timer: TimerHandle | None = None
         self._files = 0
         self.turns = Turns(clock, timers, TURN_MS)
         self._attaching: dict[tuple[TopicPartition, int], _Attaches] = {}
         self.charged_bytes = 0
-        # What has happened since the start, for metrics: bytes staged, chunks refused for want of room, bytes expired.
+        # Metrics since the start: bytes staged, chunks refused by a quota, bytes expired.
         self.staged_bytes = 0
         self.refused = 0
         self.expired_bytes = 0
@@ -59,23 +59,23 @@ class StageSpace:
         return len(self._stages)
 
     def of(self, leader: Leader) -> PartitionStages:
-        """The stages of a partition that is led here, in this term."""
+        """Returns the stages of a partition in this term of its leader."""
         if leader.stages is None:
             leader.stages = PartitionStages(self, leader.log)
         return leader.stages
 
     def charged_to(self, principal: str) -> int:
-        """What the stages of a principal count for, in bytes."""
+        """Returns the charge of a principal's stages, in bytes."""
         return self._of_principal.get(principal, 0)
 
     # The order of a producer's appends
 
     def begin_attach(self, key: TopicPartition, producer_id: int) -> None:
-        """A manifest for this partition was accepted from the producer; what follows it must wait (`call_when_attached`)."""
+        """Registers an accepted manifest of the producer; its later requests must wait for it (`call_when_attached`)."""
         self._attaching.setdefault((key, producer_id), _Attaches()).count += 1
 
     def end_attach(self, key: TopicPartition, producer_id: int) -> None:
-        """A manifest was attached or refused: after the last one, what waits is tried again."""
+        """Unregisters a manifest that was attached or refused; after the last one, calls the waiting functions."""
         attaches = self._attaching[key, producer_id]
         attaches.count -= 1
         if not attaches.count:
@@ -84,7 +84,7 @@ class StageSpace:
                 function()
 
     def call_when_attached(self, key: TopicPartition, producer_id: int, function: Callable[[], None]) -> bool:
-        """Calls `function` when all manifests of the producer have their outcome; False if there are none."""
+        """Calls `function` when all manifests of the producer have ended; returns False if there are none."""
         attaches = self._attaching.get((key, producer_id))
         if attaches is not None:
             attaches.waiting.append(function)
@@ -93,12 +93,12 @@ class StageSpace:
     # For `PartitionStages`
 
     def new_file(self, directory: str) -> StageFile:
-        """A file in the log directory of a partition's directory. Names say nothing of tokens, which are secrets."""
+        """Creates a file in the partition's log directory. Its name does not contain the token, which is secret."""
         self._files += 1
         return StageFile(self._disk, f"{directory.rpartition('/')[0]}/{self._files:012}{SUFFIX}")
 
     def require_room(self, principal: str, size: int) -> None:
-        """Refuses a chunk of so many bytes with THROTTLING_QUOTA_EXCEEDED if it goes over a quota."""
+        """Raises THROTTLING_QUOTA_EXCEEDED if a chunk of this size would exceed a quota."""
         charge = max(size, CHARGE_BYTES_MIN)
         self.expire()
         total_max, principal_max = self._config.ottla_stage_bytes_max, self._config.ottla_stage_principal_bytes_max
@@ -113,7 +113,7 @@ class StageSpace:
         return ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
 
     def charge(self, stage: Stage, size: int) -> None:
-        """A chunk of so many bytes was added to the stage."""
+        """Charges a chunk that was added to the stage."""
         charge = max(size, CHARGE_BYTES_MIN)
         stage.charged_bytes += charge
         self.charged_bytes += charge
@@ -122,7 +122,7 @@ class StageSpace:
         self.touch(stage)
 
     def touch(self, stage: Stage) -> None:
-        """The stage is in use: its time begins anew."""
+        """Restarts the retention time of a stage in use."""
         self._stages.pop(stage, None)
         self._stages[stage] = None
         stage.touched_ms = self._clock.monotonic_ms()
@@ -130,7 +130,7 @@ class StageSpace:
             self._timer = self._timers.call_later(self._config.ottla_stage_retention_ms, self._on_timer)
 
     def forget(self, stage: Stage) -> None:
-        """The stage was dropped: gives its room back and removes its file."""
+        """Refunds the charge of a dropped stage and removes its file."""
         self._stages.pop(stage, None)
         self.charged_bytes -= stage.charged_bytes
         left = self.charged_to(stage.principal) - stage.charged_bytes
@@ -144,7 +144,7 @@ class StageSpace:
     # Expiry
 
     def expire(self) -> None:
-        """Drops the stages whose time is over."""
+        """Drops the expired stages."""
         now_ms, retention_ms = self._clock.monotonic_ms(), self._config.ottla_stage_retention_ms
         while self._stages:
             oldest = next(iter(self._stages))
@@ -162,7 +162,7 @@ class StageSpace:
             self._timer = self._timers.call_later(max(due_ms, 1), self._on_timer)
 
     def close(self) -> None:
-        """The broker stops: gives up what is being attached, drops everything and removes the files at once."""
+        """Ends all work at the stop of the broker: cancels the attaching, drops all stages and removes their files immediately."""
         if self._timer is not None:
             self._timer.cancel()
         self._remove_later = self._remove
@@ -175,4 +175,4 @@ class StageSpace:
             try:
                 self._disk.remove(path)
             except StorageError:
-                continue  # the next start sweeps
+                continue  # the next start removes it

@@ -1,12 +1,12 @@
-"""The chunks that are staged for one partition, in one term of its leader.
+"""The chunks staged for one partition, in one term of its leader.
 
-A task uploads its record batches in numbered chunks under its batch token and its attempt; they are in no log, so no client can read them.
-Later a manifest of chunks is attached to a transaction (`attaching.py`). Chunks stand in a file for each attempt, the index of them in
-memory. The token belongs to the principal that has staged under it: under another principal's name it is another token.
+A task uploads its record batches in numbered chunks, under its batch token and its attempt. They are not in the log, so no client can read
+them. Later a manifest of chunks is attached to a transaction (`attaching.py`). The chunks of an attempt are in one file, their index in
+memory. A token belongs to the principal that staged chunks under it; the same token of another principal is a different token.
 
-Invariants: a chunk never changes (a repetition must have the same bytes); a manifest matches whole or not at all (`matches`). Everything
-goes with the term of leadership, and what a token has here goes when the transaction that it was attached to is committed, that of
-attempts that no manifest named included.
+Invariants: a chunk never changes (a repetition must have the same bytes); a manifest matches completely or not at all (`matches`). All
+stages are dropped at the end of the term. When the transaction commits, all stages of its tokens are dropped, including those of attempts
+that no manifest named.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ottla.wire.checksum import crc32c
 
 
 class Token(NamedTuple):
-    """Under which a batch is staged."""
+    """The key of staged chunks."""
 
     principal: str
     secret: bytes
 
 
 class Chunk(NamedTuple):
-    """A staged chunk: where it stands in its file, what it is known by, and the topic's settings under which it was checked."""
+    """A staged chunk: its place in the file, its identity, and the topic's settings that were used to check it."""
 
     position: int
     length: int
@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
 
 
 class Listed(Protocol):
-    """A chunk as a manifest names it (`wire.messages.attach_records.StagedChunk`)."""
+    """A chunk in a manifest (`wire.messages.attach_records.StagedChunk`)."""
 
     attempt_id: int
     chunk: int
@@ -50,7 +50,7 @@ class Listed(Protocol):
 
 
 class Space(Protocol):
-    """The room on the broker (`stage_space.py`)."""
+    """The quotas of the broker (`stage_space.py`)."""
 
     def new_file(self, directory: str) -> StageFile: ...
 
@@ -86,13 +86,13 @@ class Stage:
 
 
 class Found(NamedTuple):
-    """A chunk of a manifest, and the stage that has it."""
+    """A chunk of a manifest, and the stage that contains it."""
 
     stage: Stage
     chunk: Chunk
 
     def read(self, buffer: bytearray) -> memoryview:
-        """The chunk's bytes as they were staged, in a buffer that has room for them. Refuses damaged ones with UNKNOWN_STAGE."""
+        """Reads the chunk's bytes into a buffer that is large enough. Refuses damaged bytes with UNKNOWN_STAGE."""
         stage, chunk = self
         data = memoryview(buffer)[: chunk.length]
         try:
@@ -105,7 +105,7 @@ class Found(NamedTuple):
 
 
 def matches(chunk: Chunk, listed: Listed) -> bool:
-    """Whether a staged chunk is the one that the manifest means."""
+    """Whether a staged chunk equals the one in the manifest."""
     return (chunk.length, chunk.records, chunk.crc) == (listed.length, listed.records, listed.crc)
 
 
@@ -116,7 +116,7 @@ class PartitionStages:
         self._space = space
         self._log = log
         self._by_token: dict[Token, dict[int, Stage]] = {}
-        self._attached: dict[int, dict[Token, None]] = {}  # by producer id: what is dropped when its transaction ends
+        self._attached: dict[int, dict[Token, None]] = {}  # by producer id: tokens to drop when its transaction commits
 
     def __len__(self) -> int:
         return sum(map(len, self._by_token.values()))
@@ -124,7 +124,7 @@ class PartitionStages:
     def stage(
         self, token: Token, attempt_id: int, number: int, data: memoryview, *, now_ms: int, batches_max: int = CHUNK_BATCHES_MAX
     ) -> int:
-        """Puts one chunk aside, or finds that it is there already; returns the number of its batches. `now_ms` is wall time."""
+        """Stages one chunk, or finds that it is staged already; returns the number of its batches. `now_ms` is wall time."""
         if number < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a chunk of number {number}")
         config = self._log.config
@@ -150,7 +150,7 @@ class PartitionStages:
         return contents.batches
 
     def find(self, token: Token, manifest: Sequence[Listed]) -> list[Found]:
-        """The chunks of a manifest. Refuses it whole with UNKNOWN_STAGE if one of them is missing or another."""
+        """Returns the chunks of a manifest. Refuses all of it with UNKNOWN_STAGE if a chunk is missing or different."""
         attempts = self._by_token.get(token, {})
         found = []
         for listed in manifest:
@@ -164,19 +164,19 @@ class PartitionStages:
         return found
 
     def use(self, token: Token, producer_id: int) -> None:
-        """What the token has here is being attached to the producer's transaction: it stays for a retry, until that is committed."""
+        """Records that the token's chunks are being attached to the producer's transaction. They stay for a retry until it commits."""
         self._attached.setdefault(producer_id, {})[token] = None
         for stage in self._by_token.get(token, {}).values():
             self._space.touch(stage)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """A marker has ended the producer's transaction here. After an abort the same manifest may be attached to the next transaction."""
+        """Processes a marker for the producer's transaction. After an abort the same manifest may be attached to the next transaction."""
         for token in self._attached.pop(producer_id, {}) if is_commit else ():
             for stage in list(self._by_token.get(token, {}).values()):
                 self.drop(stage)
 
     def drop(self, stage: Stage) -> None:
-        """Removes all of an attempt."""
+        """Removes all chunks of an attempt."""
         attempts = self._by_token.get(stage.token, {})
         if attempts.pop(stage.attempt_id, None) is None:
             return
@@ -185,7 +185,7 @@ class PartitionStages:
         self._space.forget(stage)
 
     def close(self) -> None:
-        """The term of leadership is over."""
+        """Drops everything at the end of the term."""
         for attempts in list(self._by_token.values()):
             for stage in list(attempts.values()):
                 self.drop(stage)

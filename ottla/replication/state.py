@@ -1,7 +1,6 @@
-"""The state of one replica of a partition, whatever its role: its log and bounds, the leader, the ISR, and why it is offline.
+"""The state of one replica of a partition in any role: its log and bounds, the leader, the ISR, and why it is offline.
 
-`leader.py` and `follower_log.py` work on it, `partition.py` puts the three together. The high watermark is moved by `high_watermark.py`
-and nothing else.
+`leader.py` and `follower_log.py` work on it, and `partition.py` combines the three. Only `high_watermark.py` moves the high watermark.
 
 Invariant: a disk failure takes the replica offline before anything else is notified of it (I44).
 """
@@ -26,19 +25,19 @@ _NEVER = 1 << 63
 
 
 class Owner(Protocol):
-    """What the roles ask of the replica as a whole (`Partition`)."""
+    """The replica as its roles use it (implemented by `Partition`)."""
 
     def request_flush(self) -> None:
-        """Asks for a group commit of this log."""
+        """Requests a group commit of this log."""
 
     def fail(self, error: StorageError) -> ApiError:
-        """The disk failed under this replica: it goes offline; returns what clients are answered."""
+        """Takes the replica offline after a disk failure; returns the error for clients."""
 
     def go_offline(self, reason: str, *, may_revive: bool = False) -> None: ...
 
 
 class PartitionState:
-    """See above. Plain attributes, and the few rules that both roles share."""
+    """See the module. Plain attributes, and the few rules that both roles share."""
 
     __slots__ = (
         "_durable_end",
@@ -90,45 +89,45 @@ class PartitionState:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.loss_epoch = NO_EPOCH
-        """The newest leader epoch whose election was allowed to lose records."""
+        """The newest leader epoch whose election was allowed to lose records (unclean)."""
         self.replicas: tuple[int, ...] = ()
         self.isr_state = IsrState(members=())
         self.is_below_min_insync = False
-        """The controller keeps eligible replicas for this in-sync set: whatever the settings here are, it is too small to commit."""
+        """Whether the controller keeps eligible replicas. Then the ISR is too small to commit, whatever the settings here are."""
         self.is_flush_on_ack = is_flush_on_ack
         self.is_verification_required = is_verification_required
         self.admit_producer: Callable[[], None] | None = None
-        """Called before the first batch of a producer; raises `ApiError` where there are too many."""
+        """Called before the first batch of a producer; raises `ApiError` if there are too many producers."""
         self.offline_reason = ""
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.may_revive = False
-        """Offline, but its log is sound: the next role that the controller sends brings it back."""
+        """Whether the replica is offline with an intact log. Its next role then brings it back online."""
         self.damage: Damage | None = None
-        """What is known to be damaged in the log."""
+        """The known damage of the log."""
         self.notifier = Notifier()
         self.traffic = Traffic()
         self.owner = owner
         self.broker_epoch_of: Callable[[int], int | None] | None = None
-        """By broker id, as the controller knows it."""
+        """Returns the broker epoch that the controller knows for a broker id."""
         self.on_isr_proposal: Callable[[PartitionState, IsrProposal], None] | None = None
         self.on_short_leader: Callable[[PartitionState], None] | None = None
-        """Called when this follower does not follow its leader, because acknowledged records are missing in the leader's log."""
+        """Called when this follower refuses to truncate, because its leader's log lacks acknowledged records."""
         self.request_checkpoint: Callable[[], None] | None = None
-        """Asks for a round of checkpoints, which ends with `note_log_start`. None: nothing is noted, as in tests of parts."""
+        """Requests a round of checkpoints, which ends with `note_log_start`. None (in unit tests): the log start is not checkpointed."""
         self._noted_log_start = log.log_start_offset
         self._durable_end = log.recovery_point
-        self._flush_end_max = _NEVER  # a flush that began before a truncation does not cover what was appended after it
+        self._flush_end_max = _NEVER  # a flush that began before a truncation does not cover later appends
         # A checkpoint may be older than the log's start or, after a crash, ahead of its end.
         self._place_high_watermark(high_watermark)
 
     @property
     def durable_end(self) -> int:
-        """Everything below is on this replica's disk as far as acknowledgements care."""
+        """The end below which everything is on disk; without flush on ack the log end."""
         return self._durable_end if self.is_flush_on_ack else self.log.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided, and the decision will survive (I24)."""
+        """The offset below which every transaction is decided and the decision will survive (I24)."""
         first_unstable = self.log.producers.first_unstable_offset()
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
@@ -136,8 +135,8 @@ class PartitionState:
 
     @property
     def min_insync(self) -> int:
-        """`min.insync.replicas`, or all replicas if there are fewer; more than are in sync while the controller holds those to be too
-        few."""
+        """`min.insync.replicas`, or the number of replicas if that is smaller; one more than are in sync while the controller keeps
+        eligible replicas."""
         if self.is_below_min_insync:
             return len(self.isr_state.members) + 1
         return self.configured_min_insync
@@ -156,36 +155,37 @@ class PartitionState:
         isr: Sequence[int],
         eligible: Sequence[int] = (),
     ) -> None:
-        """Takes what the controller has decided; that ends a pending proposal of this leader."""
+        """Adopts the controller's decision; that ends a pending proposal of this leader."""
         self.leader_id, self.leader_epoch, self.partition_epoch = leader_id, leader_epoch, partition_epoch
         self.replicas = tuple(replicas)
         self.isr_state = IsrState(members=tuple(isr))
         self.is_below_min_insync = bool(eligible)
 
     def refusal(self) -> ApiError:
-        """Why this replica does not serve as the leader."""
+        """Returns the error of a request that only the leader may answer."""
         if self.offline_reason:
             return ApiError(self.offline_code, f"{self.topic_partition} is offline: {self.offline_reason}")
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by broker {self.leader_id}")
 
     def notify(self) -> None:
-        """The log end, a durable end, the high watermark, the last stable offset or the role has moved."""
+        """Notifies waiters and watchers of a change of the log end, the durable end, the high watermark, the last stable offset or the
+        role."""
         self.notifier.notify(self.high_watermark, self._durable_end)
 
     # Durability
 
     def ask_flush(self) -> None:
-        """If acknowledgements wait for the disk, asks for what was appended since the last group commit."""
+        """Requests a group commit if acknowledgements wait for the disk and the log has records that are not durable."""
         if self.is_flush_on_ack and self._durable_end < self.log.log_end_offset:
             self.owner.request_flush()
 
     def note_flushed(self, end: int) -> bool:
-        """A group commit that covered the log up to `end` has ended; whether the durable end has moved."""
+        """Records the end of a group commit that covered the log up to `end`; returns whether the durable end has moved."""
         is_doubtful, end = end > self._flush_end_max, min(end, self._flush_end_max)
         self._flush_end_max = _NEVER
         self.log.mark_flushed(end)
         if is_doubtful:
-            self.ask_flush()  # it may have begun before the truncation; the next one has not
+            self.ask_flush()  # it may have begun before the truncation; the next one will not
         if end <= self._durable_end:
             return False
         self._durable_end = end
@@ -195,24 +195,24 @@ class PartitionState:
 
     @property
     def noted_log_start(self) -> int:
-        """Where the log begins after a restart, too: what was deleted below is gone for good."""
+        """The log start that survives a restart."""
         start = self.log.log_start_offset
         return start if self.request_checkpoint is None else min(self._noted_log_start, start)
 
     def keep_log_start(self) -> None:
-        """Has a start that was raised noted."""
+        """Requests a checkpoint of a raised log start."""
         if self.request_checkpoint is not None and self.log.log_start_offset > self._noted_log_start:
             self.request_checkpoint()
 
     def note_log_start(self, offset: int) -> bool:
-        """The checkpoints have this start now; whether it is higher than the one that they had."""
+        """Records the checkpointed log start; returns whether it is higher than the previous one."""
         is_news = offset > self._noted_log_start
         if is_news:
             self._noted_log_start = offset
         return is_news
 
     def note_truncated(self, high_watermark: int) -> None:
-        """Adapts the bounds to a truncated log."""
+        """Adjusts the bounds after a truncation."""
         end = self.log.log_end_offset
         self._durable_end = min(self._durable_end, end)
         self._flush_end_max = end

@@ -1,8 +1,9 @@
-"""Bounds what replicas cost that are still being copied (KIP-73): a rate of bytes a broker, on the leader's side and on the follower's.
+"""Limits replication of replicas that are not in sync (KIP-73): a rate in bytes per second and broker, on the leader's and the follower's
+side.
 
-It counts for the replicas that a topic names (`leader.replication.throttled.replicas`, `follower.replication.throttled.replicas`) and only
-while they are behind: a replica in sync is never held up. A bucket of one second fills at the rate; what is read may overdraw it by one
-answer, and then nothing more is read until it is filled again.
+It applies to the replicas that a topic lists (`leader.replication.throttled.replicas`, `follower.replication.throttled.replicas`), and only
+while they are behind; in-sync replicas are never throttled. A token bucket of one second fills at the rate. One answer may overdraw it;
+then nothing more is read until it has filled again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ EVERY_REPLICA = "*"
 
 
 class Throttle:
-    """One rate, in bytes a second; `rate` is called each time, since it may change."""
+    """One rate, in bytes per second; `rate` is called each time, because the rate may change."""
 
     def __init__(self, rate: Callable[[], int]) -> None:
         self._rate = rate
@@ -23,7 +24,7 @@ class Throttle:
         self._filled_ms: int | None = None
 
     def allows(self, now_ms: int) -> bool:
-        """Whether something may be read now (`now_ms` is monotonic)."""
+        """Whether a throttled replica may be read now (`now_ms` is monotonic)."""
         rate = self._rate()
         if rate >= UNLIMITED:
             return True
@@ -31,7 +32,7 @@ class Throttle:
         return self._left > 0
 
     def note(self, size: int, now_ms: int) -> None:
-        """So many bytes have been read for throttled replicas."""
+        """Charges bytes that were read for throttled replicas."""
         rate = self._rate()
         if rate < UNLIMITED:
             self._fill(rate, now_ms)
@@ -45,5 +46,5 @@ class Throttle:
 
 
 def is_throttled(replicas: Collection[str], partition: int, broker_id: int) -> bool:
-    """Whether a topic's list of `partition:broker` names this replica."""
+    """Whether a topic's list of `partition:broker` contains this replica."""
     return bool(replicas) and (EVERY_REPLICA in replicas or f"{partition}:{broker_id}" in replicas)

@@ -1,7 +1,7 @@
-"""Counters of what has passed through a partition since it was opened; metrics read them.
+"""Counters of one partition since it was opened, for metrics.
 
-A refusal that a healthy cluster produces by itself (a leader that has moved, a batch that is too large) counts as a request and not as a
-failed one, as in Kafka; else every election would look like an outage.
+Errors that also occur in a healthy cluster (a leader has moved, a batch is too large) count as requests, but not as failed ones, as in
+Kafka. Otherwise every election would look like an outage.
 """
 
 from __future__ import annotations

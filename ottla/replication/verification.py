@@ -1,19 +1,19 @@
-"""Guards between asking the transaction coordinator about a batch and its append (KIP-890).
+"""Verification guards: protect the append of a batch while the transaction coordinator is asked about it (KIP-890).
 
-The coordinator is asked whether the partition is part of the producer's ongoing transaction. Before its answer arrives a marker may end
-that transaction, and another may begin; a "yes" for the old one must not let a batch into the new one. So the request takes a guard
-first, every marker deletes the producer's guards, and the first append must present a guard that is still valid. After it the transaction
-is open in the partition's own state, and the coordinator is not asked again.
+The coordinator is asked whether the partition is in the producer's ongoing transaction. Before it answers, a marker may end that
+transaction and the next one may begin; a "yes" for the old one must not admit a batch into the new one. The request therefore takes a guard
+first, every marker deletes the producer's guards, and the first append must present a valid guard. After that append the transaction is
+open in the partition's own state, and the coordinator is not asked again.
 
 Of several batches in flight the first must be appended first. The log ensures that for a producer whose sequences it knows. A producer
-without state may begin with any sequence, so for such a producer the guard keeps the lowest sequence that was asked about.
+without state may begin with any sequence; for it the guard keeps the lowest sequence that was asked about.
 
-In a cluster the marker of the transaction before may come while the coordinator is asked about the next one: EndTxn is answered before the
-markers have arrived. Then it is asked again, since whose transaction a marker has ended is not to be seen. Batches in flight are appended
-in the order in which they came, whatever the order of the answers (`Line`).
+In a cluster the marker of the previous transaction may arrive while the coordinator is asked about the next one, because EndTxn is answered
+before the markers are written. The coordinator is then asked again, because a marker does not say which transaction it ended. Batches in
+flight are appended in the order of arrival, whatever the order of the answers (`Line`).
 
-Each epoch has a guard of its own: a made-up epoch must not void the guard of the current one. That is safe, since a "yes" is always about
-an epoch's own transaction, and the end of that transaction brings a marker to this partition.
+Each epoch has its own guard, so that an invented epoch does not delete the guard of the real one. This is safe: a "yes" concerns the
+transaction of one epoch, and the end of that transaction writes a marker to this partition.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ottla.wire.batch_header import BatchHeader
 
 _PENDING_MAX = 10_000
 _EPOCHS_MAX = 8
-"""How many epochs of one producer may be asked about at once; the real ones are at most two."""
+"""Epochs of one producer in verification at a time; there are at most two real ones."""
 
 
 class VerificationGuard:
-    """One round of asking; compared by identity."""
+    """One verification; compared by identity."""
 
     __slots__ = ("lowest_sequence",)
 
@@ -39,7 +39,7 @@ class VerificationGuard:
 
 
 class Line:
-    """The batches of one producer and epoch about which the coordinator is asked, in the order in which they came: so they are appended."""
+    """The batches of one producer and epoch in verification. They are appended in the order of arrival."""
 
     __slots__ = ("_finishers",)
 
@@ -50,11 +50,11 @@ class Line:
         return len(self._finishers)
 
     def join(self, batch: object) -> None:
-        """A batch that is in the line already keeps its place, and waits for another answer."""
+        """Adds a batch. A batch that is in the line already keeps its position and waits for another answer."""
         self._finishers[batch] = None
 
     def answered(self, batch: object, finish: Callable[[], bool]) -> None:
-        """The coordinator has answered: `finish` is called when the batches before are done, and returns whether this one is."""
+        """Records the coordinator's answer. `finish` is called when all earlier batches are done; it returns whether this batch is done."""
         self._finishers[batch] = finish
         while self._finishers:
             first, finisher = next(iter(self._finishers.items()))
@@ -64,7 +64,7 @@ class Line:
 
 
 class Verifications:
-    """The guards of one partition, by producer id and epoch, and the batches that wait."""
+    """The guards of one partition by producer id and epoch, and the waiting batches."""
 
     __slots__ = ("_guards", "_lines")
 
@@ -73,7 +73,7 @@ class Verifications:
         self._lines: dict[tuple[int, int], Line] = {}
 
     def is_waited_for(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether batches of this producer wait for the coordinator: later ones must not overtake them."""
+        """Whether batches of this producer wait for the coordinator, so that later ones must wait too."""
         return bool(self._lines and self._lines.get((producer_id, producer_epoch)))
 
     def line(self, producer_id: int, producer_epoch: int) -> Line:
@@ -93,7 +93,7 @@ class Verifications:
         return sum(map(len, self._guards.values()))
 
     def begin(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard:
-        """The guard to show with the append; askers of the same epoch share one."""
+        """Returns the guard for the append; requests of the same epoch share one."""
         guards = self._guards.get(producer_id)
         if guards is None:
             _make_room(self._guards, _PENDING_MAX)
@@ -107,14 +107,14 @@ class Verifications:
         return guard
 
     def stands(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
-        """Whether no marker was appended since this request to the coordinator began."""
+        """Whether no marker was appended since this verification began."""
         return self._guards.get(producer_id, {}).get(producer_epoch) is guard
 
     def check(self, header: BatchHeader, guard: VerificationGuard | None, *, has_state: bool = False) -> None:
-        """Refuses the first batch of a transaction whose guard is no longer valid.
+        """Refuses the first batch of a transaction without a valid guard.
 
-        With `has_state` the log has checked that the sequence is the next one. A lower sequence that was asked about is then a batch of an
-        earlier transaction, which has arrived late on a connection that the producer has given up: it must not stop the producer.
+        With `has_state` the log has checked that the sequence is the next one. If a lower sequence was asked about, that was a late batch
+        of an earlier transaction, on a connection that the producer has abandoned; it must not block the producer.
         """
         if guard is None or not self.stands(header.producer_id, header.producer_epoch, guard):
             message = f"producer {header.producer_id} epoch {header.producer_epoch} has no verified transaction here"
@@ -124,7 +124,7 @@ class Verifications:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def forget(self, producer_id: int) -> None:
-        """Voids older answers of the coordinator, when the transaction has begun in the log or a marker has ended it."""
+        """Invalidates older answers of the coordinator, because the transaction has begun in the log or a marker has ended it."""
         self._guards.pop(producer_id, None)
 
     def clear(self) -> None:
@@ -133,6 +133,6 @@ class Verifications:
 
 
 def _make_room(asking: dict[Any, Any], most: int) -> None:
-    """Drops the oldest asker, which has long given up, or asks again and is refused once."""
+    """Drops the oldest entry. Its request has timed out, or is refused once and sent again."""
     if len(asking) >= most:
         del asking[next(iter(asking))]
