@@ -71,16 +71,17 @@ class Flusher:
     def _finish(
         self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
     ) -> None:
-        self._is_running = False
         for partition, end, _files in work:
             failure = failures.get(partition)
             if failure is not None:
                 self._on_failure(partition, failure)
             else:
                 partition.on_flushed(end)
+        # Only now: a call above may append and request the next round, and two rounds must not run at once.
+        self._is_running = False
         if self._asked:
             self._start()
-        elif not self._is_running:
+        else:
             self._notify_idle()
 
     def _notify_idle(self) -> None:

@@ -3,7 +3,7 @@
 A group commit asks `unsynced`, syncs what it got in that order (contents first, then the names in the directory), perhaps in a thread, and
 then calls `mark` with the log's end of the moment when it asked. Small files (epochs, indexes, aborted transactions, metadata) are named
 as they change and stay named until a round that held them is marked. Invariant: `recovery_point` never passes what has been synced: a
-round that began before a truncation counts only up to the cut.
+round that began before a truncation counts only up to the cut. One round runs at a time.
 Left out: running the sync.
 """
 
@@ -22,7 +22,7 @@ _NO_CEILING = (1 << 63) - 1
 class Durability:
     """Tracks what of one log is synced."""
 
-    __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_syncing", "recovery_point")
+    __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_named_end", "_syncing", "recovery_point")
 
     def __init__(self, disk: Disk, recovery_point: int, *, is_name_unsynced: bool) -> None:
         self._disk = disk
@@ -31,6 +31,7 @@ class Durability:
         self._changed: dict[str, None] = {}
         self._syncing: dict[str, None] = {}
         self._ceiling = _NO_CEILING
+        self._named_end = 0  # the base offset of the newest segment that the running round syncs
 
     def note(self, path: str) -> None:
         """Notes a file that was written and must be synced with the log."""
@@ -40,6 +41,7 @@ class Durability:
         self._ceiling = _NO_CEILING
         files: list[Syncable] = []
         active = segments[-1]
+        self._named_end = active.base_offset
         if self.recovery_point < log_end_offset:
             if self.recovery_point < active.base_offset:
                 files += [self._content(segment) for segment in segments[:-1] if segment.end_offset > self.recovery_point]
@@ -67,7 +69,7 @@ class Durability:
         for segment in reversed(segments):
             if segment.is_name_durable:
                 break
-            segment.is_name_durable = segment.base_offset <= offset
+            segment.is_name_durable = segment.base_offset <= min(offset, self._named_end)
 
     def cut(self, offset: int, directory: str) -> None:
         """Notes a truncation to `offset`: a running round does not count for what is appended beyond it later."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -97,6 +98,20 @@ def test_one_round_serves_all_requests_made_during_the_last_one() -> None:
     world.run()
     assert (first.high_watermark, second.high_watermark) == (4, 3)
     assert world.flusher.is_idle and world.flusher.rounds == 2
+
+
+def test_appends_made_when_a_round_ends_wait_for_one_next_round() -> None:
+    """A transaction coordinator appends as soon as its last record is durable. Two rounds ran at once then, each with some of the files,
+    and the end of one counted for the other: a power failure lost the acknowledged records of a new segment without a name."""
+    world = World()
+    logs = [world.partition(index) for index in range(3)]
+    for log in logs:
+        append(log)
+        log.notifier.call_when_durable(1, partial(append, log))
+    while world.work:
+        assert len(world.work) == 1, "two rounds run at once"
+        world.run()
+    assert [log.high_watermark for log in logs] == [2, 2, 2] and world.flusher.is_idle
 
 
 def test_a_failed_sync_acknowledges_nothing_and_leaves_the_others_alone() -> None:

@@ -63,6 +63,17 @@ def test_a_file_noted_during_a_round_waits_for_the_next() -> None:
     assert any(isinstance(file, PathSync) and "leader-epoch" in file.path for file in built.log.unflushed_files())
 
 
+def test_a_segment_begun_during_a_round_has_no_durable_name_after_it() -> None:
+    built = LogBuilder()
+    built.append(batch_of())
+    end, files = built.log.log_end_offset, built.log.unflushed_files()
+    for file in files:
+        file.sync()
+    built.log.roll()
+    built.log.mark_flushed(end)
+    assert [segment.is_name_durable for segment in built.log.segments] == [True, False]
+
+
 def test_marks_never_go_back() -> None:
     built = LogBuilder()
     built.append_many(4)
