@@ -71,7 +71,7 @@ class IsrState:
         return self._move(IsrPhase.PENDING_SHRINK, moving)
 
     def confirm(self) -> IsrState:
-        """Proposes the unchanged ISR. The controller learns by it that the leader's log is open, and ends the eligibility of other replicas.
+        """Proposes the unchanged ISR. So the controller learns that the leader's log is open, and ends the eligibility of others.
         """
         return self._move(IsrPhase.PENDING_PROOF, ())
 
