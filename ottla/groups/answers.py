@@ -30,7 +30,7 @@ class JoinedMember(NamedTuple):
 
 @immutable(kw_only=True)
 class Joined:
-    """A member's place in the new generation, or why it has none."""
+    """A member's id and role in the new generation, or the error."""
 
     member_id: str
     error: ErrorCode = OK
@@ -68,7 +68,7 @@ class Left:
     members: Sequence[MemberLeft] = ()
 
 
-# Groups with epochs
+# Modern groups
 
 
 @immutable
@@ -135,7 +135,7 @@ FetchedOffset = CommittedOffset | ErrorCode | None
 
 @immutable
 class FetchedOffsets:
-    """The answer to FetchOffsets: its topics, or all that the group has, and the offsets of each topic in the order of its partitions."""
+    """The answer to FetchOffsets: the requested topics, or all topics of the group, with the offsets in the order of the partitions."""
 
     error: ErrorCode = OK
     topics: Sequence[TopicPartitions] = ()

@@ -1,7 +1,7 @@
-"""The commands of a group coordinator, in terms of groups and not of requests.
+"""The commands of a group coordinator, independent of versions of requests.
 
-A handler makes one of these from a request, whatever its version, and makes the response from the answer (`answers.py`). Null in a
-request stays None here; a field that a version lacks has been given its meaning by the handler.
+A handler makes a command from a request of any version, and the response from the answer (`answers.py`). Null in a request is None here.
+The handler has replaced fields that a version lacks by their default meaning.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Owned = Mapping[Uuid, Collection[int]]
 
 
 class Caller(NamedTuple):
-    """The client that sent a request: the facts that membership depends on. `connection` is never the same for two connections."""
+    """The client that sent a request, as far as membership depends on it. `connection` is unique for each connection."""
 
     client_id: str
     client_host: str
     connection: str = ""
-    software: str = ""  # what the client calls itself in ApiVersions
+    software: str = ""  # the client's software name in ApiVersions
     may_describe: Callable[[str], bool] | None = None
-    """Which topics the caller may see, where it subscribes by a pattern; None if all."""
+    """Whether the caller may see a topic, for subscriptions by regular expression; None: it may see all."""
     owner: str = NO_OWNER
-    """In whose share of the memory a new group is counted."""
+    """The principal that is charged for the memory of a new group."""
 
 
 # Classic groups
@@ -63,7 +63,7 @@ class Sync:
     generation: int
     protocol_type: str | None = None
     protocol_name: str | None = None
-    assignments: Mapping[str, bytes] = field(default_factory=dict)  # by member id; of the leader alone
+    assignments: Mapping[str, bytes] = field(default_factory=dict)  # by member id; only the leader sends them
 
 
 @immutable
@@ -77,7 +77,7 @@ class Heartbeat:
 
 
 class MemberName(NamedTuple):
-    """How a member to be removed is named: by its id, or by its instance id alone."""
+    """Names a member to remove: by its member id, or by its instance id alone."""
 
     member_id: str
     instance_id: str | None = None
@@ -91,7 +91,7 @@ class Leave:
     members: Sequence[MemberName]
 
 
-# Groups with epochs
+# Modern groups
 
 
 @immutable
@@ -140,7 +140,7 @@ class OffsetToCommit(NamedTuple):
 
 @immutable
 class CommitOffsets:
-    """OffsetCommit. `generation` is the member's epoch in a group with epochs, and -1 outside a group."""
+    """OffsetCommit. `generation` is the member epoch in a modern group, and -1 for a client outside the group."""
 
     group_id: str
     member_id: str
@@ -176,7 +176,7 @@ class TopicPartitions(NamedTuple):
 
 @immutable
 class FetchOffsets:
-    """OffsetFetch of one group; `topics` None asks for all that the group has."""
+    """OffsetFetch of one group; `topics` is None to fetch all offsets of the group."""
 
     group_id: str
     topics: Sequence[TopicPartitions] | None
@@ -198,14 +198,14 @@ class DeleteOffsets:
 
 @immutable(kw_only=True)
 class ListGroups:
-    """ListGroups; an empty filter lets all pass. Names in lower case."""
+    """ListGroups; an empty filter matches all groups. Names are in lower case."""
 
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
 
 
 class StartOffset(NamedTuple):
-    """Where a share group is to begin in a partition."""
+    """The new start offset of a share group in one partition."""
 
     topic: str
     partition: int

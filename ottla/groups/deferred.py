@@ -1,10 +1,10 @@
-"""Answers that a group coordinator gives by a later decision than the one that took the request.
+"""Answers that a group coordinator gives with a later decision than the one for the request.
 
-A deletion in steps, a question to share coordinators, a group that changes its protocol before a member joins: each decides more than once
-before it can answer. `defer` notes the caller with the first decision; a later one gives the answer, or takes the caller over.
+Some commands need several decisions: a deletion in steps, a question to share coordinators, a group that changes its protocol before a
+member joins. `defer` registers the caller with the first decision. A later decision answers it, or takes the caller over.
 
-Invariant: a caller is answered exactly once. If the log refuses the first decision, or the coordinator loses its partition before the later
-one, the caller gets the error instead, and the later decision finds that it has nothing to answer. Soft state.
+Invariant: each caller is answered exactly once. If the log refuses the first decision, or the coordinator loses its partition, the caller
+gets an error, and the later decision finds nothing to answer. Soft state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.machine.draft import Draft, Refusal
 
 
 class Deferred:
-    """One caller that is still to be answered. `key` names the timer of the later decision, where it has one."""
+    """One caller without an answer. `key` names the timer of the later decision, if there is one."""
 
     __slots__ = ("_waiting", "key", "refusal", "reply")
 
@@ -28,22 +28,22 @@ class Deferred:
         self._waiting = waiting
 
     def take(self) -> bool:
-        """Whether the caller still waits; from now on the asker has to answer it."""
+        """Claims the caller. Returns False if it was answered already; after True, the code that called `take` must answer it."""
         return self._waiting.remove(self)
 
     def give(self, draft: Draft, response: object) -> None:
-        """Answers with this decision, unless the caller has its answer."""
+        """Answers the caller with this decision, unless it was answered already."""
         if self.take():
             draft.answer(self.reply, response, self.refusal)
 
     def refuse(self, repair: Draft, code: ErrorCode) -> None:
-        """The log has refused the first decision (`Draft.on_refusal`)."""
+        """Answers with an error because the log refused the first decision (`Draft.on_refusal`)."""
         repair.cancel(self.key)
         self.give(repair, self.refusal(code))
 
 
 class DeferredAnswers:
-    """All callers of one coordinator that wait so."""
+    """All waiting callers of one coordinator."""
 
     __slots__ = ("_count", "_waiting")
 
@@ -55,7 +55,7 @@ class DeferredAnswers:
         return len(self._waiting)
 
     def defer(self, what: str, reply: Reply, refusal: Refusal, draft: Draft) -> Deferred:
-        """The caller of `draft`, which will be answered later; `what` begins the key."""
+        """Registers the caller of `draft`, to be answered later; `what` is the prefix of the key."""
         self._count += 1
         deferred = Deferred(self, f"{what}/{self._count}", reply, refusal)
         self._waiting[deferred] = None
@@ -63,10 +63,10 @@ class DeferredAnswers:
         return deferred
 
     def remove(self, deferred: Deferred) -> bool:
-        """Whether it was there."""
+        """Removes a caller; returns whether it was registered."""
         return self._waiting.pop(deferred, self) is None
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """The answers to all that wait, when the coordinator loses its partition."""
+        """Returns error answers for all waiting callers, when the coordinator loses its partition."""
         waiting, self._waiting = self._waiting, {}
         return [Answer(deferred.reply, deferred.refusal(code)) for deferred in waiting]

@@ -1,11 +1,11 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a log machine.
 
-Each request has one method here that answers a `Decision`; what it means is in the file of its question (`classic/`, `consumer/`,
-`share/`, `offsets/`, `admin.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's
-transaction, `resume` starts the timers of the groups that were found in the log.
+Each command has one method here that returns a `Decision`. The logic is in `classic/`, `consumer/`, `share/`, `offsets/` and `admin.py`.
+`apply` applies one record to the shard, `apply_marker` the marker of a client's transaction, and `resume` starts the timers of the groups
+found in the log.
 
-Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same hard state on every broker (P9, I36). Records
-that cannot be read change nothing.
+Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same hard state on every broker (P9, I36). Unreadable
+records change nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from ottla.wire.messages.group_records import (
 
 
 class EpochKind(NamedTuple):
-    """How records of one kind of group with epochs are folded."""
+    """How records of one kind of modern group are applied."""
 
     group: type[Any]
     schema: EpochSchema
@@ -125,7 +125,7 @@ class GroupMachine:
         return classic_members.join_group(self.shard, group, command, reply, now_ms)
 
     def _join_afterwards(self, draft: Draft, command: Join, reply: Reply) -> Decision:
-        """A consumer group gives way to a classic one: when that is logged the member joins."""
+        """Converts an empty or downgraded consumer group to a classic one; the member joins when that is logged."""
         member_id = command.member_id
         deferred = self.shard.deferred.defer("join", reply, lambda code: rebalance.refuse_join(code, member_id), draft)
         draft.schedule(deferred.key, 0, lambda now_ms: self.join_group(command, reply, now_ms) if deferred.take() else NOTHING)
@@ -171,7 +171,7 @@ class GroupMachine:
         return delete_share_offsets(self.shard, command, reply)
 
     def topics_changed(self) -> None:
-        """Called when a topic was made, deleted or has more partitions: groups look again at their members' next heartbeat."""
+        """Called when a topic was created, deleted or extended. Groups look up their topics again at their members' next heartbeat."""
         self.shard.topics_version += 1
 
     def commit_offsets(self, command: CommitOffsets, reply: Reply, now_ms: int) -> Decision:
@@ -207,11 +207,11 @@ class GroupMachine:
         return admin.delete_group(self.shard, group_id, reply)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """What groups have committed in these topics is forgotten by `forget_topics`; while the log is loaded, when that is done."""
+        """Schedules these topics for `forget_topics`; while the log is loading, for the end of the loading."""
         self.shard.deleted_topics.update(dict.fromkeys(names))
 
     def forget_topics(self, _now_ms: int) -> Decision:
-        """Removes what groups have committed in deleted topics, and where share groups stand in them; again until the log takes it."""
+        """Removes committed offsets and share states in deleted topics; retried until the log accepts it."""
         draft = Draft()
         self._forget_topics(draft)
         return draft.decision()
@@ -239,7 +239,7 @@ class GroupMachine:
         if record.value is not None:
             value = records.read_value(key, record.value)
             if value is None:
-                return  # damaged, or of a version from the future
+                return  # damaged, or of a later version
         fold(offset, key, value, transactional)
 
     def _apply_offset(
@@ -271,7 +271,7 @@ class GroupMachine:
         elif self.shard.is_live and type(group) is ClassicGroup and group.generation == value.generation:
             group.apply_record(value)
         else:
-            # Loading, or a consumer group that went back to the classic protocol.
+            # Loading, or a consumer group that was downgraded to the classic protocol.
             groups[key.group] = ClassicGroup.from_record(key.group, value)
 
     def _apply_epochs(
@@ -295,13 +295,13 @@ class GroupMachine:
         self.shard.offsets.end_transaction(producer_id, is_commit)
 
     def follow_up(self, now_ms: int) -> Decision:
-        """Logs once more, after a marker, what compaction would get wrong."""
+        """After a marker, logs offsets again that compaction would otherwise lose."""
         draft = Draft()
         delete.rewrite_overtaken(self.shard, draft)
         return draft.decision()
 
     def resume(self, now_ms: int) -> Decision:
-        """Starts the timers: members found in the log have one session timeout to send a heartbeat."""
+        """Starts the timers. Members found in the log have one session timeout to send a heartbeat."""
         self.shard.is_live = True
         self.shard.memory.count()
         self.shard.offset_memory.count()
@@ -328,7 +328,7 @@ class GroupMachine:
                 resume_share_states(self.shard, group, draft)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """Answers all callers that wait, in a rebalance or for a later decision, when leadership is lost."""
+        """Answers all waiting callers, in rebalances and of later decisions, when the leadership is lost."""
         self.shard.is_over = True
         self.shard.updates.clear()
         draft = Draft()

@@ -1,8 +1,8 @@
-"""What stands in `__consumer_offsets`: Kafka's own records, in the versions that Kafka 4.x writes.
+"""The records in `__consumer_offsets`: Kafka's own, in the versions that Kafka 4.x writes.
 
-A key is an int16 that says which kind, then the fields; a value is an int16 version, then the fields; no value is a tombstone. `read_key`
-and `read_value` answer None for what this coordinator does not know (streams groups, later versions, damaged bytes): such
-records are skipped, never an error, because a client could have written them.
+A key is an int16 for its kind, then the fields. A value is an int16 version, then the fields; no value is a tombstone. `read_key` and
+`read_value` return None for unknown records (streams groups, later versions, damaged bytes). Such records are skipped and are no error,
+because a client could have written them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 OFFSET_KEYS_BYTES_MAX = 4 << 20
-"""Memory for the encoded keys of offsets that were committed last. 4 MiB: about 6,000 partitions."""
+"""Memory for cached keys of recently committed offsets. 4 MiB: about 6,000 partitions."""
 
 _KEYS: dict[int, type[RecordKey]] = {
     cls.API_KEY: cls
@@ -130,7 +130,7 @@ def read_key(data: bytes) -> RecordKey | None:
 
 
 def read_value(key: RecordKey, data: bytes) -> RecordValue | None:
-    """The value that belongs to `key`."""
+    """Decodes the value of a record with this key."""
     if len(data) < 2:
         return None
     cls = _VALUES[key.API_KEY]
@@ -144,7 +144,7 @@ def read_value(key: RecordKey, data: bytes) -> RecordValue | None:
 
 
 def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> LogRecord:
-    """A commit; one of an old client that says when it expires needs the version that has a field for it."""
+    """Encodes a commit. A commit with an expiry time of its own (of an old client) needs an older version."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -159,7 +159,7 @@ def offset_commit(group_id: str, topic: str, partition: int, committed: Committe
 
 @remembered(OFFSET_KEYS_BYTES_MAX)
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """Consumers commit the same partitions again and again."""
+    """Encodes a key; cached, because consumers commit the same partitions repeatedly."""
     return write_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
@@ -176,7 +176,7 @@ def group_tombstone(group_id: str) -> LogRecord:
 
 
 def epoch_record(key: RecordKey, value: RecordValue) -> LogRecord:
-    """A record of a consumer or share group; all of them are at version 0."""
+    """Makes a record of a consumer or share group; all of them have version 0."""
     return LogRecord(write_key(key), write_value(value, 0))
 
 

@@ -1,7 +1,7 @@
-"""What a group coordinator has to know: its limits and intervals, and the topics that exist.
+"""The settings of a group coordinator, and its view of the topics.
 
-The names beside the fields are configuration keys, whose defaults stand in `base/settings/`. New `GroupCoordinatorSettings` replace the old
-ones when a dynamic setting changes. The limits marked "ours" exist because nothing that a client can send may grow without end.
+The comments beside the fields are configuration keys; their defaults are in `base/settings/`. A change of a dynamic setting replaces
+`GroupCoordinatorSettings`. Limits marked "ours" do not exist in Kafka; they bound memory that clients could otherwise fill.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from ottla.base.immutable import immutable
 from ottla.base.uuids import Uuid
 
 MEMBER_BYTES = 1500
-"""What a member, or the id of one that has not come back, takes in memory beside its names and metadata."""
+"""Memory of a member, or of a member id given out, in addition to names and metadata, in bytes."""
 OFFSET_BYTES = 600
-"""What an offset takes beside its metadata and the names of its group and topic."""
+"""Memory of an offset in addition to its metadata and the names of its group and topic, in bytes."""
 
 
 @immutable(kw_only=True)
@@ -53,7 +53,7 @@ class GroupCoordinatorSettings:
 
 
 OwnSettings = Callable[[str], Mapping[str, int]]
-"""The settings that a consumer or share group overrides: values by Kafka's names, within the broker's bounds."""
+"""Returns the settings that a group overrides: values by Kafka's names, within the broker's bounds."""
 
 
 def no_overrides(_group_id: str) -> Mapping[str, int]:
@@ -61,15 +61,15 @@ def no_overrides(_group_id: str) -> Mapping[str, int]:
 
 
 class TopicsView(Protocol):
-    """The topics of the cluster, as far as groups care."""
+    """The topics of the cluster as group coordinators see them."""
 
     def topic_names(self) -> Iterable[str]:
-        """All topics, for subscriptions by regular expression."""
+        """Returns all topics, for subscriptions by regular expression."""
 
     def topic_id(self, name: str) -> Uuid | None:
-        """None when there is no such topic."""
+        """Returns the topic id; None if the topic does not exist."""
 
     def topic_name(self, topic_id: Uuid) -> str | None: ...
 
     def partition_count(self, name: str) -> int:
-        """0 when there is no such topic."""
+        """Returns the number of partitions; 0 if the topic does not exist."""

@@ -1,12 +1,12 @@
-"""The states of a group, and the moves that each of them allows.
+"""The states of a group and their allowed transitions.
 
-A classic group is moved by its members' requests: PreparingRebalance gathers joiners, CompletingRebalance waits for the leader's
-assignment. A consumer group's state is a consequence of its epochs: Assigning while the target assignment is older than the group,
-Reconciling while a member is not yet where the target wants it. A share group is Empty or Stable, as it has members or not.
+Requests of members change a classic group's state: in PreparingRebalance members join, in CompletingRebalance they wait for the leader's
+assignment. A consumer group's state follows from its epochs: Assigning while the target assignment is older than the group, Reconciling
+while a member has not reached its target. A share group is Stable if it has members, else Empty.
 
-`ALLOWED` (classic), `CONSUMER_ALLOWED` and `SHARE_ALLOWED` name for each state the states that may follow. The code asserts every move of a
-classic group; the other two are held against what the transcripts show, since no code moves such a group. The diagrams in the documentation
-are drawn from them.
+`ALLOWED` (classic), `CONSUMER_ALLOWED` and `SHARE_ALLOWED` list the possible next states. The code asserts every transition of a classic
+group. The other states are computed, and tests compare the tables with transcripts. The diagrams in the documentation are generated from
+the tables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """The values are Kafka's words, as clients and tools see them."""
+    """The values are Kafka's names, as clients and tools show them."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

@@ -162,7 +162,7 @@ def _add_member(join: Joining, member_id: str) -> None:
     group.add(member)
     member.join_reply = join.reply
     group.joining += 1
-    # A client that gave up looks like one that waits, so a new member does not wait for ever.
+    # A client that gave up looks like one that waits, so the wait of a new member is limited.
     rebalance.extend_session(shard, group, member, join.draft, join.now_ms, shard.settings.new_member_join_timeout_ms)
     rebalance.maybe_rebalance(shard, group, join.draft, join.now_ms)
 

@@ -19,16 +19,17 @@ from ottla.groups.modern.update import EpochUpdate, Known, Steps
 from ottla.groups.shard import GroupShard
 
 MATCH_WORK_PER_STEP = 30_000
-"""Letters of names times instructions of an expression: the dearest take half a millisecond for it, most much less."""
+"""Work in one step: letters of names times instructions of an expression. The slowest expressions take half a millisecond, most much less.
+"""
 LOOKED_AT_PER_STEP = 2_500
 
 MayDescribe = Callable[[str], bool] | None
-"""Which topics the member that asks may see; None if all."""
+"""Whether the requesting member may see a topic; None: it may see all."""
 
 
 def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
-    """Whether a new target is due and not in the making: the group has moved on, and its last target is old enough that many changes
-    become one."""
+    """Whether a new target must be made now. It must if the group's epoch is newer, no update is running, and the last target is old
+    enough; several changes then lead to one target."""
     if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
     return _has_rested(shard, group, now_ms)

@@ -45,6 +45,6 @@ def describe_epoch_groups(
 
 
 def assigned_topics(shard: GroupShard, assigned: Mapping[Uuid, tuple[int, ...]]) -> list[AssignedTopic]:
-    """Topics that are gone have no name to show and are left out."""
+    """Returns the assignment with topic names, without deleted topics."""
     named = ((topic_id, shard.topics.topic_name(topic_id), partitions) for topic_id, partitions in assigned.items())
     return [AssignedTopic(topic_id, name, partitions) for topic_id, name, partitions in named if name is not None]

@@ -1,12 +1,13 @@
-"""What consumer groups (KIP-848) and share groups (KIP-932) have in common: members, epochs, a target assignment, and who has reached it.
+"""The common state of consumer groups (KIP-848) and share groups (KIP-932): members, epochs, the target assignment, and each member's
+progress.
 
-All of it is hard state, a fold of the group's records; a coordinator that takes over continues where the last one stopped. Values are
-immutable and replaced as a whole, so a decision can try its changes on a `copy`, which is a handful of dict copies.
+All of it is hard state, built from the group's records, so a new coordinator continues where the last one stopped. Values are immutable and
+replaced as a whole. A decision can therefore try its changes on a `copy`, which copies only some dicts.
 
-Three epochs measure progress: `epoch` rises when the members or what they want change, `target_epoch` is the group epoch that the
-target assignment was made for, and each member's own epoch says which target it has reached.
+There are three kinds of epochs. `epoch` rises when the members or their subscriptions change. `target_epoch` is the group epoch of the
+current target assignment. Each member's own epoch is the target that it has reached.
 
-Invariants: a target and a position belong to a member.
+Invariants: each target and each position belongs to a member.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ Assignment = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""
 
 SUBSCRIPTIONS_MAX = 8
-"""So many of the last different subscriptions are compared with a new one."""
+"""Number of recent different subscriptions that a new one is compared with."""
 NAME_BYTES = 60
-"""What a name takes beside its characters."""
+"""Memory of a name in addition to its characters, in bytes."""
 FIRST_EPOCH = 1
-"""Of a group without a past: its first member raises it, so that member's epoch is 2, as in Kafka."""
+"""Epoch of a new group. Its first member raises it, so that member's epoch is 2, as in Kafka."""
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 
 
 class Facts(Protocol):
-    """What a member says of itself, in groups of either kind."""
+    """A member's description of itself, in both kinds of groups."""
 
     @property
     def rack_id(self) -> str | None: ...
@@ -49,7 +50,7 @@ class Facts(Protocol):
 
 
 class Place(Protocol):
-    """What a member has, and which epoch it has reached, in groups of either kind."""
+    """A member's current assignment and epoch, in both kinds of groups."""
 
     @property
     def epoch(self) -> int: ...
@@ -65,7 +66,8 @@ GroupT = TypeVar("GroupT", bound="EpochGroup[Any, Any]")
 
 
 def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, members_max: int) -> FactsT | None:
-    """The facts of the member that sent this epoch; None if it joins now. Raises `ApiError` if it may not."""
+    """Returns the description of the member that sent this epoch; None if it is joining. Raises `ApiError` if it may not join or is
+    unknown."""
     facts = group.facts.get(member_id)
     if facts is None and epoch != JOINING_EPOCH:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
@@ -75,7 +77,7 @@ def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, membe
 
 
 def check_names(settings: GroupCoordinatorSettings, ids: Iterable[str | None], topics: Iterable[str] | None) -> None:
-    """Refuses ids of a member, and lists of topics, that are too long."""
+    """Refuses ids and lists of topics that are too long."""
     if is_too_long(*ids):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"an id of a member, an instance or a rack has at most {ID_CHARACTERS_MAX} characters")
     if topics and sum(map(len, topics)) > settings.member_metadata_bytes_max:
@@ -83,29 +85,29 @@ def check_names(settings: GroupCoordinatorSettings, ids: Iterable[str | None], t
 
 
 def admit(share: Share, before: FactsT | None, facts: FactsT, owner: str) -> None:
-    """Finds room for a new member, or one that subscribes to more. Raises `ApiError` if there is none."""
+    """Reserves memory for a new member, or for a longer subscription. Raises `ApiError` if there is none."""
     size = facts_bytes(facts) - (facts_bytes(before) if before is not None else 0)
     if size > 0:
         share.admit(size, owner)
 
 
 def fenced(position: Place, epoch: int) -> ApiError:
-    """The refusal of a member whose epoch is not its own."""
+    """Returns the error for a member that sent a wrong epoch."""
     return ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
 
 
 def merged_topics(before: tuple[str, ...], names: Iterable[str] | None) -> tuple[str, ...]:
-    """The topics that a member subscribes to, in order; null leaves them as they were."""
+    """Returns the sorted topics that a member subscribes to; null keeps the earlier ones."""
     return before if names is None else tuple(sorted(dict.fromkeys(names)))
 
 
 def facts_bytes(facts: Facts) -> int:
-    """Roughly the memory that a member takes."""
+    """Returns the approximate memory of a member."""
     return MEMBER_BYTES + sum([NAME_BYTES + len(name) for name in facts.topics])
 
 
 class EpochGroup(Generic[FactsT, PlaceT]):
-    """One group. `set_*` and `remove_*` are the folds of its records."""
+    """One group. `set_*` and `remove_*` apply its records."""
 
     __slots__ = (
         "_subscriptions", "owner", "epoch", "facts", "group_id", "metadata_hash", "positions", "target", "target_epoch",
@@ -115,7 +117,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
     type: ClassVar[GroupType]
     protocol_type: ClassVar[str]
     word: ClassVar[str]
-    """As in "Group g is not a share group"."""
+    """The word in messages such as "Group g is not a share group"."""
     fields: ClassVar[tuple[str, ...]] = __slots__[2:]
     new_position: PlaceT
 
@@ -154,23 +156,23 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         return self.positions.get(member_id, self.new_position)
 
     def subscriptions(self) -> list[tuple[str, ...]]:
-        """What members read, each list of names once."""
+        """Returns the members' subscriptions, each list of names once."""
         return list({id(facts.topics): facts.topics for facts in self.facts.values()}.values())
 
     def subscribed_topics(self) -> list[str]:
-        """Every topic that a member reads, in order."""
+        """Returns every topic that a member reads, sorted."""
         topics: dict[str, None] = {}
         for names in self.subscriptions():
             topics.update(dict.fromkeys(names))
         return sorted(topics)
 
     def has_rested(self, interval_ms: int, now_ms: int) -> bool:
-        """Whether the last target was made so long ago. One that seems to be of the future was made by another coordinator, whose clock
-        is ahead of this one's: nothing waits for that."""
+        """Whether the last target is at least `interval_ms` old. A target with a future time was made by another coordinator whose clock is
+        ahead; it counts as old."""
         return not 0 <= now_ms - self.target_timestamp_ms < interval_ms
 
     def held_bytes(self) -> int:
-        """Roughly the memory that the members take."""
+        """Returns the approximate memory of the members."""
         return sum([facts_bytes(facts) for facts in self.facts.values()])
 
     # The fold of the log
@@ -181,7 +183,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         self.facts[member_id] = facts if topics is facts.topics else facts._replace(topics=topics)  # type: ignore[attr-defined]
 
     def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        """The same names, the very object if another member has them, so that what members have in common is looked at once."""
+        """Returns an equal tuple of names, the same object if another member has it, so that common subscriptions are processed once."""
         for known in self._subscriptions:
             if known == topics:
                 return known

@@ -1,8 +1,8 @@
-"""The records of consumer and share groups: writes their values, and folds them back.
+"""The records of consumer and share groups: encodes values and applies them.
 
-An `EpochChange` is a decision under way: each step appends its record and is folded into a copy of the group at once, so the next step
-sees it. `fold_epochs` does the same with records that come from the log. Both end in the same `set_*` and `remove_*` of the group. The two
-protocols' records differ in their classes and in what a member's facts and position hold: that is an `EpochSchema`.
+An `EpochChange` is a decision in progress. Each step appends its record and immediately applies it to a copy of the group, so that the next
+step sees it. `fold_epochs` applies records from the log. Both use the group's `set_*` and `remove_*`. An `EpochSchema` has the differences
+of the two protocols: the record classes, and the contents of a member's description and position.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.wire.schema import RecordKey, RecordValue
 
 @immutable(kw_only=True)
 class EpochSchema:
-    """The record classes of one protocol, and how facts and positions become values."""
+    """The record classes of one protocol, and the conversions of descriptions and positions."""
 
     group_key: type[Any]
     group_value: type[Any]
@@ -44,7 +44,8 @@ def read_assignment(topics: Iterable[Any]) -> Assignment:
 
 
 def fold_epochs(schema: EpochSchema, group: Any, key: Any, value: Any) -> bool:
-    """Folds one record, a tombstone if `value` is None; the group's own tombstone is the caller's. False if it is of another kind."""
+    """Applies one record, a tombstone if `value` is None; returns False for a record of another kind. The caller handles the group's own
+    tombstone."""
     kind = type(key)
     if kind is schema.group_key:
         group.set_epoch(value.epoch, value.metadata_hash)
@@ -62,7 +63,7 @@ def fold_epochs(schema: EpochSchema, group: Any, key: Any, value: Any) -> bool:
 
 
 class EpochChange(Generic[GroupT, FactsT, PlaceT]):
-    """Records in the making, and the group as it will be when they are logged: the group itself until the first step, then a copy."""
+    """Records of a decision, and the group as it will be when they are logged: the group itself until the first record, then a copy."""
 
     __slots__ = ("group", "group_id", "records")
 
@@ -74,7 +75,7 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.group_id = group.group_id
 
     def log(self, key: RecordKey, value: RecordValue | None) -> GroupT:
-        """Appends a record, a tombstone without a value; answers the copy to fold it into."""
+        """Appends a record (a tombstone if `value` is None); returns the copy of the group to apply it to."""
         if not self.records:
             self.group = self.group.copy()
         self.records.append(records.tombstone(key) if value is None else records.epoch_record(key, value))
@@ -89,7 +90,7 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.log(self.schema.group_key(group_id=self.group_id), value).set_epoch(epoch, metadata_hash)
 
     def raise_epoch(self) -> None:
-        """The next heartbeat of any member makes a new target."""
+        """Raises the epoch, so that the next heartbeat of any member makes a new target."""
         self.put_epoch(self.group.epoch + 1, self.group.metadata_hash)
 
     def put_target_epoch(self, epoch: int, now_ms: int) -> None:
@@ -107,7 +108,7 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.log(key, self.schema.write_position(position)).set_position(member_id, position)
 
     def remove_member(self, member_id: str) -> None:
-        """All that is known of a member."""
+        """Removes all records of a member."""
         for key_class in (self.schema.position_key, self.schema.target_member_key, self.schema.member_key):
             self.log(key_class(group_id=self.group_id, member_id=member_id), None)
         self.group.remove_position(member_id)
@@ -115,7 +116,7 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.group.remove_member(member_id)
 
     def remove_group(self) -> None:
-        """All that is known of the group; its own tombstone comes last."""
+        """Removes all records of the group; its own tombstone is the last."""
         for member_id in list(self.group.facts):
             self.remove_member(member_id)
         self.remove_rest()
@@ -123,4 +124,4 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.log(self.schema.group_key(group_id=self.group_id), None)
 
     def remove_rest(self) -> None:
-        """What only one of the protocols has."""
+        """Removes records that only one of the protocols has."""

@@ -1,7 +1,7 @@
 """Removes members of consumer and share groups whose session has timed out.
 
-Sessions are deadlines in memory with one timer a member, as in classic groups: a heartbeat only moves the deadline, and the timer looks
-whether it has passed. A member that is late is removed, in the way of its kind of group.
+A session is a deadline in memory with one timer per member, as in classic groups. A heartbeat only moves the deadline, and the timer checks
+whether it has passed. Each kind of group removes a late member in its own way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SessionRules(NamedTuple):
 
 
 def extend(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, rules: SessionRules, draft: Draft, now_ms: int) -> Session:
-    """Moves the deadline of a member that sent a heartbeat. A timer is made only if none looks before the new deadline."""
+    """Moves the deadline of a member that sent a heartbeat. A timer is started only if none runs before the new deadline."""
     session = shard.sessions.get((group_id, member_id))
     if session is None:
         session = shard.sessions[group_id, member_id] = Session()
@@ -35,7 +35,7 @@ def extend(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, ru
 
 
 def _watch(shard: GroupShard, group_id: str, member_id: str, session: Session, rules: SessionRules, draft: Draft, now_ms: int) -> None:
-    # The key is not the one of classic sessions: what becomes of those is no concern of this timer.
+    # Classic sessions use another key, so that the two kinds of timers do not replace each other.
     session.timer_ms = session.deadline_ms
     draft.schedule(
         f"alive/{group_id}/{member_id}", session.deadline_ms - now_ms, lambda now: _expire(shard, group_id, member_id, rules, now)

@@ -1,7 +1,7 @@
 """The topics that a consumer or share group reads, and whether they have changed.
 
-Topics are looked up again when the broker says that some have changed (`GroupShard.topics_version`), and from time to time besides. A hash
-of the topics' ids and partition counts stands in the group's record: when it no longer fits, the group's epoch rises.
+Topics are looked up again when the broker reports a change (`GroupShard.topics_version`), and periodically. The group's record contains a
+hash of the topics' ids and partition counts. When it differs, the group's epoch rises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.groups.shard import GroupShard, Refresh
 
 LOOK_AGAIN_MS = 5_000
 NAMES_PER_STEP = 1_000
-"""A step of looking up topics takes less than a millisecond."""
+"""Topics looked up in one step, which takes less than a millisecond."""
 
 _INT64 = Packer(">q")
 _INT32 = Packer(">i")
@@ -33,7 +33,7 @@ def refresh_of(shard: GroupShard, group_id: str) -> Refresh:
 
 
 def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
-    """Whether topics may have changed since the group last looked; the caller then sets `topics_version`."""
+    """Whether topics may have changed since the last lookup; then the caller sets `topics_version`."""
     if refresh.topics_version == shard.topics_version and now_ms - refresh.looked_at_ms < LOOK_AGAIN_MS:
         return False
     refresh.looked_at_ms = now_ms
@@ -41,17 +41,17 @@ def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
 
 
 class FoundTopics(NamedTuple):
-    """The topics of subscriptions that exist, in the order of their names."""
+    """The existing topics of subscriptions, ordered by name."""
 
     ids: dict[str, Uuid]
     counts: dict[Uuid, int]
-    """The partitions of each."""
+    """The number of partitions by topic."""
     hash: int
-    """Differs when one of them was made anew or has more partitions; 0 when there is none."""
+    """Changes when a topic was created again or has more partitions; 0 without topics."""
 
 
 def find_topics(topics: TopicsView, subscriptions: Iterable[Sequence[str]]) -> Generator[None, None, FoundTopics]:
-    """The steps of looking up what several members read."""
+    """Looks up the topics of several subscriptions, in steps."""
     names: dict[str, None] = {}
     work = 0
     for subscription in subscriptions:
@@ -79,12 +79,12 @@ def find_topics(topics: TopicsView, subscriptions: Iterable[Sequence[str]]) -> G
 
 
 def metadata_hash(shard: GroupShard, group: EpochGroup[Any, Any]) -> int:
-    """The hash of the topics that the group reads, found at once."""
+    """Returns the hash of the group's topics, computed in one step."""
     return run_steps(find_topics(shard.topics, (group.subscribed_topics(),))).hash
 
 
 class TopicIds:
-    """The ids of subscriptions' topics; members that subscribe to the same share one set."""
+    """The topic ids of subscriptions; members with equal subscriptions share one set."""
 
     def __init__(self, shard: GroupShard) -> None:
         self._topics = shard.topics

@@ -1,16 +1,16 @@
-"""Brings the target assignment of a consumer or share group up to date, in turns of the loop where that is much work.
+"""Makes the target assignment of a consumer or share group, spread over iterations of the event loop if it is much work.
 
-An update is a row of steps: what members read is looked up, an assignor deals the partitions, and what differs from the last target is
-logged. The first `STEPS_AT_ONCE` run within the heartbeat that asks for it, so a group of a usual size has its new target with the very
-answer. The rest goes on in fair turns with other work (`GroupShard.later`). Until it is done heartbeats are answered from the last target,
-and members get the new one with a later heartbeat, as in Kafka (KIP-1263).
+An update looks up the members' topics, runs an assignor, and logs the differences from the last target, in steps. The first `STEPS_AT_ONCE`
+steps run in the heartbeat that starts it, so its answer already has the new target in groups of usual size. The rest shares the loop fairly
+with other work (`GroupShard.later`). Until the update ends, heartbeats are answered from the last target, and members get the new one with
+a later heartbeat, as in Kafka (KIP-1263).
 
-The new target is for the members and the epoch that the group had when the update looked. A change that comes meanwhile raises the group's
-epoch further, so another target follows. What a step has to log (an `Edit`) is decided on the group as it is by then.
+The new target is for the members and the epoch at the start of the update. A later change raises the epoch again, so another target
+follows. An `Edit` decides what to log on the group's state at that time.
 
-Invariants: one update of a group is under way at a time; the target's epoch is logged last, so that after a refusal or a new coordinator,
-which leaves some members with a new target and others with the last one, a target is due still, and what members hold decides who may have
-a partition (I34).
+Invariants: at most one update of a group is running. The target's epoch is logged last. After a refusal or a change of coordinator some
+members may have the new target and others the last one; the target is then still due, and the owners of partitions decide who may get one
+(I34).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ottla.machine.contract import NOTHING, Decision
 from ottla.machine.draft import Draft
 
 STEPS_AT_ONCE = 10
-"""A step takes a millisecond or less, those that log up to two: with what else the heartbeat does it holds the loop below 50 ms."""
+"""Steps in the heartbeat. A step takes at most a millisecond, one that logs at most two. With the rest of the heartbeat that blocks the
+loop for less than 50 ms."""
 TARGETS_PER_STEP = 25
 TARGET_TOPICS_PER_STEP = 1_000
 COMPARED_PER_STEP = 500
@@ -37,15 +38,15 @@ COMPARED_TOPICS_PER_STEP = 5_000
 
 ChangeT = TypeVar("ChangeT", bound=EpochChange[Any, Any, Any])
 Edit = Callable[[ChangeT, int], None]
-"""(change of the group, now) -> what a step has to log is in the change."""
+"""(change of the group, now): adds the records of a step to the change."""
 Steps = Generator[Edit[ChangeT] | None, None, None]
 Known = Mapping[str, Any]
-"""The facts of the members that the target is for."""
+"""The descriptions of the members that the target is for."""
 Targets = Sequence[tuple[str, Assignment]]
 
 
 class EpochUpdate(ABC, Generic[ChangeT]):
-    """One update; a protocol's own says what its steps are."""
+    """One update; the subclass of a protocol defines its steps."""
 
     def __init__(self, shard: GroupShard, group_type: type[EpochGroup[Any, Any]], change_type: Callable[[Any], ChangeT]) -> None:
         self._shard = shard
@@ -53,13 +54,13 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         self._change_type = change_type
         self._group_id = ""
         self._live: EpochGroup[Any, Any] | None = None
-        """The group itself, once what began the update is logged."""
+        """The group, after the start of the update was logged."""
         self._epoch: int | None = None
-        """That the target is for."""
+        """The group epoch that the target is for."""
         self._steps = self._all_steps()
 
     def begin(self, change: ChangeT, draft: Draft, now_ms: int) -> None:
-        """Runs the first steps, or all of them, into `change`; the rest follows when that is logged."""
+        """Runs the first steps, or all, and adds their records to `change`; the rest runs when that is logged."""
         self._group_id = change.group_id
         for _ in range(STEPS_AT_ONCE):
             try:
@@ -76,13 +77,13 @@ class EpochUpdate(ABC, Generic[ChangeT]):
 
     @abstractmethod
     def _all_steps(self) -> Steps[ChangeT]:
-        """The whole work."""
+        """Yields all steps."""
 
     def _before_rest(self, change: ChangeT) -> None:
-        """What the heartbeat must log itself where the work goes on without it."""
+        """Adds the records that the heartbeat must log itself, if the rest of the work continues after it."""
 
     def _rest(self) -> Iterator[None]:
-        """What `begin` has not done; ends when the group is another one or the coordinator is gone."""
+        """Runs the remaining steps; stops if the group was replaced or the coordinator has ended."""
         live = self._shard.groups.get(self._group_id)
         self._live = live if isinstance(live, self._group_type) else None
         for edit in self._steps:
@@ -96,7 +97,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
             self._after_rest()
 
     def _after_rest(self) -> None:
-        """The last step is logged, or what began the update was refused."""
+        """Called when the last step is logged, or the start of the update was refused."""
 
     def _is_wanted(self) -> bool:
         shard, group_id = self._shard, self._group_id
@@ -108,7 +109,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         draft, change = Draft(), self._change_type(self._live)
         try:
             edit(change, now_ms)
-        except ApiError:  # there is no room for what an expression matches
+        except ApiError:  # no memory for the topics that an expression matches
             self._give_up()
             return NOTHING
         draft.records = change.records
@@ -116,7 +117,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         return draft.decision()
 
     def _give_up(self) -> None:
-        """The log has refused something: the next heartbeat begins again."""
+        """Ends the update after the log refused a record; the next heartbeat starts again."""
         if self._shard.updates.get(self._group_id) is self:
             del self._shard.updates[self._group_id]
             refresh_of(self._shard, self._group_id).topics_version = -1
@@ -124,7 +125,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
     # The last steps of every update
 
     def _log_target(self, group: EpochGroup[Any, Any], target: Mapping[str, Assignment]) -> Steps[ChangeT]:
-        """Logs what differs from the group's last target."""
+        """Logs the differences from the group's last target."""
         changed: list[tuple[str, Assignment]] = []
         members = topics = 0
         for member_id, mine in target.items():
@@ -145,7 +146,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
                 change.put_target(holder, target)
 
     def _holder(self, change: ChangeT, known: Known, member_id: str) -> str:
-        """Who has a member's place by now; empty if it has left."""
+        """Returns the member that has replaced `member_id` (itself if it is unchanged); empty if it has left."""
         return member_id if member_id in change.group.facts else ""
 
     def _put_target_epoch(self, change: ChangeT, now_ms: int) -> None:
@@ -154,7 +155,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
 
 
 def _few_at_a_time(changed: Targets) -> Iterator[Targets]:
-    """Targets that one step may log: each is a record, as long as it has topics."""
+    """Splits the targets into parts that one step may log; each target is a record whose size grows with its topics."""
     few: list[tuple[str, Assignment]] = []
     topics = 0
     for member_id, target in changed:

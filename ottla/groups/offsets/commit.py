@@ -1,12 +1,12 @@
 """OffsetCommit and TxnOffsetCommit: logs the offsets that a member, a lone consumer or an operator commits.
 
-A commit names the member and generation it speaks for, and is refused when that is not the present one (I33). A member with epochs may
-also name an earlier epoch, if it has had each of the partitions since then (KIP-1251): the answer with its new epoch may still be on its
-way. A lone consumer or an operator may commit without (generation -1) while the group has no members. Offsets committed inside a
-client's transaction are logged at once but count only after its marker (I32).
+A commit names the member and its generation, and is refused if the generation is not the current one (I33). A member of a modern group may
+also name an earlier epoch, if it has owned each of the partitions since then (KIP-1251), because it may not have received its new epoch
+yet. A lone consumer or an operator may commit without a generation (-1) while the group has no members. Offsets committed in a transaction
+are logged immediately, but take effect only with its marker (I32).
 
-Invariants: an offset changes only by a logged record (P9, I35); each offset of a command has its own result. Which topics exist and who
-may commit is settled by the handler, which passes on only what is left.
+Invariants: an offset changes only by a logged record (P9, I35); each offset of a command has its own result. The handler has already
+removed topics that do not exist or that the client may not use.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _log(
     transactional: Transactional | None,
     reply: Reply,
 ) -> Decision:
-    """Logs what may be committed; `room` is how many partitions without an offset the group may get."""
+    """Logs the allowed offsets. `room` is the number of partitions that may get a first offset."""
     logged, codes = list[LogRecord](), list[ErrorCode]()
     group_id, metadata_max = command.group_id, shard.settings.offset_metadata_bytes_max
     has_room = _find_room(shard, command, is_pending=transactional is not None)
@@ -78,7 +78,7 @@ def _log(
 
 
 def _find_room(shard: GroupShard, command: CommitOffsets | CommitOffsetsInTransaction, *, is_pending: bool) -> bool:
-    """Whether there is memory for what the command adds: an offset in place of another of the same size adds nothing."""
+    """Whether there is memory for the command. Replacing an offset by one of the same size needs none."""
     if is_pending:
         size = sum([offset_bytes(offset.topic, offset.metadata) for offset in command.offsets])
     else:
@@ -104,7 +104,7 @@ def _commit_record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_ms
 
 
 def _commit_error(code: ErrorCode) -> ErrorCode:
-    """Returns the error that clients get for a refused append: for one that is too large they know another."""
+    """Returns the error for a refused append; clients expect a different one for a commit that is too large."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
 
 
@@ -132,7 +132,7 @@ def _check_commit(shard: GroupShard, command: CommitOffsets, now_ms: int) -> Non
 
 
 def _check_transaction_commit(shard: GroupShard, command: CommitOffsetsInTransaction) -> None:
-    """KIP-447: a producer that names the member it works for is fenced when that member is no longer in that generation."""
+    """Checks the generation of a producer's member (KIP-447): a producer is fenced if its member is no longer in that generation."""
     generation = command.generation
     group = shard.groups.get(command.group_id)
     if group is None:
@@ -148,7 +148,7 @@ def _check_transaction_commit(shard: GroupShard, command: CommitOffsetsInTransac
 
 
 def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool) -> None:
-    """Raises ApiError if a client that names itself so may not commit for the group now."""
+    """Raises `ApiError` if a client with this member id, instance id and generation may not commit for the group now."""
     if generation < 0 and group.state is EMPTY:
         return
     if generation >= 0 or member_id or instance_id is not None:
@@ -158,7 +158,7 @@ def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str |
     elif not is_transactional:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)  # a client outside the group, while it has members
     if not is_transactional and group.state is COMPLETING_REBALANCE:
-        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)  # the member is right, but its partitions are about to be spread anew
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)  # the member is valid, but its partitions are about to be reassigned
 
 
 def _check_consumer_commit(
@@ -179,13 +179,13 @@ def _check_consumer_commit(
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     position = group.position(member_id)
     if epoch != position.epoch and not (epoch < position.epoch and _has_had_since(shard, position, epoch, command.offsets)):
-        # Producers know nothing of epochs of members.
+        # Producers do not know member epochs.
         is_of_new_protocol = facts.classic is None and not is_transactional
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if is_of_new_protocol else ErrorCode.ILLEGAL_GENERATION)
 
 
 def _has_had_since(shard: GroupShard, position: Position, epoch: int, offsets: Iterable[OffsetToCommit]) -> bool:
-    """Whether the member has had all of these partitions since an epoch of its own."""
+    """Whether the member has owned all of these partitions since this epoch."""
     for offset in offsets:
         topic_id = offset.topic_id if offset.topic_id != ZERO_UUID else shard.topics.topic_id(offset.topic)
         assignment_epoch = None if topic_id is None else position.epochs.get(topic_id, {}).get(offset.partition)

@@ -1,4 +1,4 @@
-"""Removes offsets (OffsetDelete, deleted topics), and logs again those that compaction would get wrong."""
+"""Removes offsets (OffsetDelete, deleted topics), and logs offsets again that compaction would otherwise lose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.machine.draft import Draft, answered
 
 FORGET_RETRY_MS = REWRITE_RETRY_MS = 1_000
 NOT_DELETED = -2
-"""Where no record stands."""
+"""Marks a topic that is not in `deleted_topics`."""
 
 
 def refuse_delete(code: ErrorCode) -> DeletedOffsets:
@@ -44,9 +44,9 @@ def delete_offsets(shard: GroupShard, command: DeleteOffsets, reply: Reply) -> D
 
 
 def forget_topics(shard: GroupShard, draft: Draft) -> None:
-    """Deletes the offsets in deleted topics: they would be wrong for topics of the same names.
+    """Deletes the offsets in deleted topics, because they would be wrong for new topics of the same names.
 
-    Decided again until the log takes it. By then there may be topics of these names again: what was committed in them since stays.
+    Retried until the log accepts it. Offsets that were committed meanwhile for a new topic of the name are kept.
     """
     deleted, found = shard.deleted_topics, list[tuple[str, Key, int]]()
     for group_id in shard.offsets.group_ids():
@@ -69,7 +69,7 @@ def forget_topics(shard: GroupShard, draft: Draft) -> None:
 
 
 def rewrite_overtaken(shard: GroupShard, draft: Draft) -> None:
-    """Logs once more what compaction would get wrong (`store.py` says why)."""
+    """Logs offsets again that compaction would otherwise lose (see `store.py`)."""
     logged = []
     for group_id, (topic, partition) in shard.offsets.rewrites:
         if _is_forgotten(shard, group_id, (topic, partition)):
@@ -83,7 +83,7 @@ def rewrite_overtaken(shard: GroupShard, draft: Draft) -> None:
 
 
 def _is_forgotten(shard: GroupShard, group_id: str, key: Key) -> bool:
-    """Whether a tombstone is to follow: an offset that is logged once more would look like one of after the deletion."""
+    """Whether a tombstone is due. An offset logged again would look as if it were committed after the deletion."""
     end = shard.deleted_topics.get(key[0], NOT_DELETED)
     return end is None or shard.offsets.newest_record(group_id, key) <= end
 

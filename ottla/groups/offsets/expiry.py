@@ -1,14 +1,16 @@
-"""Expires offsets, and groups that have none left (KIP-211).
+"""Expires offsets, and groups without offsets (KIP-211).
 
-Offsets of a group that has members live as long as it subscribes to their topic. An empty group's offsets live for the retention after the
-last member left; those of a lone consumer, which is in no group that could become empty, for the retention after each commit. A record of
-before Kafka 2.1 carries its own date. A group that is empty and has no offset left expires as well. A share group stays until it is
-deleted; what it remembers of deleted topics is looked for here as well, in case the notice of their deletion was lost.
+Offsets in topics that the members of a group subscribe to do not expire. An empty classic group's offsets expire the retention time after
+its last member left. Other offsets expire the retention time after their commit: those of lone consumers, of empty consumer groups of
+KIP-848, and of topics that are no longer subscribed. A record from before Kafka 2.1 contains its own expiry time. An empty group without
+offsets expires too. A share group exists until it is deleted; the sweep also removes its states of deleted topics, in case the notification
+was lost.
 
-An offset that an open transaction is about to move is left alone (Redpanda #31483): else its commit would bring back what the sweep
-removed, or the sweep would remove what was just committed.
+An offset with a pending transactional commit is skipped (Redpanda #31483). Otherwise the commit would restore what the sweep removed, or
+the sweep would remove what was just committed.
 
-Invariants: nothing with a live use expires (I35). The sweep writes at most `RECORDS_MAX` tombstones at a time and goes on in the next turn.
+Invariants: no offset in use expires (I35). The sweep writes at most `RECORDS_MAX` tombstones at a time and continues in the next iteration
+of the event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ RECORDS_MAX = 1_000
 SWEEP_KEY = "expiry"
 
 Since = Callable[[str, CommittedOffset], int | None]
-"""From when the retention of an offset in this topic counts; None while it may not expire."""
+"""Returns the start of the retention time of an offset in this topic; None while it must not expire."""
 
 
 def schedule_sweep(shard: GroupShard, draft: Draft, delay_ms: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""OffsetFetch: the offsets of a group, as far as they may be shown.
+"""OffsetFetch: returns the offsets of a group.
 
-A fetch that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT for those that an open transaction is about to move (KIP-447). An offset
-that was committed for another topic id is of a topic that is gone, and is not shown: it means nothing in the one that has its name now.
+With `require_stable`, an offset with a pending transactional commit is returned as UNSTABLE_OFFSET_COMMIT (KIP-447). An offset committed
+for another topic id belongs to a deleted topic of the same name; it is not returned.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Dec
 
 
 def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
-    """A member of the consumer protocol names itself, so that it does not continue from where another member has taken over."""
+    """Checks the member id and epoch of a member of the consumer protocol, so that it does not read offsets of partitions that another
+    member took over."""
     group = shard.groups.get(command.group_id)
     if type(group) is not ConsumerGroup or (command.member_id is None and command.member_epoch < 0):
         return

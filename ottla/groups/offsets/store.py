@@ -1,14 +1,13 @@
-"""The committed offsets of a shard, and those that an open transaction has not committed yet.
+"""The committed offsets of a shard, and the pending offsets of open transactions.
 
-The store is a fold of the log: `put` and `remove` for plain records, `put_pending` for records of an open transaction, `end_transaction`
-for its marker. Whatever order the log has, a restart sees the same.
+The store is built from the log: `put` and `remove` for plain records, `put_pending` for records of an open transaction, `end_transaction`
+for its marker. A restart gives the same result.
 
-A transaction's offsets take effect where its marker stands in the log, not where they were written: a plain commit in between is
-overwritten by the marker. Compaction knows nothing of that; it would keep the plain commit, the later record of the two, and drop the
-other. So such keys are listed in `rewrites`, and the machine logs their value once more behind the marker; until then the list is itself a
-fold of the log.
+A transaction's offsets take effect at its marker, not at their own position in the log. The marker therefore overwrites a plain commit
+between the two. Compaction does not know that: it would keep the plain commit, which is the later record, and drop the transactional one.
+Such keys are listed in `rewrites`, and the machine logs their value again after the marker. Until then the list is derived from the log.
 
-Invariants: `open_transactions` is the inverse of `pending`; a tombstone takes pending offsets of its key along.
+Invariants: `open_transactions` is the inverse of `pending`; a tombstone removes the pending offsets of its key too.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ Key = tuple[str, int]
 
 
 class CommittedOffset(NamedTuple):
-    """What a client committed for one partition."""
+    """A client's commit for one partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    expire_timestamp_ms: int = -1  # only in records of before Kafka 2.1, which said when they expire
+    expire_timestamp_ms: int = -1  # only in records from before Kafka 2.1, which contain their expiry time
     topic_id: Uuid = ZERO_UUID
-    record_offset: int = -1  # where the record stands in the log
+    record_offset: int = -1  # the record's offset in the log
 
 
 class OffsetStore:
@@ -55,16 +54,16 @@ class OffsetStore:
         return None if offsets is None else offsets.get((topic, partition))
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction is about to move this offset."""
+        """Whether an open transaction has a pending offset for this partition."""
         keys = self.open_transactions.get(group_id)
         return keys is not None and (topic, partition) in keys
 
     def pending_keys(self, group_id: str) -> Collection[Key]:
-        """Returns the group's partitions whose offset an open transaction is about to move."""
+        """Returns the group's partitions with pending offsets of open transactions."""
         return self.open_transactions.get(group_id, ())
 
     def newest_record(self, group_id: str, key: Key) -> int:
-        """Where the last record about this partition stands in the log, be it committed or pending."""
+        """Returns the log offset of the last record for this partition, committed or pending."""
         committed = self.of_group(group_id).get(key)
         pending = self.open_transactions.get(group_id, {}).get(key, ())
         newest = -1 if committed is None else committed.record_offset
@@ -74,17 +73,17 @@ class OffsetStore:
         return bool(self.committed.get(group_id) or self.open_transactions.get(group_id))
 
     def keys_of(self, group_id: str) -> list[Key]:
-        """Every partition that the group has an offset for, committed or pending."""
+        """Returns every partition with an offset of the group, committed or pending."""
         keys = dict.fromkeys(self.committed.get(group_id, ()))
         keys.update(dict.fromkeys(self.open_transactions.get(group_id, ())))
         return list(keys)
 
     def group_ids(self) -> list[str]:
-        """Every group with an offset, committed or pending."""
+        """Returns every group with an offset, committed or pending."""
         return list(dict.fromkeys([*self.committed, *self.open_transactions]))
 
     def all_of(self, group_id: str) -> list[tuple[Key, CommittedOffset]]:
-        """Every offset that is kept of the group: what is committed, and what open transactions are about to commit."""
+        """Returns every stored offset of the group, committed and pending."""
         kept = list(self.of_group(group_id).items())
         for key, producer_ids in self.open_transactions.get(group_id, {}).items():
             kept += [(key, self.pending[producer_id][group_id][key]) for producer_id in producer_ids]
@@ -101,7 +100,7 @@ class OffsetStore:
             self.rewrites.pop((group_id, key), None)
 
     def remove(self, group_id: str, key: Key) -> None:
-        """A tombstone: nothing is committed any more, and nothing pending will be."""
+        """Applies a tombstone: removes the committed and pending offsets of the partition."""
         offsets = self.committed.get(group_id)
         if offsets is not None and offsets.pop(key, None) is not None and not offsets:
             del self.committed[group_id]
@@ -114,7 +113,7 @@ class OffsetStore:
         self.open_transactions.setdefault(group_id, {}).setdefault(key, {})[producer_id] = None
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """The marker: what was pending counts from here on, or never did."""
+        """Applies a marker: commits or drops the producer's pending offsets."""
         for group_id, offsets in self.pending.pop(producer_id, {}).items():
             for key, offset in offsets.items():
                 self._forget_open(producer_id, group_id, key)

@@ -1,1 +1,1 @@
-"""Share groups of KIP-932: members, assignment, and what share coordinators are asked to remember."""
+"""Share groups (KIP-932): members, assignment, and requests to share coordinators."""

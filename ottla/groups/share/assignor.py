@@ -1,12 +1,12 @@
 """Assigns partitions to the members of a share group: the server-side assignor `simple` of KIP-932.
 
-A partition may have many readers. Topics that the same members subscribe to are one pool: if its partitions are at least as many as its
-members, each partition has one reader and the partitions are spread evenly; if they are fewer, each has as many readers as it takes for
-every member to read something. What a member was meant to have it keeps as far as that stays even.
+A partition may have several readers. Topics with the same subscribers form a pool. If a pool has at least as many partitions as members,
+each partition gets one reader, and the partitions are spread evenly. Otherwise each partition gets as many readers as are needed to give
+every member one. Members keep their previous partitions as far as the result stays even.
 
-Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to it; every member of a pool reads something of
-it; two members of a pool differ by one partition at most; the result depends only on the arguments. Cost: linear in what is assigned,
-times a logarithm. It is a generator, whose steps are short (`groups/modern/update.py`).
+Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to the topic; every member of a pool gets a
+partition of it; in a pool two members differ by at most one partition; the result depends only on the arguments. Cost: n log n in the
+assigned partitions. It is a generator with short steps (`groups/modern/update.py`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ ShareAssignments = dict[str, Assignment]
 Spot = tuple[Uuid, int]
 
 DEALT_PER_STEP = 300
-"""Partitions that members keep or get: about a millisecond."""
+"""Partitions assigned in one step, which takes about a millisecond."""
 SEEN_PER_STEP = 5_000
-"""Names that are only looked at."""
+"""Names read in one step."""
 
 
 class ShareMember(NamedTuple):
-    """What the assignor knows of a member."""
+    """A member as the assignor sees it."""
 
     member_id: str
     topics: frozenset[Uuid]
-    target: Mapping[Uuid, Sequence[int]]  # what it was meant to have so far
+    target: Mapping[Uuid, Sequence[int]]  # its previous target assignment
 
 
 def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> Generator[None, None, ShareAssignments]:
-    """(members, the partitions of each topic that may be assigned) -> each member's assignment."""
+    """Returns each member's assignment. `partitions` are the assignable partitions of each topic."""
     members = sorted(members, key=lambda member: member.member_id)
     pools = yield from _pools(members, partitions)
     chosen: list[set[Spot]] = [set() for _ in members]
@@ -64,7 +64,7 @@ def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequ
 def _pools(
     members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]
 ) -> Generator[None, None, dict[tuple[int, ...], list[Uuid]]]:
-    """Topics, in order, by the members that read them. Members that subscribe to the same are looked at together."""
+    """Groups the topics by their subscribers. Members with equal subscriptions are processed together."""
     alike: dict[frozenset[Uuid], list[int]] = {}
     for index, member in enumerate(members):
         alike.setdefault(member.topics, []).append(index)
@@ -108,14 +108,14 @@ SHARE_ASSIGNORS = {"simple": assign_simple}
 
 
 class _Pool:
-    """Topics with the same readers; the readers are numbered here from 0."""
+    """A pool of topics with the same readers, which are numbered from 0 here."""
 
     def __init__(
         self, members: Sequence[ShareMember], pool: Sequence[int], partitions: Mapping[Uuid, Sequence[int]], burden: list[int]
     ) -> None:
-        """`partitions` of the pool's topics, all in order."""
+        """`partitions` of the pool's topics, all sorted."""
         self._targets = [members[index].target for index in pool]
-        self._burden = burden  # what each has from other pools, which decides between equals
+        self._burden = burden  # partitions from other pools; breaks ties
         self._topics = list(partitions)
         self._spots = [(topic, partition) for topic in partitions for partition in partitions[topic]]
         size, count = len(pool), len(self._spots)
@@ -131,7 +131,7 @@ class _Pool:
         return self._mine
 
     def _keep(self) -> Generator[None, None, None]:
-        """What members keep: at most their even part, or one more while there are extra ones."""
+        """Lets members keep previous partitions: at most their even part, or one more while there are extra ones."""
         missing, extra, work = self._missing, self._extra, 0
         for mine, target in zip(self._mine, self._targets, strict=True):
             limit = self._quota + (extra > 0)
@@ -170,7 +170,7 @@ class _Pool:
                 yield
 
     def _even_out(self) -> Generator[None, None, None]:
-        """Moves partitions from members that have two more than another to that one, which lacks at least one of them."""
+        """Moves partitions from members with at least two more than another member to that member."""
         mine, work = self._mine, 0
         least = [(len(held), index) for index, held in enumerate(mine)]
         most = [(-len(held), index) for index, held in enumerate(mine)]

@@ -1,10 +1,10 @@
-"""The state of one share group (KIP-932): for which partitions something is remembered.
+"""The state of one share group (KIP-932): members, targets, and the partitions with a share state.
 
-A partition may have many readers, so no member waits for another: it has its whole target with its next heartbeat.
+A partition may have many readers, so no member waits for another: it gets its whole target with its next heartbeat.
 
-What became of the records of a partition is remembered by a share coordinator, once it is asked to begin. `initializing` holds the
-partitions for which it has not said yet that it did, `initialized` the others, `deleting` the topics that it is asked to forget. Only
-initialized partitions are assigned.
+A share coordinator stores the delivery state of a partition, after it was asked to initialize it. `initializing` has the partitions whose
+initialization is not confirmed, `initialized` the confirmed ones, `deleting` the topics whose states are being deleted. Only initialized
+partitions are assigned.
 
 Invariants: a partition is initializing, initialized or neither, never both.
 """
@@ -21,14 +21,14 @@ from ottla.groups.states import GroupType
 
 SHARE_PROTOCOL_TYPE = "share"
 TOPIC_BYTES, PARTITION_BYTES = 400, 40
-"""What a topic that something is remembered of takes in memory beside the letters of its name, and each of its partitions."""
+"""Memory of a topic with a share state in addition to the letters of its name, and memory of each of its partitions, in bytes."""
 COUNTED_SUBSCRIPTIONS = 8
-"""From so many different subscriptions on it is kept how many of them have a topic: with each heartbeat that changes something it would
-be their sum to look at."""
+"""With at least this many different subscriptions the group counts the subscriptions per topic. Otherwise each changing heartbeat would
+visit all of them."""
 
 
 class ShareFacts(NamedTuple):
-    """What a member says of itself."""
+    """A member's description of itself."""
 
     rack_id: str | None = None
     client_id: str = ""
@@ -37,7 +37,7 @@ class ShareFacts(NamedTuple):
 
 
 class SharePosition(NamedTuple):
-    """What a member has, and which epoch it has reached."""
+    """A member's current assignment and epoch."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -45,14 +45,14 @@ class SharePosition(NamedTuple):
 
 
 class TopicShare(NamedTuple):
-    """Partitions of a topic, in ascending order, that a share coordinator knows or is to know."""
+    """Sorted partitions of a topic that a share coordinator has initialized or is to initialize."""
 
     name: str
     partitions: tuple[int, ...]
 
 
 class StateTopics(NamedTuple):
-    """What share coordinators were asked about the group's partitions, by topic id."""
+    """The share states of the group's partitions, by topic id."""
 
     initializing: Mapping[Uuid, TopicShare] = {}
     initialized: Mapping[Uuid, TopicShare] = {}
@@ -63,7 +63,7 @@ NO_STATE = StateTopics()
 
 
 class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
-    """One group. `set_*` and `remove_*` are the folds of its records."""
+    """One group. `set_*` and `remove_*` apply its records."""
 
     __slots__ = ("_counts", "state_topics")
 
@@ -77,7 +77,7 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         super().__init__(group_id)
         self.state_topics = NO_STATE
         self._counts: dict[str, int] | None = None
-        """The topics that members read, each with how many subscriptions have it; None while that was not needed."""
+        """The number of subscriptions with each topic; None while it was not needed."""
 
     def copy(self) -> ShareGroup:
         twin = super().copy()
@@ -85,7 +85,7 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         return twin
 
     def read_topics(self) -> KeysView[str]:
-        """Every topic that a member reads."""
+        """Returns every topic that a member reads."""
         if self._counts is not None:
             return self._counts.keys()
         subscriptions, counts = self.subscriptions(), dict[str, int]()
@@ -102,7 +102,7 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         return sorted(self.read_topics())
 
     def held_bytes(self) -> int:
-        """Roughly the memory that the members take, and what is remembered of topics."""
+        """Returns the approximate memory of the members and the share states."""
         return super().held_bytes() + state_topics_bytes(self.state_topics)
 
     def initializing_keys(self) -> list[SharePartitionKey]:
@@ -126,7 +126,7 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         self._count_changed(before, None, member_id)
 
     def _count_changed(self, before: ShareFacts | None, after: ShareFacts | None, member_id: str) -> None:
-        """Counts what a member has begun and ceased to read, where it is the only one with that very subscription."""
+        """Updates the counts after a member's change, if no other member shares the subscription."""
         counts = self._counts
         if counts is None or (before is not None and after is not None and before.topics is after.topics):
             return
@@ -144,7 +144,7 @@ def state_topics_bytes(topics: StateTopics) -> int:
 
 
 def topic_bytes(name: str, partitions: int = 0) -> int:
-    """Roughly the memory of what is remembered of one topic."""
+    """Returns the approximate memory of one topic's share states."""
     return TOPIC_BYTES + len(name) + PARTITION_BYTES * partitions
 
 
@@ -164,7 +164,7 @@ def add_partitions(topics: dict[Uuid, TopicShare], topic_id: Uuid, name: str, pa
 
 
 def remove_partitions(topics: dict[Uuid, TopicShare], topic_id: Uuid, partitions: Collection[int]) -> None:
-    """Takes these partitions of a topic out, and the topic itself with the last of them."""
+    """Removes these partitions of a topic, and the topic if none is left."""
     known = topics.pop(topic_id, None)
     if known is not None:
         gone = frozenset(partitions)

@@ -1,16 +1,15 @@
-"""ShareGroupHeartbeat: a member joins, stays, or leaves (KIP-932).
+"""ShareGroupHeartbeat: a member joins, remains or quits (KIP-932).
 
-A member makes its own id, says what it wants to read when it joins or when that changes, and else only that it lives. The answer has the
-member's epoch and, when that changed, the partitions that it may ask records of. Partitions are shared, so a member has its new target at
-once; no member waits for another to give partitions up.
+A member creates its own id. It sends its subscription when it joins or changes it; other heartbeats only show that it lives. The answer has
+the member's epoch and, when it changed, the assignment. Partitions are shared, so a member gets its new target immediately and waits for no
+other member.
 
-A partition is assigned once its share coordinator has begun to remember what becomes of its records (`topics.py`). The answer to a member
-that joins, or wants to read other topics, waits a moment for that, so that a reader starts with its first heartbeat and not with its
-second, which comes seconds later. A group that was empty gathers members for a moment first, so that those that are started together
-share what there is to read: one fetch of the first could lock all of it.
+A partition is assigned after its share coordinator has initialized its state (`topics.py`). The answer to a new subscription waits up to
+`JOIN_WAIT_MS` for that. Otherwise the member would begin to read only with its second heartbeat, seconds later. An empty group waits a
+moment for more members, so that consumers that start together share the records; one fetch of the first could acquire all of them.
 
-Invariants: an epoch that is not the member's own is refused, save the last one, when the answer with the new one was lost; a heartbeat
-that changes nothing logs nothing and costs the same in a group of any size.
+Invariants: an epoch other than the member's own is refused, except the previous one, because the answer with the new one may be lost; a
+heartbeat without changes logs nothing and costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ from ottla.machine.contract import NOTHING, Decision, Reply
 from ottla.machine.draft import Draft, answered
 
 TOPICS_MAX = 5_000
-"""That the members of a group subscribe to, all together."""
+"""Maximum number of topics that the members of a group subscribe to together."""
 JOIN_WAIT_MS = 1_000
-"""How long a member that has nothing to read waits for partitions to become ready, and as long again for a target that is in the making;
-what is not ready then comes with a later heartbeat."""
+"""How long the answer to a member without partitions waits for states to be initialized, and as long again for a running target assignment.
+Later partitions are sent with a later heartbeat."""
 
 
 def share_heartbeat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
@@ -99,7 +98,7 @@ def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int)
 
 
 def _find_group(shard: GroupShard, command: ShareHeartbeat) -> ShareChange:
-    """The group; a new one when the member joins. A group of another kind does not give way, not even an empty one."""
+    """Returns the group; a new one if the member joins. A group of another type is not replaced, even if it is empty."""
     group = shard.groups.get(command.group_id)
     if type(group) is ShareGroup:
         return ShareChange(group)
@@ -121,7 +120,7 @@ def _find_member(shard: GroupShard, group: ShareGroup, command: ShareHeartbeat) 
 
 
 def _check_width(group: ShareGroup, before: ShareFacts | None, facts: ShareFacts) -> None:
-    """Raises `ApiError` where the group would read more topics than what is remembered of them leaves room for."""
+    """Raises `ApiError` if the group would subscribe to more than `TOPICS_MAX` topics."""
     if before is None or facts.topics != before.topics:
         read = group.read_topics()
         if len(read) + sum([name not in read for name in facts.topics]) > TOPICS_MAX:
@@ -129,7 +128,7 @@ def _check_width(group: ShareGroup, before: ShareFacts | None, facts: ShareFacts
 
 
 def _merge(before: ShareFacts | None, command: ShareHeartbeat) -> ShareFacts:
-    """What the member says now, over what it said before; a field that is null is as before."""
+    """Merges a heartbeat into the member's earlier description; null fields keep their earlier values."""
     facts = before if before is not None else ShareFacts()
     return ShareFacts(
         rack_id=command.rack_id if command.rack_id is not None else facts.rack_id,
@@ -142,7 +141,7 @@ def _merge(before: ShareFacts | None, command: ShareHeartbeat) -> ShareFacts:
 def _advance(
     shard: GroupShard, change: ShareChange, member_id: str, before: ShareFacts | None, facts: ShareFacts, draft: Draft, now_ms: int
 ) -> None:
-    """One member's step: its facts, the group's epoch and target, its own position."""
+    """Processes a heartbeat: the member's description, the group's epoch and target, and the member's position."""
     wants_other = before is None or before.topics != facts.topics
     read_before = change.group.read_topics()
     if facts != before:
@@ -173,11 +172,11 @@ def _answer(shard: GroupShard, group_id: str, member_id: str, position: SharePos
     )
 
 
-# What the group reads
+# Topics and targets of the group
 
 
 def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
-    """Whether topics may have changed since the group last looked."""
+    """Whether topics may have changed since the group's last lookup."""
     refresh = refresh_of(shard, group.group_id)
     if not must_look_up(shard, refresh, now_ms):
         return False
@@ -186,8 +185,8 @@ def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
 
 
 def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
-    """Whether a new target is due and not in the making: at once if no member has a partition, else many changes become one. While a group
-    gathers its first members nothing is given out."""
+    """Whether a new target must be made now: immediately if no member has a partition, otherwise after an interval, so that several changes
+    lead to one target. There is no target while a group waits for its first members."""
     if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
     if group.state_topics.initialized and now_ms < refresh_of(shard, group.group_id).gathers_until_ms:
@@ -196,10 +195,10 @@ def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
 
 
 def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: ShareFacts) -> SharePosition:
-    """The member's new position; the one it has, the very object, if it does not move."""
+    """Returns the member's new position; the same object if nothing changes."""
     position, target = group.position(member_id), group.target.get(member_id, {})
     if group.target_epoch < group.epoch:
-        # The target is of before the last change: what the member does not want any more is out of it at once.
+        # The target is older than the last change: remove topics that the member no longer subscribes to.
         wanted = TopicIds(shard).of(facts.topics)
         target = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
     if position.epoch == group.target_epoch:
@@ -225,8 +224,8 @@ def _await_assignment(
     is_early: bool,
     is_second: bool = False,
 ) -> None:
-    """The member is in; its answer comes when the group has gathered its first members, the share coordinators have answered and a target
-    in the making is made, but for these (`is_early`) it waits only a moment."""
+    """Delays the answer to a member that has joined: until the group has its first members, the share coordinators have answered, and the
+    target is made. For the last two (`is_early`) it waits at most `JOIN_WAIT_MS`."""
     deferred = shard.deferred.defer("share-join", reply, refuse_beat, draft)
 
     def settle(now_ms: int) -> Decision:

@@ -1,4 +1,4 @@
-"""The share coordinators of a group coordinator that was given none: every call is refused."""
+"""Replaces the share coordinators of a group coordinator without any: every call is refused."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Describes, alters and deletes the offsets of a share group, and deletes the group.
 
-Where a share group stands is remembered by share coordinators, one for each partition, so each of these asks them and answers when all
-have: which partitions something is remembered of (DescribeShareGroupOffsets goes on from there), begin anew at an offset
-(AlterShareGroupOffsets), forget a topic (DeleteShareGroupOffsets), forget all and the group with it (DeleteGroups). Changes are
-refused while the group has members.
+Share coordinators store a share group's offsets, one coordinator for each partition. Each command here asks them and is answered when all
+have answered. DescribeShareGroupOffsets lists the partitions with a state, AlterShareGroupOffsets initializes states at an offset,
+DeleteShareGroupOffsets deletes the states of a topic, and DeleteGroups deletes all states and then the group. Changes are refused while the
+group has members.
 
-Invariants: what is under way is in the log before a share coordinator is asked (`topics.py`); each partition or topic of a
-request has its own result; every command is answered once, also when this coordinator loses its partition meanwhile; each alteration
-has a state epoch of its own, so that nothing that was sent before it undoes it.
+Invariants: an operation is in the log before a share coordinator is asked (`topics.py`); each partition or topic of a request has its own
+result; every command is answered once, even if this coordinator loses its partition meanwhile; each alteration has its own state epoch, so
+that earlier requests cannot undo it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOTHING_REMEMBERED = "There is no offset information to delete."
 
 
 class KnownTopic(NamedTuple):
-    """A topic that the group has a position in."""
+    """A topic with initialized partitions of the group."""
 
     topic_id: Uuid
     name: str
@@ -55,7 +55,7 @@ class KnownTopic(NamedTuple):
 
 
 def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
-    """Answers a list of `KnownTopic`, the initialized partitions; an error code if the coordinator fails. An unknown group has none."""
+    """Answers a list of `KnownTopic`, the initialized partitions, or an error code. An unknown group has none."""
     group = shard.groups.get(group_id)
     known = []
     if type(group) is ShareGroup:
@@ -69,8 +69,8 @@ def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decisi
 
 
 def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Reply) -> Decision:
-    """Answers `ShareOffsetOutcomes`, one for each start, which begins in a new state epoch: the group's epoch, raised. A group that does
-    not exist is made, to begin where its members want it."""
+    """Answers `ShareOffsetOutcomes`, one for each start. The group's epoch is raised and becomes the state epoch. A group that does not
+    exist is created; it keeps these offsets for its first members."""
     try:
         change = ShareChange(_find_empty(shard, command.group_id, may_create=True))
     except ApiError as error:
@@ -79,7 +79,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
     answer = ShareOffsetOutcomes(outcomes=outcomes)
     if not starts:
         return answered(reply, answer, refuse_share_offsets)
-    change.raise_epoch()  # fences late copies of what began the states before (KIP-932)
+    change.raise_epoch()  # fences late copies of earlier initializations (KIP-932)
     draft, group_id, epoch, persister = Draft(), command.group_id, change.group.epoch, shard.persister
     draft.records.extend(change.records)
     deferred = shard.deferred.defer("share-alter", reply, refuse_share_offsets, draft)
@@ -116,7 +116,7 @@ Starts = dict[SharePartitionKey, tuple[int, ShareOffsetOutcome]]
 
 
 def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShareOffsets) -> tuple[list[ShareOffsetOutcome], Starts]:
-    """The outcomes as far as they are known, and for each partition to be altered its offset and outcome."""
+    """Returns the outcomes known so far, and the offset and outcome of each partition to alter."""
     outcomes, starts, topics = list[ShareOffsetOutcome](), Starts(), change.group.state_topics
     new: dict[Uuid, tuple[str, list[int]]] = {}
     for name, partition, offset in command.starts:
@@ -126,7 +126,7 @@ def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShare
         if topic_id is None or not 0 <= partition < shard.topics.partition_count(name):
             outcome.error, outcome.message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
         elif is_going(shard, change.group, topic_id):
-            outcome.error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # soon it is forgotten, and can begin anew
+            outcome.error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # being deleted; can be initialized again afterwards
         else:
             share = topics.initialized.get(topic_id)
             if share is None or partition not in share.partitions:
@@ -147,7 +147,7 @@ def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShare
 def _refuse_new(
     outcomes: list[ShareOffsetOutcome], starts: Starts, new: Mapping[Uuid, tuple[str, list[int]]], error: ApiError
 ) -> tuple[list[ShareOffsetOutcome], Starts]:
-    """There is no memory for what is new; what is known already is altered."""
+    """Refuses new partitions for lack of memory; partitions with a state are altered."""
     known = Starts()
     for key, (offset, outcome) in starts.items():
         if key.partition in new.get(key.topic_id, ("", []))[1]:
@@ -209,7 +209,7 @@ def delete_share_offsets(shard: GroupShard, command: DeleteShareOffsets, reply: 
 
 
 def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> Decision:
-    """Answers an `ErrorCode`: first all that is remembered goes, then the group, if it has no member meanwhile."""
+    """Answers an `ErrorCode`. Deletes all states first, then the group if it still has no member."""
     group_id = group.group_id
     if group.facts:
         return answered(reply, ErrorCode.NON_EMPTY_GROUP, same_code)

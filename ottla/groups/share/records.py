@@ -1,6 +1,6 @@
-"""The records of a share group: writes the group's values, and folds them back.
+"""The records of a share group: encodes values and applies them.
 
-What consumer groups have as well is in `modern/records.py`.
+`modern/records.py` has the records that consumer groups have too.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ SHARE_KEYS = (*SHARE_SCHEMA.keys(), ShareGroupStatePartitionMetadataKey)
 
 
 def fold_share(group: ShareGroup, key: Any, value: Any) -> None:
-    """Folds one record, a tombstone if `value` is None; the tombstone of the group itself is the caller's."""
+    """Applies one record, a tombstone if `value` is None; the caller handles the tombstone of the group itself."""
     if not fold_epochs(SHARE_SCHEMA, group, key, value):
         group.set_state_topics(NO_STATE if value is None else _read_state_topics(value))
 
 
 class ShareChange(EpochChange[ShareGroup, ShareFacts, SharePosition]):
-    """Records of a share group in the making."""
+    """The records of a decision about a share group."""
 
     __slots__ = ()
 

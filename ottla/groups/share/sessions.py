@@ -1,4 +1,4 @@
-"""Removing members of a share group that leave or are silent for too long: the group's epoch rises, so that others get what they had."""
+"""Removes members of a share group that quit or send no heartbeat. The group's epoch rises, so that other members get their partitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = epoch_sessions.SessionRules(ShareGroup, _remove_late)
 
 
 def remove_share_member(change: ShareChange, member_id: str) -> None:
-    """Removes a member. Its timer stays and finds no member, so a refusal need not make it anew."""
+    """Removes a member. Its timer continues and finds no member, so a refusal need not set it again."""
     change.remove_member(member_id)
     change.raise_epoch()
 

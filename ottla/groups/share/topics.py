@@ -1,17 +1,16 @@
-"""Asks share coordinators to begin and to delete the state of a share group's partitions.
+"""Asks share coordinators to initialize and to delete the states of a share group's partitions.
 
-Before a partition is assigned its share coordinator is asked to begin (`Persister.initialize`): the wish is logged first (initializing),
-the answer afterwards (initialized), and what failed is tried again after `group.share.initialize.retry.interval.ms`. Forgetting works the
-same way: a topic is logged as deleting until the share coordinators of all its partitions have forgotten it. So a coordinator that takes
-over in between goes on: `resume_share_states` asks for all that is logged as open.
+Before a partition is assigned, its share coordinator must initialize its state (`Persister.initialize`). The intention is logged first
+(initializing), the result afterwards (initialized). Failures are retried after `group.share.initialize.retry.interval.ms`. Deletion works
+likewise: a topic is logged as deleting until the share coordinators of all its partitions have deleted their states. A new coordinator
+therefore continues: `resume_share_states` asks again for everything that is logged as unfinished.
 
-A topic that was deleted has nothing left to remember; what a share coordinator still has of it is deleted as far as its partitions are
-known.
+The states of a deleted topic are deleted too, as far as its partitions are known.
 
-Invariants: a partition becomes initialized only by its share coordinator's yes; a topic that is deleting is not initialized anew before it
-is gone; nothing is asked before a record is committed, so a coordinator that was replaced asks nothing new; each beginning has a state
-epoch higher than all that was asked before it, and none is asked for while another one, or an alteration, is on its way (I54). Answers
-come back as decisions of their own (`GroupShard.run`), never inside the one that asked.
+Invariants: a partition becomes initialized only after its share coordinator confirmed it; a topic is not initialized while it is being
+deleted; nothing is asked before a record is committed, so a replaced coordinator asks nothing new; each initialization has a state epoch
+higher than all earlier requests, and none is sent while another one, or an alteration, is in flight (I54). Answers are processed as
+separate decisions (`GroupShard.run`), never within the one that asked.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ AskOne = Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None]
 
 
 KEYS_AT_ONCE = 20
-"""Each is a record of a coordinator, which may be on this broker."""
+"""Requests to share coordinators in one step. Each is a record of a coordinator, possibly on this broker."""
 TOPICS_AT_ONCE = 500
-"""A group with states of more topics logs what its share coordinators answer in a turn of its own: some 5 us for each topic."""
+"""With more topics than this, a separate iteration of the event loop logs the answers of share coordinators: some 5 us per topic."""
 
 
 def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[Codes], None]) -> None:
-    """Asks for each key, and calls `finish` once when all have answered. Many are asked for in turns of the loop, none of them at once: the
-    first may have the topic of the states created."""
+    """Asks for each key; calls `finish` once when all are answered. Many requests are spread over iterations of the event loop, and the
+    first of them is not sent immediately, because it may have to create the topic of the states."""
     codes: Codes = {}
     if not keys:
         finish(codes)
@@ -65,7 +64,7 @@ def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, f
 
 
 def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
-    """Whether the topic is still being forgotten: what begins now might be forgotten with the rest."""
+    """Whether the topic's states are still being deleted, so that a new one might be deleted with them."""
     return topic_id in group.state_topics.deleting or (group.group_id, topic_id) in shard.forgetting
 
 
@@ -73,8 +72,8 @@ def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
 
 
 def want_states(shard: GroupShard, change: ShareChange, *, must_fit: bool = False) -> bool:
-    """Logs partitions of subscribed topics that nothing is remembered of yet; whether there are any. `initialize` has to follow. Where
-    there is no memory for them they are left for the next look, or refused with an `ApiError` if they `must_fit`."""
+    """Logs the partitions of subscribed topics without a state as initializing; returns whether there are any. `initialize` must follow.
+    Without memory for them they are left for the next lookup, or refused with `ApiError` if they `must_fit`."""
     topics = change.group.state_topics
     initializing = dict(topics.initializing)
     size = 0
@@ -108,8 +107,9 @@ def _has_room(shard: GroupShard, size: int, owner: str, must_fit: bool) -> bool:
 
 
 def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """Has the share coordinators asked for all that is logged as initializing, in the state epoch that is the group's by now. What one
-    is being asked for already, here or by an alteration, it is not asked for once more: members may read when the second is carried out."""
+    """Asks share coordinators to initialize all states that are logged as initializing, with the group's current epoch as state epoch.
+    States with a request in flight, from here or from an alteration, are skipped: the second request could be executed after members have
+    begun to read."""
     group_id, epoch, keys = group.group_id, group.epoch, group.initializing_keys()
 
     def ask() -> None:
@@ -119,7 +119,7 @@ def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
         wanted = set(known.initializing_keys()).difference(shard.beginning)
         asked = [key for key in keys if key in wanted]
         if not asked:
-            return  # those that are on their way will be answered
+            return  # requests in flight will be answered
         shard.beginning.update(dict.fromkeys(asked, epoch))
         ask_all(
             shard,
@@ -132,8 +132,8 @@ def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
 
 
 def run_soon(shard: GroupShard, group_id: str, decide: Callable[[int], Decision]) -> None:
-    """Runs a decision that follows from answers: at once, or in a turn of its own where the group has many topics, each of which stands in
-    the record that the decision logs. The answers may have come within the heartbeat that asked."""
+    """Runs a decision about answers. If the group has many topics, it runs in a separate iteration of the event loop, because its record
+    contains all of them and the answers may have arrived within the heartbeat."""
 
     def steps() -> Iterator[None]:
         yield shard.run(decide)
@@ -146,15 +146,15 @@ def run_soon(shard: GroupShard, group_id: str, decide: Callable[[int], Decision]
 
 
 def end_beginning(shard: GroupShard, keys: Iterable[SharePartitionKey], epoch: int) -> None:
-    """The share coordinators have answered what they were asked in this epoch."""
+    """Forgets requests of this epoch that the share coordinators have answered."""
     for key in keys:
         if shard.beginning.get(key) == epoch:
             del shard.beginning[key]
 
 
 def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable[[ErrorCode], None]) -> None:
-    """Initializes the state of one partition; a state of a higher epoch was left by a group of the same name, and is deleted first,
-    unless something else was asked for since: then the state may be that of an alteration."""
+    """Initializes the state of one partition. A state with a higher epoch was left by an earlier group of the same name and is deleted
+    first. It is not deleted if another request was sent meanwhile, because it may then belong to an alteration."""
     persister = shard.persister
 
     def initialized(code: ErrorCode) -> None:
@@ -183,8 +183,8 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
 
 
 def _wish_again(group: ShareGroup) -> list[LogRecord]:
-    """The record of what is to be initialized and deleted, once more. What waits for it to be committed is not done by a coordinator that
-    was replaced and does not know it: its successor may have initialized the states since."""
+    """Returns the record of initializing and deleting states again. Work that waits for its commit is not done by a replaced coordinator,
+    whose successor may have initialized the states since."""
     change = ShareChange(group)
     change.put_state_topics(change.group.state_topics)
     return change.records
@@ -207,7 +207,7 @@ def _initialized(shard: GroupShard, group_id: str, epoch: int, codes: Codes, now
 
 
 def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> None:
-    """Logs partitions as initialized, as far as they were wanted; raises the epoch of a group with members, so that they are assigned."""
+    """Logs the confirmed partitions as initialized. If the group has members, its epoch rises, so that they are assigned."""
     topics = change.group.state_topics
     initializing, initialized = dict(topics.initializing), dict(topics.initialized)
     is_new = False
@@ -239,8 +239,8 @@ def retry_initialization(shard: GroupShard, group_id: str, draft: Draft) -> None
 
 
 def initialize_again(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """What no share coordinator is being asked for is asked for in a state epoch of its own: a late copy of what was asked before, a
-    beginning or an alteration that failed, does not set back what is begun now."""
+    """Initializes the states without a request in flight, in a new state epoch. Late copies of earlier requests then cannot reset the new
+    state."""
     if shard.beginning.keys() >= set(group.initializing_keys()):
         return
     change = ShareChange(group)
@@ -254,7 +254,7 @@ def initialize_again(shard: GroupShard, group: ShareGroup, draft: Draft) -> None
 
 
 def mark_deleting(change: ShareChange, topic_ids: Iterable[Uuid]) -> None:
-    """Logs that these are to be forgotten. `forget_states` has to follow."""
+    """Logs the topics as deleting. `forget_states` must follow."""
     topics = change.group.state_topics
     initializing, initialized, deleting = dict(topics.initializing), dict(topics.initialized), dict(topics.deleting)
     for topic_id in topic_ids:
@@ -267,7 +267,7 @@ def mark_deleting(change: ShareChange, topic_ids: Iterable[Uuid]) -> None:
 
 
 def keys_to_delete(shard: GroupShard, group: ShareGroup, topic_ids: Iterable[Uuid]) -> list[SharePartitionKey]:
-    """All partitions of these topics that something may be remembered of."""
+    """Returns all partitions of these topics that may have a state."""
     topics, keys = group.state_topics, []
     for topic_id in topic_ids:
         name = shard.topics.topic_name(topic_id)
@@ -285,9 +285,9 @@ def forget_states(
     draft: Draft,
     finish: Callable[[Codes, ShareChange | None, Draft], None],
 ) -> None:
-    """Has the share coordinators asked to forget these, and logs which topics that concludes.
+    """Asks share coordinators to delete these states, and logs which topics are then done.
 
-    `finish` may add to that decision; the change is None if the group is gone meanwhile.
+    `finish` may add to that decision; its change is None if the group was deleted meanwhile.
     """
 
     places = [(group_id, topic_id) for topic_id in dict.fromkeys(key.topic_id for key in keys)]
@@ -321,7 +321,7 @@ def forget_states(
 
 
 def _log_forgotten(change: ShareChange, codes: Codes) -> None:
-    """Logs which topics are forgotten: those of which no partition failed."""
+    """Logs the topics whose states are all deleted."""
     topics = change.group.state_topics
     failed = {key.topic_id for key, code in codes.items() if code is not ErrorCode.NONE}
     done = {key.topic_id for key in codes} - failed
@@ -346,7 +346,7 @@ def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
 
 
 def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """Goes on with what is logged as deleting. A topic that does not exist any more has no partitions to ask for."""
+    """Continues the deletions that are logged. A topic that no longer exists has no partitions to ask for."""
     deleting = group.state_topics.deleting
     gone = {topic_id: None for topic_id in deleting if shard.topics.topic_name(topic_id) is None}
     if gone:
@@ -361,7 +361,7 @@ def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None
 
 
 def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset[str] | None, draft: Draft) -> None:
-    """Topics of these names (None: of any) that do not exist any more are removed from the group."""
+    """Removes the states of deleted topics with these names (None: all names)."""
     topics = group.state_topics
     shares: dict[Uuid, TopicShare] = {**topics.initializing, **topics.initialized}
     gone = {
@@ -380,7 +380,7 @@ def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset
 
 
 def resume_share_states(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """A coordinator takes over: what is logged as open is asked for again."""
+    """Asks again for everything that is logged as unfinished, when a coordinator takes over."""
     if group.state_topics.initializing:
         initialize_again(shard, group, draft)
     if group.state_topics.deleting:

@@ -15,7 +15,7 @@ from ottla.machine.draft import Draft
 
 
 class ShareUpdate(EpochUpdate[ShareChange]):
-    """One target, for the epoch that the group has when the first step is made."""
+    """One target, for the group's epoch at the first step."""
 
     def __init__(self, shard: GroupShard) -> None:
         super().__init__(shard, ShareGroup, ShareChange)
@@ -35,7 +35,7 @@ class ShareUpdate(EpochUpdate[ShareChange]):
         yield from self._log_target(group, target)
 
     def _after_rest(self) -> None:
-        """Members that joined and wait for partitions have them now."""
+        """Answers members that joined and wait for partitions."""
 
         def go_on(_now_ms: int) -> Decision:
             draft = Draft()
@@ -47,7 +47,7 @@ class ShareUpdate(EpochUpdate[ShareChange]):
 
 
 def _members(shard: GroupShard, group: ShareGroup) -> Generator[None, None, list[ShareMember]]:
-    """The members as the assignors know them."""
+    """Returns the members as the assignor sees them."""
     ids = TopicIds(shard)
     members: list[ShareMember] = []
     work = 0
