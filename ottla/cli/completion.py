@@ -81,9 +81,19 @@ def complete(words: Sequence[str]) -> int:
 
 def candidates(words: list[str]) -> list[str]:
     """The words that begin like the last one and may follow the others."""
+    from ottla.cli.global_options import BY_NAME, length_of_leading
+
     last = words[-1]
-    if len(words) == 1:
-        return _beginning(last, (*GROUPS, *OVERALL) if last.startswith("-") else GROUPS)
+    start = length_of_leading(words[:-1])
+    if start >= len(words):  # the last word is the value of an option before the command
+        return _beginning(last, BY_NAME[words[-2]].settings.get("choices", ()))
+    if start == len(words) - 1:
+        return _beginning(last, (*OVERALL, *BY_NAME) if last.startswith("-") else GROUPS)
+    return _candidates_of_command(words[start:], last, words)
+
+
+def _candidates_of_command(words: list[str], last: str, line: list[str]) -> list[str]:
+    """Candidates for the last of the words from the command on. `line` has the options before it too, which may name the broker."""
     found = _command_of(words)
     if found is None:
         return []
@@ -95,10 +105,10 @@ def candidates(words: list[str]) -> list[str]:
     actions = build_parser(program, command)._actions
     option = next((action for action in actions if words[-2] in action.option_strings and action.nargs != 0), None)
     if option is not None:
-        return _beginning(last, option.choices) if option.choices else _names(words, last, words[-2])
+        return _beginning(last, option.choices) if option.choices else _names(line, last, words[-2])
     if last.startswith("-"):
         return _beginning(last, [name for action in actions for name in action.option_strings if action.help != argparse.SUPPRESS])
-    return _positional(words, last, actions)
+    return _positional(line, last, actions)
 
 
 def _beginning(start: str, names: Iterable[str]) -> list[str]:
@@ -141,7 +151,7 @@ def _names(words: list[str], last: str, option: str) -> list[str]:
     try:
         if option not in GROUP_OPTIONS:
             return _beginning(last, _query(words, None))
-        return _beginning(last, _query(words, ["share"] if "share-group" in (words[0], option.lstrip("-")) else []))
+        return _beginning(last, _query(words, ["share"] if "share-group" in (*words, option.lstrip("-")) else []))
     finally:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -151,10 +161,11 @@ def _query(words: list[str], group_types: list[str] | None) -> list[str]:
     """Asks the broker for groups of these types (an empty list means all types), or for topics if `group_types` is None."""
     from ottla.base.errors import OttlaError
     from ottla.cli.command import Refused, UsageError
-    from ottla.cli.options import add_connection_options, connect
+    from ottla.cli.global_options import CONNECTION, add_options
+    from ottla.cli.options import connect
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_connection_options(parser)
+    add_options(parser, CONNECTION)
     try:
         args: Any = parser.parse_known_args(words[:-1])[0]
         with connect(args, timeout_ms=int(DEADLINE_S * 1000)) as cluster:

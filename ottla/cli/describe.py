@@ -13,8 +13,9 @@ from typing import Any
 from ottla.cli.command import Command
 from ottla.cli.command_groups import GROUPS, load_commands
 from ottla.cli.examples import EXAMPLES
+from ottla.cli.global_options import OPTIONS, add_options
 from ottla.cli.help_tables import TABLES
-from ottla.cli.parser import build_parser
+from ottla.cli.parser import Parser, build_parser
 
 
 def help_json() -> str:
@@ -23,7 +24,9 @@ def help_json() -> str:
 
 def describe_all() -> dict[str, Any]:
     """The tree of all commands."""
-    tree: dict[str, Any] = {"name": "ottla", "help": "Kafka's system in Python.", "options": [], "commands": []}
+    parser = Parser(prog="ottla")
+    add_options(parser, OPTIONS)
+    tree: dict[str, Any] = {"name": "ottla", "help": "Kafka's system in Python.", "options": _options(parser), "commands": []}
     for name, group in GROUPS.items():
         found = load_commands(name)
         if isinstance(found, Command):
@@ -35,11 +38,15 @@ def describe_all() -> dict[str, Any]:
 
 
 def _describe(name: str, program: str, command: Command) -> dict[str, Any]:
-    options = [_option(action) for action in build_parser(program, command)._actions if action.help != argparse.SUPPRESS]
+    options = _options(build_parser(program, command))
     words = program.removeprefix("ottla ")
     tables = [{"title": table.title, "rows": [list(row) for row in table.rows]} for table in TABLES.get(words, ())]
     examples = [{"line": example.line, "does": example.does} for example in EXAMPLES.get(words, ())]
     return {"name": name, "help": command.help, "options": options, "tables": tables, "examples": examples, "commands": []}
+
+
+def _options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
+    return [_option(action) for action in parser._actions if action.help != argparse.SUPPRESS]
 
 
 def _option(action: argparse.Action) -> dict[str, Any]:

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 
 from ottla.cli.command import Command
 from ottla.cli.command_groups import GROUPS
+from ottla.cli.global_options import help_lines
 
 
 def overview() -> str:
     """The page of `ottla --help`: every group of commands in its section."""
-    lines = ["usage: ottla COMMAND [OPTIONS]", "", "Kafka's system in Python: a broker, and tools for any Kafka-compatible broker."]
+    lines = [
+        "usage: ottla [OPTIONS] COMMAND [OPTIONS]",
+        "",
+        "Kafka's system in Python: a broker, and tools for any Kafka-compatible broker.",
+    ]
     width = max(map(len, GROUPS)) + 2
     for section in dict.fromkeys(group.section for group in GROUPS.values()):
         lines += ["", f"{section}:"]
         lines += [f"  {name.ljust(width)}{group.help}" for name, group in GROUPS.items() if group.section == section]
+    lines += ["", "Options, before the command or after it:", *help_lines()]
     lines += [
         "",
         "Each command: --help. All of them as JSON: ottla --help-json. Kafka's names work too: ottla kafka-topics --list ...",

@@ -12,11 +12,14 @@ import os
 import struct
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.command import Command, NotReached, Refused, UsageError, pointing_to
 from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
+
+if TYPE_CHECKING:
+    from ottla.cli.global_options import Leading
 
 EXIT_DONE = 0
 EXIT_REFUSED = 1
@@ -77,8 +80,16 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(argv: list[str]) -> int:
+def _run(line: list[str]) -> int:
+    """Runs a whole line: options, the command, and its own words."""
+    from ottla.cli.global_options import Leading, length_of_leading
+
+    argv, leading = line, Leading()
     try:
+        if start := length_of_leading(line):
+            from ottla.cli.parser import parse_leading
+
+            argv, leading = line[start:], parse_leading(line[:start])
         if not argv or argv[0] in ("-h", "--help", "help"):
             from ottla.cli.help_text import overview
 
@@ -98,27 +109,29 @@ def _run(argv: list[str]) -> int:
             from ottla.cli.completion import complete
 
             return complete(argv[1:])
-        return run_command(argv)
+        return run_command(leading, argv)
     except UsageError as error:
-        return _report(argv, str(error), "USAGE", EXIT_USAGE)
+        return _report(line, str(error), "USAGE", EXIT_USAGE)
     except Refused as error:
-        return _report(argv, str(error), error.name or "REFUSED", EXIT_REFUSED)
+        return _report(line, str(error), error.name or "REFUSED", EXIT_REFUSED)
     except NotReached as error:
-        return _report(argv, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
+        return _report(line, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
 
 
-def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
+def run_command(leading: Leading, argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
     """Runs `topic list -b ...` and so on. `overrides` are set on the parsed arguments: `is_shim` marks the call of a Kafka tool."""
     name = argv[0]
+    if name.startswith("-"):
+        raise UsageError(pointing_to("ottla --help", f"no option {name!r} before a command"))
     if name.startswith(("kafka-", "connect-", "zookeeper-", "trogdor")):
-        return _run_kafka_tool(argv)
+        return _run_kafka_tool(leading, argv)
     if name in ABSENT:
         raise Refused(f"this version does not offer {ABSENT[name]}", "UNSUPPORTED_VERSION")
     if name not in GROUPS:
         raise UsageError(pointing_to("ottla --help", f"no command {name!r}{_hint(name, GROUPS)}"))
     found = load_commands(name)
     if isinstance(found, Command):
-        return call(f"ottla {name}", found, argv[1:], overrides)
+        return call(f"ottla {name}", found, leading, argv[1:], overrides)
     verb = argv[1] if len(argv) > 1 else "--help"
     if verb in ("-h", "--help"):
         from ottla.cli.help_text import group_overview
@@ -127,10 +140,10 @@ def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> 
         return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
     if verb not in found:
         raise UsageError(pointing_to(f"ottla {name} --help", f"no command {name + ' ' + verb!r}{_hint(verb, found)}"))
-    return call(f"ottla {name} {verb}", found[verb], argv[2:], overrides)
+    return call(f"ottla {name} {verb}", found[verb], leading, argv[2:], overrides)
 
 
-def _run_kafka_tool(argv: list[str]) -> int:
+def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
     """Runs one of Kafka's tools by its own name: as a command of its own, or as a line of ours."""
     from ottla.cli.kafka_tools import tools
 
@@ -143,16 +156,20 @@ def _run_kafka_tool(argv: list[str]) -> int:
         arguments = resolved
     made = resolved if isinstance(resolved, Command) else tools.make(name, arguments)
     if isinstance(made, Command):
-        return call(f"ottla {name}", made, arguments, {"is_shim": True})
-    return run_command(made.argv, {"is_shim": True})
+        return call(f"ottla {name}", made, leading, arguments, {"is_shim": True})
+    return run_command(leading, made.argv, {"is_shim": True})
 
 
-def call(program: str, command: Command, argv: list[str], overrides: Mapping[str, Any] | None) -> int:
-    """Parses the words after a command's name and runs it."""
+def call(program: str, command: Command, leading: Leading, words: list[str], overrides: Mapping[str, Any] | None) -> int:
+    """Parses the words after a command's name and runs it. The options before the name are the defaults of the parsed ones."""
+    from ottla.cli.global_options import check_leading
     from ottla.cli.parser import build_parser
 
+    parser = build_parser(program, command)
+    argv = [*leading.words, *words]
     try:
-        args = build_parser(program, command).parse_args(argv)
+        args = parser.parse_args(words, argparse.Namespace(**vars(leading.options)))
+        check_leading(parser, leading, args)
     except SystemExit as stop:  # argparse ends the program after --help
         return int(stop.code or 0)
     for key, value in (overrides or {}).items():

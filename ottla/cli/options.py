@@ -1,4 +1,4 @@
-"""Options that every command has: which cluster, and how to print.
+"""What the options of every command mean: which cluster, and how to print. `global_options.py` declares them.
 
 Precedence: option > -X > --command-config > environment > profile > default. Names of properties are Kafka's (`bootstrap.servers`,
 `security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same things are
@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import Command, UsageError, parse_pairs
+from ottla.cli.command import UsageError, parse_pairs
 from ottla.cli.input_files import read_text
-from ottla.cli.output import FORMATS, Output, wants_colour, write_error
+from ottla.cli.output import Output, wants_colour, write_error
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
@@ -26,65 +26,9 @@ DEFAULT_TIMEOUT_MS = 15_000
 _SAME = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
 
 
-def add_connection_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("connection")
-    group.add_argument(
-        "-b",
-        "--bootstrap-server",
-        "--bootstrap-servers",
-        "--bootstrap",
-        "--brokers",
-        dest="bootstrap",
-        metavar="HOST:PORT[,...]",
-        help="brokers to start from (default localhost:9092)",
-    )
-    group.add_argument(
-        "--command-config",
-        "--producer.config",
-        "--consumer.config",
-        "--admin.config",
-        dest="command_config",
-        metavar="FILE",
-        help="client properties",
-    )
-    group.add_argument(
-        "-X",
-        "--producer-property",
-        "--consumer-property",
-        dest="properties",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a client property",
-    )
-    group.add_argument(
-        "--command-property",
-        "--producer-props",
-        dest="property_lists",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="client properties",
-    )
-    group.add_argument("--profile", metavar="NAME", help="a profile made with `ottla profile create`")
-
-
 def add_broker_list(parser: argparse.ArgumentParser) -> None:
     """Adds --broker-list as the old name of --bootstrap-server. In other tools it is a list of broker ids."""
     parser.add_argument("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]", help=argparse.SUPPRESS)
-
-
-def add_output_options(parser: argparse.ArgumentParser, command: Command) -> None:
-    group = parser.add_argument_group("output")
-    if command.has_output:
-        group.add_argument("-o", "--output", choices=FORMATS, default="table", metavar="FORM", help="|".join(FORMATS))
-    group.add_argument("-q", "--quiet", action="store_true", help="results and errors only")
-    if not any("-v" in action.option_strings for action in parser._actions):
-        group.add_argument("-v", "--verbose", action="store_true", help="more messages on stderr")
-    group.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR)")
-    if command.may_watch:
-        group.add_argument("--watch", type=float, metavar="SECS", help="repeat every so many seconds")
 
 
 def output_of(args: argparse.Namespace) -> Output:

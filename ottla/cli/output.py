@@ -16,7 +16,6 @@ from ottla.cli.terminal import one_line, shown
 
 ERROR_LETTERS_MAX = 1_000
 """Longer error messages are cut: they quote what was pasted into an option."""
-FORMATS = ("table", "json", "jsonl", "yaml", "csv", "plain")
 
 Row = Mapping[str, Any]
 Columns = Sequence[tuple[str, str]]
@@ -150,9 +149,7 @@ def table(rows: Sequence[Row], columns: Columns, *, widths_max: Mapping[str, int
     is_number = [bool(rows) and all(isinstance(row.get(key), int | float) or row.get(key) is None for row in rows) for _, key in columns]
 
     def line(values: Sequence[str]) -> str:
-        parts = [
-            value.rjust(width) if right else value.ljust(width) for value, width, right in zip(values, widths, is_number, strict=True)
-        ]
+        parts = [value.rjust(width) if right else value.ljust(width) for value, width, right in zip(values, widths, is_number, strict=True)]
         return "  ".join(parts).rstrip()
 
     lines = [line([title for title, _ in columns]), *map(line, cells)]

@@ -1,13 +1,14 @@
-"""The parser of one command: its own options, and those that every command has."""
+"""Parsers: of one command, with the options of all commands, and of the options before a command."""
 
 from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ottla.cli.command import Command, UsageError, pointing_to
-from ottla.cli.options import add_connection_options, add_output_options
+from ottla.cli.global_options import OPTIONS, Leading, add_global_options, add_options
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,7 +55,16 @@ def build_parser(program: str, command: Command) -> Parser:
     """The parser of one command, with the options that all have."""
     parser = Parser(prog=program, description=command.help, allow_abbrev=False)
     command.add_arguments(parser)
-    if command.has_connection:
-        add_connection_options(parser)
-    add_output_options(parser, command)
+    add_global_options(parser, command)
     return parser
+
+
+def parse_leading(words: Sequence[str]) -> Leading:
+    """Parses the options before the command."""
+    if not words:
+        return Leading()
+    parser = Parser(prog="ottla", add_help=False, allow_abbrev=False)
+    add_options(parser, OPTIONS)
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    return Leading(words, parser.parse_args(list(words)))

@@ -10,14 +10,15 @@ import pytest
 
 from ottla.cli.command import UsageError, merged, parse_pairs
 from ottla.cli.command_groups import GROUPS
-from ottla.cli.options import add_connection_options, confirm, connect, properties_of, read_properties
+from ottla.cli.global_options import CONNECTION, add_options
+from ottla.cli.options import confirm, connect, properties_of, read_properties
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
 
 def _args(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_connection_options(parser)
+    add_options(parser, CONNECTION)
     return parser.parse_args(words)
 
 

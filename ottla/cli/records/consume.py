@@ -17,8 +17,9 @@ from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.global_options import FORMATS
 from ottla.cli.options import connect, output_of, properties_of, read_properties
-from ottla.cli.output import FORMATS, write_error
+from ottla.cli.output import write_error
 from ottla.cli.records import share_consume
 from ottla.cli.records.client_options import make_consumer
 from ottla.cli.records.processed_count import processed_count
@@ -58,7 +59,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     _add_schema_options(parser)
     add("--from-beginning", action="store_true", help="start with the oldest record")
     add("-o", "--offset", action="append", default=[], metavar="START", help="where to begin, and a range where to end; table below")
-    add("--output", choices=FORMS, dest="form", metavar="FORM", help=f"{'|'.join(FORMS)}: an array, an object a line, a table, values")
+    add("--output", choices=FORMS, metavar="FORM", help=f"{'|'.join(FORMS)}: an array, an object a line, a table, values")
     add("--columns", metavar="PART,...", help="of csv: key,value,value.amount,headers.trace and so on; verbs of --where")
     add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition")
     add("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after N records")
@@ -156,7 +157,7 @@ def _form(args: argparse.Namespace) -> Form | None:
     if any(word not in FORMS for word in words):
         raise UsageError(f"records are printed as {', '.join(FORMS)}, or in the layout of -f")
     args.offset = [word for word in args.offset if word not in FORMATS]
-    names = {*words, *([args.form] if args.form else []), *(["jsonl"] if args.json else [])}
+    names = {*words, *([args.output] if args.output else []), *(["jsonl"] if args.json else [])}
     if len(names) > 1:
         raise UsageError("two forms of output are named: " + ", ".join(sorted(names)))
     if args.columns is not None and names != {"csv"}:
