@@ -161,17 +161,31 @@ def _option(option: Mapping[str, Any]) -> str:
     return ", ".join(option["names"]) + (f" {value}" if value else "")
 
 
+STATES = {
+    "ottla.server.connection_state": "Connections of clients",
+    "ottla.groups.states": "Groups",
+    "ottla.transactions.states": "Transactions",
+}
+"""Modules with tables of moves, and their titles."""
+
+
 def states_page() -> str | None:
-    """A diagram for each `ALLOWED` table of moves."""
+    """A diagram for each `ALLOWED` table of moves, and a table of the states whose values are sentences."""
     lines: list[str] = []
-    for module, title in (("ottla.groups.states", "Groups"), ("ottla.transactions.states", "Transactions")):
+    for module, title in STATES.items():
         if not _there(module):
             continue
         tables = {name: table for name, table in sorted(vars(importlib.import_module(module)).items()) if name.endswith("ALLOWED")}
         for name, table in tables.items():
             kind = name.removesuffix("ALLOWED").strip("_").replace("_", " ").lower()
-            lines += [f"## {title}{', ' + kind if kind else ''}", "", *diagram(table), ""]
-    return _page("States", "the `ALLOWED` tables in `ottla/*/states.py`", lines) if lines else None
+            lines += [f"## {title}{', ' + kind if kind else ''}", "", *meanings(table), *diagram(table), ""]
+    return _page("States", "the `ALLOWED` tables in `ottla`", lines) if lines else None
+
+
+def meanings(allowed: Iterable[Any]) -> list[str]:
+    """A table of the states of `allowed`, if their values say what they mean."""
+    rows = [(_state(state), state.value) for state in allowed if isinstance(state, Enum) and " " in str(state.value)]
+    return [*_table(("State", "A connection in it"), rows), ""] if rows else []
 
 
 def diagram(allowed: Mapping[Any, Iterable[Any]]) -> list[str]:

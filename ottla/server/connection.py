@@ -1,20 +1,20 @@
-"""One client connection: cuts received bytes into frames, executes them in order, and sends the answers in that order.
+"""One client connection: cuts received bytes into frames and executes them in order.
 
-A request is executed before earlier ones are answered: a produce that waits for its replicas does not hold up the append of the next one
-(Kafka mutes the connection instead). An answer that is not there yet keeps its slot in `_slots`; the answers behind it wait.
+The next request is executed before earlier ones are answered, so a produce that waits for its replicas does not delay the append of the
+next one (Kafka mutes the connection instead). `answer_queue.py` sends the answers in the order of the requests.
 
-Bounds: the size of a frame, the number of requests in flight, and the bytes of unsent answers and waiting requests. The large frames of all
-connections share one more bound (`memory/`). At a bound the connection stops reading until it is below again. A `WireError` closes the
-connection; so does any other error of a handler, after one line in the log. A broken invariant stops the broker.
+A connection reads and executes requests only in the state READING (`connection_state.py`). In any other state it keeps the bytes that it
+has received and reads no further ones. Limits: the size of a frame, the number of requests in flight, and the bytes of unsent answers and
+waiting requests. The large frames of all connections share one more limit (`memory/`). A `WireError` or any other failure of a request
+closes the connection. A broken invariant stops the broker.
 
-On a listener that authenticates its clients a new connection is *not yet authenticated*: frames are small, only the APIs of the
-authentication itself are executed, one at a time, and any other request or a refusal closes the connection. Listeners set the deadline.
+On a listener that authenticates its clients, a new connection executes only the requests of the authentication, with small frames and one
+at a time. Any other request closes the connection, and so does a refusal. The listener closes connections that do not authenticate in time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Protocol
@@ -24,10 +24,13 @@ from ottla.base.loop.guarded import guarded
 from ottla.base.ports import Channel, Part
 from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
+from ottla.server.answer_queue import AnswerQueue
+from ottla.server.connection_state import ALLOWED, BLOCKED, CLOSED, ENDING, FINISHING, FULL, READING, THROTTLED, ConnectionState
 from ottla.server.execution.scheduler import Scheduler
 from ottla.server.foreign_protocols import HEADER_BYTES_MIN, bad_size
-from ottla.server.memory.held_memory import ConnectionLimits, Slot
-from ottla.server.memory.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
+from ottla.server.inbox import Inbox
+from ottla.server.memory.answer_memory import ConnectionLimits, Slot
+from ottla.server.memory.receive_buffer import LargeFrame, ReceiveBuffers
 from ottla.wire.framing import header_reader
 
 log = logging.getLogger("ottla.connection")
@@ -46,13 +49,16 @@ class Executor(Protocol):
         """Whether the request of `size` bytes at `at` is likely to take much time."""
 
     def execute(self, connection: Connection, frame: memoryview) -> bool:
-        """Returns whether the connection must let others run."""
+        """Executes a request. Returns whether the time slice of the connection is over."""
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:
-        """Mutes a new connection whose user has exceeded a quota; otherwise it is new no longer."""
+        """Throttles a new connection whose user has exceeded a quota; otherwise it is new no longer."""
+
+    def is_throttled(self, connection: Connection) -> bool:
+        """Whether the client must wait for a quota."""
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
-        """Calls `flush` once after the round of wakes that is under way; False if none is: the caller must call it itself."""
+        """Calls `flush` once after the current round of wakes; returns False outside of one, and then the caller must call it."""
 
 
 class Owner(Protocol):
@@ -64,245 +70,146 @@ class Owner(Protocol):
 
 
 class Connection:
-    """One connection: bytes in by `buffer` and `received`, answers out through its channel (`ports.Receiver`)."""
+    """One connection. The event loop calls `buffer`, `received`, `drained` and `closed` (`ports.Receiver`)."""
 
     def __init__(
         self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, channel: Channel, owner: Owner
     ) -> None:
-        self._executor, self._buffers, self._limits, self._owner = executor, buffers, limits, owner  # shared by all connections
+        # shared by all connections
+        self._executor = executor
         self._scheduler = executor.scheduler
-        # of this connection alone
-        self.info, self.channel = info, channel
-        self.idle_ticks = self.bytes_taken = 0  # counted up by the sweep of idle connections; what the peer had taken then
-        self.read_header, self.client_id_bytes, self.header_bytes = header_reader(2), b"", 0  # the client id in the form of the header
-        self.contexts: dict[int, RequestContext] = {}  # by version
+        self._buffers = buffers
+        self._limits = limits
+        self._owner = owner
+        # this client
+        self.info = info
+        self.channel = channel
         self.client_id: str | None = None
-        # of what is under way
-        self._held, self.held_since_tick, self.moved = b"", 0, 0
-        self._large: LargeFrame | None = None
-        self._slots: deque[Slot] = deque()
-        self._out: list[Part] = []
-        self._out_bytes = 0
-        self._account = limits.held.open(self, info.host)
-        self._has_slices = self._is_executing = self.is_closed = self.is_held_back = False
-        self.cost_ns = self.heavy_requests = 0  # what its requests have cost lately, 0 while cheap; how many of the last ones were heavy
-        self.is_held = self.is_muted = False  # nothing further may be executed yet: others go first; the client is throttled
-        self.is_new = True  # no request was executed since its client has authenticated
-        self._failed_correlation_id: int | None = None
+        self.client_id_bytes = b""
+        """The client id as it is encoded in each request header."""
+        self.read_header = header_reader(2)
+        self.header_bytes = 0
+        self.contexts: dict[int, RequestContext] = {}
+        """By version of the request."""
+        self.is_new = True
+        """Whether no request was executed since the client has authenticated."""
+        # what it does now
+        self.state = READING
+        self.inbox = Inbox(buffers, channel, self.contexts)
+        self.answers = AnswerQueue(channel, limits, info.host)
+        self._is_in_batch = False  # whether `received` or `_execute_waiting` is executing requests
         self._on_idle: Callable[[Connection], None] | None = None
+        self._failed_correlation_id: int | None = None
+        # what it has done
+        self.cost_ns = self.heavy_requests = 0  # see `scheduler.Client`
+        self.idle_ticks = 0  # counted by the sweep of idle connections
+        self.bytes_taken = 0  # `bytes_sent` of the channel at the last sweep
+
+    # Receiving
 
     def buffer(self) -> memoryview:
-        """The buffer for the next received bytes; empty if reading is paused because there is no memory for them."""
-        if self._large is not None:
-            return self._large.room()
-        held = self._held
-        if held:
-            self._buffers.shared[: len(held)] = held
-        elif self._scheduler.is_crowded and not self.contexts and self._buffers.is_full():
-            self._yield(b"")  # one of a crowd that begins requests: each makes the broker drop another one
+        """Returns the buffer for the next received bytes. It is empty if there is no memory for them; then reading is paused."""
+        if self._scheduler.is_crowded and not self.contexts and self.inbox.is_empty and self._buffers.is_full():
+            self._yield(b"")  # one of many new connections: each new request would make the broker drop another one
             return memoryview(b"")
-        return self._buffers.shared_view[len(held) :]
+        return self.inbox.buffer()
 
     def received(self, count: int) -> None:
-        """`count` bytes lie in what `buffer` returned."""
+        """Executes what is complete after `count` bytes were received into `buffer`."""
         self.idle_ticks = 0
+        inbox = self.inbox
         try:
-            self._is_executing = True
+            self._is_in_batch = True
             self._scheduler.begin_batch()
             try:
-                if (large := self._large) is not None:
+                if (large := inbox.large) is not None:
                     self._receive_large(large, count)
-                elif self._held:
-                    since, count = self.held_since_tick, count + len(self._take_held())
+                elif inbox.tail:
+                    begun_tick, count = inbox.begun_tick, count + len(inbox.take())
                     self._consume(self._buffers.shared_view, count)
-                    if len(self._held) == count:  # a byte now and then makes no frame younger
-                        self.held_since_tick = since
+                    if len(inbox.tail) == count:  # the same frame is unfinished: it stays as old as it is
+                        inbox.begun_tick = begun_tick
                 else:
                     self._consume(self._buffers.shared_view, count)
                 self._flush()
             finally:
-                self._is_executing = False
+                self._is_in_batch = False
                 self._scheduler.end_batch()
-            if self._slots or self.channel.queued_bytes:
-                self._limits.held.relieve()
+            if self.answers.slots or self.channel.queued_bytes:
+                self._limits.memory.relieve()
         except Exception as error:
             self.fail(error)
 
-    def answer_whole(self, frame: bytes | bytearray) -> None:
-        """Sends the answer of the request that is being executed, where it is one piece of bytes."""
-        if self._slots:
-            self._park(Slot([frame], len(frame)))
-        else:
-            self._out.append(frame)
-            self._out_bytes += len(frame)
+    def _execute_waiting(self) -> None:
+        """Executes what was received before the connection was stopped."""
+        inbox = self.inbox
+        try:
+            self._is_in_batch = True
+            self._scheduler.begin_batch()
+            try:
+                if inbox.large is not None and inbox.large.is_whole():
+                    self._execute_large(inbox.large)
+                elif inbox.tail:
+                    tail = inbox.take()
+                    self._consume(memoryview(bytearray(tail)), len(tail))
+                self._flush()
+            finally:
+                self._is_in_batch = False
+                self._scheduler.end_batch()
+            if self.answers.slots or self.channel.queued_bytes:
+                self._limits.memory.relieve()
+        except Exception as error:
+            self.fail(error)
 
-    def answer(self, parts: list[Part]) -> None:
-        """Sends the answer of the request that is being executed."""
-        if self._slots:
-            self._park(Slot(parts, sum(map(len, parts))))
-        else:
-            self._queue(parts)
+    def _consume(self, view: memoryview, end: int) -> None:
+        """Executes the complete frames in `view[:end]` and keeps the rest."""
+        executor, scheduler, execute, bytes_max = self._executor, self._scheduler, self._executor.execute, self._limits.frame_bytes_max
+        in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
+        answers = self.answers
+        slots, account = answers.slots, answers.account
+        at = 0
+        if not self.info.is_authenticated:
+            at = self._consume_unauthenticated(view, end)
+        while end - at >= 4:
+            (size,) = read_size(view, at)
+            if size < HEADER_BYTES_MIN or size > bytes_max:
+                raise WireError(bad_size(size, view[at:end], bytes_max))
+            start, stop = at + 4, at + 4 + size
+            if stop > end:
+                break
+            if answers.out_bytes + account.parked_bytes >= out_bytes_max or len(slots) >= in_flight_max:
+                if self._is_full():
+                    self._move(FULL)
+                    self._stop(view[at:end])
+                    return
+                if self.state is CLOSED:  # by the flush
+                    return
+            is_costly = scheduler.is_crowded and executor.is_likely_costly(self, view, start, size)
+            if is_costly or (self.is_new and executor.owes(self, view[start:stop])):
+                self._yield(view[at:end])
+                return
+            try:
+                is_over = execute(self, view[start:stop])
+            except Exception:
+                self._note_failed(view, start)
+                raise
+            at = stop
+            if self.state is not READING or (is_over and at < end):
+                self._yield(view[at:end])
+                return
+        if at < end and self.state is not CLOSED:
+            self._keep_start(view[at:end])
+        elif not self.info.is_authenticated and self.state is READING:
+            self._must_stop(b"")
 
-    def reserve(self, size: int = 0) -> Slot:
-        """Keeps the place of the request that is being executed, and that keeps `size` bytes in memory until it is answered."""
-        slot = Slot(None, size)
-        self._park(slot)
-        return slot
+    def _keep_start(self, start: memoryview) -> None:
+        """Keeps the start of a frame until the rest is received."""
+        if self.inbox.keep_start(start):
+            self._scheduler.note_work()
+            if not self.inbox.make_room():
+                raise WireError("there is no memory for more unfinished requests")
 
-    def hold(self, size: int) -> Slot:
-        """Keeps the place of the request that is being executed, and executes no further one until `release`."""
-        self.is_held = True
-        return self.reserve(size)
-
-    def kept(self, frame: memoryview) -> memoryview:
-        """The frame that is being executed, where it stays until `release`: small frames lie in a buffer that all connections share."""
-        return frame if self._large is not None else memoryview(bytes(frame))
-
-    def charge(self, slot: Slot, size: int) -> None:
-        """The request keeps `size` bytes in memory from now on."""
-        if not self.is_closed:
-            self._account.park(size - slot.size)
-            slot.size = size
-
-    def release(self) -> None:
-        """The request that was executed in turns needs its frame no longer, and the next may be executed."""
-        self.is_held = False
-        if self._large is not None and self._large.is_whole():
-            self._drop_large(self._large)
-        self.unchoke()
-
-    def mute(self) -> None:
-        """Stops reading and executing while `is_muted`, because the client is throttled. `unchoke` resumes."""
-        self.is_muted = True
-        self._choke(self._take_held())
-
-    def resume(self) -> None:
-        """Lets this connection go on, as others have had their turn; where its peer has not taken all answers, `drained` does."""
-        self.is_held = False
-        if not self.channel.queued_bytes:
-            self.unchoke()
-
-    def guarded(self, steps: Iterator[object]) -> Iterator[object]:
-        """The same steps of a request; a failure closes the connection, as it does in one that is executed at once."""
-        return guarded(steps, self.fail)
-
-    def _park(self, slot: Slot) -> None:
-        self._slots.append(slot)
-        self._account.park(slot.size)
-
-    def fill(self, slot: Slot, parts: list[Part]) -> None:
-        """Puts the answer into its reserved place (an empty list: none is wanted), and sends what is due."""
-        slot.parts = parts
-        slots = self._slots
-        if slots and slots[0] is not slot:  # an answer before it is not there yet
-            self.charge(slot, sum(map(len, parts)))
-        while slots and (head := slots[0].parts) is not None:
-            self._account.park(-slots.popleft().size)
-            self._queue(head)
-        if not self._is_executing and not self._executor.flush_later(self._flush_filled):
-            self._flush_filled()
-
-    def _flush_filled(self) -> None:
-        self._flush()
-        if self.is_held_back:
-            self.unchoke()
-
-    def unchoke(self) -> None:
-        """Executes what was held back, when answers have been given or sent."""
-        if not self.is_held_back or self.is_closed:
-            return
-        if self._on_idle is not None:
-            self._look_whether_idle()
-            return
-        if self.is_held or self.is_muted or self._is_over_bounds():
-            return
-        if self.info.is_refused:
-            self._close_when_answered()
-            return
-        self.is_held_back = False
-        self.channel.resume_reading()
-        if self._held or self._large is not None:
-            self._execute_waiting()
-
-    def drained(self) -> None:
-        """The peer has taken all answers."""
-        self._limits.held.note_taken(self)
-        self.unchoke()
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a small frame that is not whole, or of requests that are held back; since `held_since_tick`."""
-        return len(self._held)
-
-    lent_bytes = held_bytes
-    missing_bytes = SHARED_BYTES  # at most
-
-    @property
-    def is_served(self) -> bool:
-        return bool(self.contexts)
-
-    def _hold(self, held: bytes) -> None:
-        if self.is_closed:
-            return
-        self._held = held
-        self._buffers.bytes_lent += len(held)
-        self._buffers.unfinished.note_begun(self)
-
-    def _take_held(self) -> bytes:
-        held, self._held = self._held, b""
-        self._buffers.bytes_lent -= len(held)
-        return held
-
-    def finish(self, on_idle: Callable[[Connection], None]) -> None:
-        """Stops reading and executing for good. Calls `on_idle` once every request has been answered, or the connection is closed."""
-        self.is_held_back = True
-        self._on_idle = on_idle
-        self.channel.pause_reading()
-        self._look_whether_idle()
-
-    def _look_whether_idle(self) -> None:
-        if self._on_idle is not None and (self.is_closed or self.is_idle()):
-            on_idle, self._on_idle = self._on_idle, None
-            on_idle(self)
-
-    def is_idle(self) -> bool:
-        """Nothing is under way: no answer is owed, nothing waits to be sent."""
-        return not self._slots and not self._out and self.channel.queued_bytes == 0
-
-    def closed(self) -> None:
-        """The channel is closed: what was received of a frame is given up, and so is what its requests wait for."""
-        self.is_closed = True
-        self._limits.held.close(self)
-        self._take_held()
-        if self._large is not None:
-            self._drop_large(self._large)
-        for slot in self._slots:
-            if slot.abandon is not None:
-                slot.abandon()
-        self._slots.clear()
-        self.info.closed()
-        self._owner.on_closed(self)
-        self._look_whether_idle()
-
-    def facts(self) -> dict[str, object]:
-        """The attributes of a log line about this connection."""
-        return {"listener": self.info.listener, "client_id": self.client_id, "correlation_id": self._failed_correlation_id}
-
-    def _note_failed(self, view: memoryview, at: int) -> None:
-        (self._failed_correlation_id,) = read_size(view, at + 4)  # for the log; a frame has at least a header's bytes
-
-    def fail(self, error: Exception) -> None:
-        """Any failure closes the connection, except for a broken invariant, which stops the broker."""
-        if isinstance(error, AssertionError):
-            self._owner.on_broken_invariant(error)
-            return
-        if isinstance(error, WireError):
-            log.warning("closing %s: %s", self.info.identity, error, extra=self.facts())
-        elif isinstance(error, StorageError):
-            self._owner.on_storage_error(error)
-        else:
-            log.error("closing %s: a request failed", self.info.identity, exc_info=error, extra=self.facts())
-        self.channel.close()
+    # Large frames
 
     def _receive_large(self, large: LargeFrame, count: int) -> None:
         large.came(count)
@@ -322,105 +229,40 @@ class Connection:
         except Exception:
             self._note_failed(large.frame(), 0)
             raise
-        if self.is_held:
+        if self.state is BLOCKED:
             large.finish()
-            self._choke(b"")
+            self._stop(b"")
             return
-        if self._large is not None:
-            self._drop_large(large)
+        self.inbox.drop_large()
         if not self.info.is_authenticated and self._must_stop(b""):
             return
-        if self.is_muted or (self._is_over_bounds() and not self._has_made_room()):
-            self._choke(b"")
+        if self.state is READING and self._is_full():
+            self._move(FULL)
+        if self.state is not READING:
+            self._stop(b"")
 
-    def _drop_large(self, large: LargeFrame) -> None:
-        self._large = None
-        large.release()
-
-    def _execute_waiting(self) -> None:
-        try:
-            self._is_executing = True
-            self._scheduler.begin_batch()
-            try:
-                if self._large is not None and self._large.is_whole():
-                    self._execute_large(self._large)
-                elif self._held:
-                    held = self._take_held()
-                    self._consume(memoryview(bytearray(held)), len(held))
-                self._flush()
-            finally:
-                self._is_executing = False
-                self._scheduler.end_batch()
-            if self._slots or self.channel.queued_bytes:
-                self._limits.held.relieve()
-        except Exception as error:
-            self.fail(error)
-
-    def _consume(self, view: memoryview, end: int) -> None:
-        """Executes the whole frames in `view[:end]` and keeps the rest."""
-        executor, scheduler, execute, bytes_max = self._executor, self._scheduler, self._executor.execute, self._limits.frame_bytes_max
-        in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
-        slots, account = self._slots, self._account
-        at = 0
-        if not self.info.is_authenticated:
-            at = self._consume_unauthenticated(view, end)
-        while end - at >= 4:
-            (size,) = read_size(view, at)
-            if size < HEADER_BYTES_MIN or size > bytes_max:
-                raise WireError(bad_size(size, view[at:end], bytes_max))
-            start, stop = at + 4, at + 4 + size
-            if stop > end:
-                break
-            if (self._out_bytes + account.parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
-                self._choke(bytes(view[at:end]))
-                return
-            if self.is_closed:  # by the flush that has made room
-                return
-            is_costly = scheduler.is_crowded and executor.is_likely_costly(self, view, start, size)
-            if is_costly or (self.is_new and executor.owes(self, view[start:stop])):
-                self._yield(bytes(view[at:end]))
-                return
-            try:
-                must_yield = execute(self, view[start:stop])
-            except Exception:
-                self._note_failed(view, start)
-                raise
-            at = stop
-            if must_yield and (self.is_held or self.is_muted or at < end):
-                self._yield(bytes(view[at:end]))
-                return
-        if at < end and not self.is_closed:
-            self._keep_tail(view, at, end)
-        elif not self.info.is_authenticated and not self.is_held_back:
-            self._must_stop(b"")
-
-    def _yield(self, held: bytes) -> None:
-        """Keeps the rest of the batch until the long request is done, or until the scheduler resumes the connection."""
-        self._choke(held)
-        if not self.is_held and not self.is_muted:
-            self.is_held = True
-            self._scheduler.resume_later(self)
+    # Authentication
 
     def _consume_unauthenticated(self, view: memoryview, end: int) -> int:
-        """Executes the frames of an authentication, one at a time; returns where the frames behind it begin, which is the end unless it is
-        complete: then nothing further may be executed yet."""
+        """Executes the frames of an authentication, one at a time. Returns where the first frame behind it begins; `end` if the
+        authentication is not complete."""
         bytes_max = self._limits.unauthenticated_frame_bytes_max
         at = 0
         while not self.info.is_authenticated and at < end:
-            if self._slots:
-                self._choke(bytes(view[at:end]))
+            if self.answers.slots:
+                self._must_stop(view[at:end])
                 return end
             size = read_size(view, at)[0] if end - at >= 4 else HEADER_BYTES_MIN
             if size < HEADER_BYTES_MIN or size > bytes_max:
                 raise WireError(bad_size(size, view[at:end], bytes_max))
             if end - at - 4 < size:
-                self._keep_tail(view, at, end)
+                self._keep_start(view[at:end])
                 return end
             frame = view[at + 4 : at + 4 + size]
             self._check_unauthenticated(frame)
             self._executor.execute(self, frame)
             at += 4 + size
-            if not self.info.is_authenticated and self._must_stop(bytes(view[at:end])):
+            if not self.info.is_authenticated and self._must_stop(view[at:end]):
                 return end
         return at
 
@@ -429,10 +271,12 @@ class Connection:
             raise WireError(f"a request of api key {key} before authentication")
         self.info.note_before_authentication()
 
-    def _must_stop(self, held: bytes) -> bool:
-        """Whether the authentication waits for an answer of ours, or is over: `held` is executed later or never."""
-        if self._slots:
-            self._choke(held)
+    def _must_stop(self, rest: memoryview | bytes) -> bool:
+        """Stops a connection whose authentication waits for an answer, or was refused. Returns whether it is stopped."""
+        if self.answers.slots:
+            if self.state is READING:
+                self._move(FULL)
+            self._stop(rest)
             return True
         if self.info.is_refused:
             self._close_when_answered()
@@ -443,47 +287,169 @@ class Connection:
         self._flush()
         self.finish(lambda connection: connection.channel.close())
 
-    def _keep_tail(self, view: memoryview, at: int, end: int) -> None:
-        size = read_size(view, at)[0] if end - at >= 4 else 0
-        if size + 4 > SHARED_BYTES:
-            self._large = LargeFrame(self._buffers, size, view[at + 4 : end], self.channel, is_served=self.is_served)
-        else:
-            self._hold(bytes(view[at:end]))
-        if (buffers := self._buffers).is_full():
-            self._scheduler.note_work()
-            if not buffers.make_room(self._large or self):
-                raise WireError("there is no memory for more unfinished requests")
+    # Answers
 
-    def _choke(self, held: bytes) -> None:
-        self.is_held_back = True
-        self._hold(held)
-        self.channel.pause_reading()
+    def fill(self, slot: Slot, parts: list[Part]) -> None:
+        """Answers the request of the slot, and sends the answers that may be sent."""
+        self.answers.fill(slot, parts)
+        if not self._is_in_batch and not self._executor.flush_later(self._flush_filled):
+            self._flush_filled()
 
-    def _has_made_room(self) -> bool:
+    def _flush_filled(self) -> None:
         self._flush()
-        return not self._is_over_bounds()
-
-    def _is_over_bounds(self) -> bool:
-        limits = self._limits
-        kept_bytes = self._out_bytes + self._account.parked_bytes + self.channel.queued_bytes
-        return len(self._slots) >= limits.in_flight_max or kept_bytes >= limits.queued_bytes_max
-
-    def _queue(self, parts: list[Part]) -> None:
-        self._out += parts
-        if len(parts) > 1:
-            self._has_slices = True
-        self._out_bytes += sum(map(len, parts))
+        if self.channel.queued_bytes:
+            self._limits.memory.relieve()
+        self._note_answered()
 
     def _flush(self) -> None:
-        out = self._out
-        if not out or self.is_closed:
+        if self.state is not CLOSED:
+            self.answers.flush()
+
+    def drained(self) -> None:
+        """The peer has taken all answers."""
+        self.answers.account.note_taken()
+        self._note_answered()
+
+    def _note_answered(self) -> None:
+        """Answers have been given or taken."""
+        if self.state is FULL:
+            self._continue()
+        elif self.state is FINISHING:
+            self._notify_if_idle()
+
+    def _is_full(self) -> bool:
+        """Whether too much is in flight or unsent, even after a flush. Before the authentication one request is in flight at most."""
+        in_flight_max = self._limits.in_flight_max if self.info.is_authenticated else 1
+        if not self.answers.is_full(in_flight_max):
+            return False
+        self._flush()
+        return self.answers.is_full(in_flight_max)
+
+    # States
+
+    def _move(self, state: ConnectionState) -> None:
+        assert state in ALLOWED[self.state], f"a connection from {self.state.name} to {state.name}"
+        self.state = state
+
+    def block(self, size: int) -> Slot:
+        """Reserves a slot for the request that is being executed. No further request is executed until `release`."""
+        if self.state not in ENDING:
+            self._move(BLOCKED)
+        return self.answers.reserve(size)
+
+    def release(self) -> None:
+        """The request that has called `block` needs its frame no longer, and the next one may be executed."""
+        self.inbox.drop_executed()
+        if self.state is BLOCKED:
+            self._continue()
+        elif self.state is FINISHING:
+            self._notify_if_idle()
+
+    def resume(self) -> None:
+        """Other connections have been served. A peer that has not taken all answers must take them first."""
+        if self.state is BLOCKED:
+            if self.channel.queued_bytes:
+                self._move(FULL)
+            else:
+                self._continue()
+
+    def throttle(self) -> None:
+        """The client has exceeded a quota; `end_throttle` ends this."""
+        if self.state is READING or self.state is FULL:
+            self._move(THROTTLED)
+            if not self._is_in_batch:
+                self.inbox.waits_for_broker = True
+                self.channel.pause_reading()
+
+    def end_throttle(self) -> None:
+        if self.state is THROTTLED:
+            self._continue()
+
+    def _yield(self, rest: memoryview | bytes) -> None:
+        """Stops the batch. The scheduler resumes the connection, unless the connection waits for something else."""
+        if self.state is READING:
+            self._move(BLOCKED)
+            self._scheduler.resume_later(self)
+        self._stop(rest)
+
+    def _stop(self, rest: memoryview | bytes) -> None:
+        """Keeps what is not executed yet, and stops reading."""
+        if self.state is not CLOSED:
+            self.inbox.keep(rest, waits_for_broker=True)
+            self.channel.pause_reading()
+
+    def _continue(self) -> None:
+        """Reads and executes again, unless there is another reason to wait."""
+        if self._executor.is_throttled(self):
+            state = THROTTLED
+        elif not self._is_in_batch and self._is_full():
+            state = FULL
+        else:
+            state = READING
+        if state is not self.state:
+            self._move(state)
+        if state is not READING or self._is_in_batch:
             return
-        self._out, self._out_bytes = [], 0
-        if len(out) > 1 and not self._has_slices:
-            out = [b"".join(out)]  # type: ignore[arg-type]
-        self._has_slices = False
-        self.channel.send(out)
-        if self.channel.queued_bytes:
-            self._limits.held.note_unsent(self)
-            if not self._is_executing:
-                self._limits.held.relieve()
+        if self.info.is_refused:
+            self._close_when_answered()
+            return
+        self.channel.resume_reading()
+        if not self.inbox.is_empty:
+            self._execute_waiting()
+
+    def kept(self, frame: memoryview) -> memoryview:
+        """Returns the frame that is being executed, in memory that stays valid until `release`. Small frames are in the shared buffer."""
+        return frame if self.inbox.large is not None else memoryview(bytes(frame))
+
+    # The end
+
+    def finish(self, on_idle: Callable[[Connection], None]) -> None:
+        """Executes no further request. Calls `on_idle` when all requests are answered or the connection is closed."""
+        if self.state not in ENDING:
+            self._move(FINISHING)
+        self._on_idle = on_idle
+        self.inbox.waits_for_broker = True
+        self.channel.pause_reading()
+        self._notify_if_idle()
+
+    def _notify_if_idle(self) -> None:
+        if self._on_idle is not None and (self.state is CLOSED or self.is_idle()):
+            on_idle, self._on_idle = self._on_idle, None
+            on_idle(self)
+
+    def is_idle(self) -> bool:
+        """Whether every request has been answered and the peer has taken all answers."""
+        return self.answers.is_empty()
+
+    def closed(self) -> None:
+        """The channel is closed."""
+        self._move(CLOSED)
+        self.inbox.close()
+        self.answers.close()
+        self.info.closed()
+        self._owner.on_closed(self)
+        self._notify_if_idle()
+
+    def fail(self, error: Exception) -> None:
+        """Any failure closes the connection, except for a broken invariant, which stops the broker."""
+        if isinstance(error, AssertionError):
+            self._owner.on_broken_invariant(error)
+            return
+        if isinstance(error, WireError):
+            log.warning("closing %s: %s", self.info.identity, error, extra=self.facts())
+        elif isinstance(error, StorageError):
+            self._owner.on_storage_error(error)
+        else:
+            log.error("closing %s: a request failed", self.info.identity, exc_info=error, extra=self.facts())
+        self.channel.close()
+
+    def guarded(self, steps: Iterator[object]) -> Iterator[object]:
+        """The same steps of a request; a failure closes the connection, as it does in a request that is executed at once."""
+        return guarded(steps, self.fail)
+
+    def facts(self) -> dict[str, object]:
+        """Returns the attributes of a log line about this connection."""
+        return {"listener": self.info.listener, "client_id": self.client_id, "correlation_id": self._failed_correlation_id}
+
+    def _note_failed(self, view: memoryview, at: int) -> None:
+        (self._failed_correlation_id,) = read_size(view, at + 4)  # a frame has at least the bytes of a header

@@ -23,7 +23,7 @@ from ottla.requests.context import ConnectionInfo
 from ottla.security.authentication import Authentication, Mechanisms
 from ottla.security.principal import ANONYMOUS, join_principal
 from ottla.server.connection import Connection, Executor
-from ottla.server.memory.held_memory import ConnectionLimits, HeldMemory
+from ottla.server.memory.answer_memory import AnswerMemory, ConnectionLimits
 from ottla.server.memory.receive_buffer import ReceiveBuffers
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Listeners:
             unauthenticated_frame_bytes_max=min(
                 config.sasl_server_max_receive_size, config.ottla_request_unauthenticated_max_bytes, config.socket_request_max_bytes
             ),
-            held=HeldMemory(config.ottla_memory_max_bytes // 2),
+            memory=AnswerMemory(config.ottla_memory_max_bytes // 2),
         )
         self._bound: list[tuple[Endpoint, Listener]] = []
         self._endpoints: dict[str, Endpoint] = {}
@@ -82,7 +82,7 @@ class Listeners:
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
-        self._buffers.unfinished.holders = lambda: self.connections
+        self._buffers.unfinished.inboxes = lambda: (connection.inbox for connection in self.connections)
         self.certificate_ends: Callable[[], Mapping[str, float]] = dict
         """When the certificates of TLS listeners end, in seconds since 1970."""
         self.gate: ConnectionGate | None = None
@@ -218,7 +218,7 @@ class Listeners:
         return is_full and not self._make_room_for_broker(listener)
 
     def _has_memory_for_tls(self, listener: str) -> bool:
-        """What OpenSSL keeps is in no account (`memory/held_memory.py`), so the number of connections bounds it."""
+        """What OpenSSL keeps is in no account (`memory/answer_memory.py`), so the number of connections bounds it."""
         if listener not in self._map_subject:
             return True
         of_tls = sum(self._per_listener[name] for name in self._map_subject)

@@ -58,5 +58,5 @@ def test_changes_are_charged_by_the_controller_whichever_broker_is_asked(is_cont
     answer = nodes.ask(asked, CreateTopicsRequest(topics=topics))
     assert {topic.name: topic.error_code for topic in answer.topics} == {"a": 0, "b": ErrorCode.THROTTLING_QUOTA_EXCEEDED}
     assert answer.throttle_time_ms > 0
-    muted = [broker_id for broker_id in ALL if (quotas := nodes.nodes[broker_id].quotas) is not None and quotas.throttling.muted_count]
+    muted = [broker_id for broker_id in ALL if (quotas := nodes.nodes[broker_id].quotas) is not None and quotas.throttling.throttled_count]
     assert muted in ([asked], []), "the client's connection, never the brokers'; it may be closed by now"

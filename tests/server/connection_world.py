@@ -11,7 +11,7 @@ from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import Connection
 from ottla.server.execution.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
-from ottla.server.memory.held_memory import ConnectionLimits, Slot
+from ottla.server.memory.answer_memory import ConnectionLimits, Slot
 from ottla.server.memory.receive_buffer import (
     SHARED_BYTES,
     ReceiveBuffers,
@@ -34,13 +34,14 @@ class Recorder:
         self.resumed: list[Connection] = []
         self.flushes: list[Callable[[], None]] = []
 
-    def execute(self, connection: Connection, frame: memoryview) -> None:
+    def execute(self, connection: Connection, frame: memoryview) -> bool:
         data = bytes(frame)
         self.frames.append(data)
         if data.startswith(b"later"):
-            self.slots.append(connection.reserve())
+            self.slots.append(connection.answers.reserve())
         else:
-            connection.answer([data])
+            connection.answers.add([data])
+        return False
 
     def is_likely_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
         is_quick = size > SHARED_BYTES and frame[at : at + 2] == PRODUCE.to_bytes(2)
@@ -52,6 +53,9 @@ class Recorder:
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:
         connection.is_new = False
+        return False
+
+    def is_throttled(self, connection: Connection) -> bool:
         return False
 
     def note_work(self) -> None:

@@ -21,7 +21,7 @@ from ottla.server.connection import Connection
 from ottla.server.execution.dispatch import Dispatcher
 from ottla.server.execution.waiters import Waiters
 from ottla.server.listener import Listeners
-from ottla.server.memory.held_memory import ConnectionLimits
+from ottla.server.memory.answer_memory import ConnectionLimits
 from ottla.server.memory.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request

@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.server.connection import Connection
 from ottla.server.execution.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
-from ottla.server.memory.held_memory import ConnectionLimits
+from ottla.server.memory.answer_memory import ConnectionLimits
 from ottla.server.memory.receive_buffer import (
     POOLED_BYTES,
     SHARED_BYTES,
@@ -175,7 +175,7 @@ def test_f7_a_peer_that_does_not_read_its_answers_stops_being_read() -> None:
     world.feed(b"".join(map(frame, SMALL)))
     assert world.executor.frames == [] and not world.channel.is_reading
     world.channel.queued_bytes = 0
-    world.connection.unchoke()
+    world.connection.drained()
     assert world.executor.frames == SMALL and world.channel.is_reading
 
 
@@ -184,7 +184,7 @@ def test_i46_what_comes_behind_the_request_that_closes_is_not_kept() -> None:
     buffers, (world,) = shares(1 << 20, 1)
 
     def fail_in_a_turn(connection: Connection, _frame: memoryview) -> bool:
-        connection.hold(0)
+        connection.block(0)
         connection.channel.close()
         return True
 

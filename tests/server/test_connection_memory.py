@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 
 from ottla.requests.context import RequestContext
-from ottla.server.memory.held_memory import ConnectionLimits, HeldMemory
+from ottla.server.memory.answer_memory import AnswerMemory, ConnectionLimits
 from ottla.server.memory.receive_buffer import (
     PLACES_KEPT,
     POOLED_BUFFERS_MAX,
@@ -127,7 +127,7 @@ def test_i46_the_second_piece_of_many_frames_stays_within_the_bound() -> None:
 def test_i46_pieces_of_small_frames_starve_no_large_one() -> None:
     buffers, worlds = shares(1 << 20, 21)
     *silent, honest = worlds
-    buffers.unfinished.holders = lambda: [world.connection for world in worlds]
+    buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in worlds]
     for world in silent:
         world.feed(frame(b"z" * 60_000)[:50_000])
     for _ in range(RIPE_TICKS):
@@ -141,7 +141,7 @@ def test_i46_a_slow_line_is_not_dropped_for_those_who_only_drip() -> None:
     """What they sent at first was more in each tick than a slow line takes."""
     buffers, worlds = shares(1 << 20, 23)
     *dripping, honest = worlds
-    buffers.unfinished.holders = lambda: [world.connection for world in worlds]
+    buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in worlds]
     for world in dripping:
         world.feed(frame(b"z" * 60_000)[:48_000])
     data = frame(b"honest" * 20_000)
@@ -175,7 +175,7 @@ def test_i46_a_crowd_that_comes_anew_does_not_drop_a_slow_line(size: int, piece:
     limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
     honest, crowd = World(limits, buffers), renewed_crowd(buffers, size, piece)
     worlds: list[World] = []
-    buffers.unfinished.holders = lambda: [world.connection for world in [honest, *worlds]]
+    buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in [honest, *worlds]]
     peak = 0
     for _ in range(5):
         data = frame(b"honest" * 20_000)
@@ -203,7 +203,7 @@ def test_i46_many_senders_at_once_all_come_through() -> None:
 
 def test_i46_what_comes_whole_soon_is_not_dropped_as_the_slowest() -> None:
     buffers, (silent, honest, newcomer) = shares(2 << 20, 3)
-    buffers.unfinished.holders = lambda: [world.connection for world in (silent, honest, newcomer)]
+    buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in (silent, honest, newcomer)]
     honest_data = frame(b"honest" * 20_000)
     silent.feed(frame(bytes(900_000))[:80_000])
     for at in range(0, 80_000, 20_000):
@@ -256,7 +256,7 @@ def test_i46_places_of_frames_that_have_gone_are_forgotten() -> None:
 def test_i46_where_memory_is_full_a_large_request_goes_before_a_small_one_that_has_waited_longer() -> None:
     """A slow line moves seldom, but it takes little memory."""
     buffers, (small, large, newcomer) = shares(290_000, 3)
-    buffers.unfinished.holders = lambda: [world.connection for world in (small, large, newcomer)]
+    buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in (small, large, newcomer)]
     small.feed(frame(bytes(60_000))[:10_000])
     large.feed(frame(bytes(900_000))[:260_000])
     newcomer.feed(frame(bytes(900_000))[:65_000])
@@ -265,7 +265,7 @@ def test_i46_where_memory_is_full_a_large_request_goes_before_a_small_one_that_h
 
 def test_i46_a_request_that_has_come_whole_since_is_not_the_slowest_any_more() -> None:
     buffers, (slowest, other, first, second) = shares(260_000, 4)
-    buffers.unfinished.holders = lambda: [world.connection for world in (slowest, other, first, second)]
+    buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in (slowest, other, first, second)]
     data = frame(bytes(64_000))
     slowest.feed(data[:60_000])
     other.feed(data[:61_000])
@@ -286,13 +286,13 @@ def test_i46_a_piece_of_a_small_frame_stays_as_old_as_it_is() -> None:
     for at in range(50_000, 50_003):
         buffers.relieve()
         world.feed(data[at : at + 1])
-    assert world.connection.held_since_tick == 0
+    assert world.connection.inbox.begun_tick == 0
     world.feed(data[50_003:] + data[:10])
-    assert world.connection.held_since_tick == buffers.unfinished.tick, "the next request began now"
+    assert world.connection.inbox.begun_tick == buffers.unfinished.tick, "the next request began now"
     world.feed(data[10:])
     buffers.relieve()
     world.feed(data[:10])
-    assert world.connection.held_since_tick == buffers.unfinished.tick
+    assert world.connection.inbox.begun_tick == buffers.unfinished.tick
 
 
 def test_i46_a_large_frame_goes_on_when_small_ones_have_made_room() -> None:
@@ -308,7 +308,7 @@ def test_i46_a_large_frame_goes_on_when_small_ones_have_made_room() -> None:
 def test_i46_pieces_of_small_frames_count() -> None:
     buffers, (world,) = shares(1 << 20, 1)
     world.feed(frame(b"z" * 50_000)[:30_000])
-    assert buffers.bytes_lent == 30_000 == world.connection.held_bytes
+    assert buffers.bytes_lent == 30_000 == world.connection.inbox.received_bytes
     world.feed(frame(b"z" * 50_000)[30_000:])
     assert buffers.bytes_lent == 0 and len(world.executor.frames) == 1
     world.feed(frame(b"z" * 50_000)[:30_000])
@@ -317,21 +317,21 @@ def test_i46_pieces_of_small_frames_count() -> None:
 
 
 def test_i46_answers_that_are_not_taken_count_together() -> None:
-    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, held=HeldMemory(100_000))
+    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, memory=AnswerMemory(100_000))
     stuck, slow, small = (World(limits) for _ in range(3))
     for world, size in ((slow, 50_000), (stuck, 45_000), (small, 2_000)):
         world.channel.queued_bytes = size
         world.feed(frame(b"ask-------"))
     slow.channel.bytes_sent += 1_000
-    assert limits.held.total_bytes == 97_000
+    assert limits.memory.total_bytes == 97_000
     small.channel.queued_bytes = 12_000
     small.feed(frame(b"ask-------"))
     assert stuck.channel.is_closed, "its peer has taken nothing"
     assert not slow.channel.is_closed and not small.channel.is_closed
-    assert limits.held.total_bytes == 62_000
+    assert limits.memory.total_bytes == 62_000
     slow.channel.queued_bytes = 0
     slow.connection.drained()
-    assert limits.held.total_bytes == 12_000
+    assert limits.memory.total_bytes == 12_000
 
 
 def test_i46_a_peer_that_goes_gives_its_room_back() -> None:
@@ -352,7 +352,7 @@ def test_i46_answers_that_wait_for_another_count() -> None:
 
 def test_i46_requests_that_wait_count() -> None:
     world = World()
-    slot = world.connection.reserve(LIMITS.queued_bytes_max)
+    slot = world.connection.answers.reserve(LIMITS.queued_bytes_max)
     world.feed(frame(b"second----"))
     assert world.executor.frames == [] and not world.channel.is_reading
     world.connection.fill(slot, [b"FIRST"])
@@ -360,10 +360,10 @@ def test_i46_requests_that_wait_count() -> None:
 
 
 def test_i46_requests_that_wait_count_together() -> None:
-    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, held=HeldMemory(100_000))
+    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, memory=AnswerMemory(100_000))
     small, large = World(limits), World(limits)
-    small.connection.reserve(30_000)
-    large.connection.reserve(71_000)
+    small.connection.answers.reserve(30_000)
+    large.connection.answers.reserve(71_000)
     small.feed(frame(b"later-----"))
     assert large.channel.is_closed and not small.channel.is_closed
-    assert limits.held.total_bytes == 30_000
+    assert limits.memory.total_bytes == 30_000

@@ -29,7 +29,7 @@ from ottla.server.execution.pieces import has_many_items
 from ottla.server.execution.route import ANY_BYTES, Route
 from ottla.server.execution.scheduler import COSTLY_NS, Scheduler
 from ottla.server.execution.waiters import Waiters
-from ottla.server.memory.held_memory import WAITING_REQUEST_BYTES, Slot
+from ottla.server.memory.answer_memory import WAITING_REQUEST_BYTES, Slot
 from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.wire.decoding import ManyObjects
 from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, header_reader, read_request_header
@@ -82,14 +82,17 @@ class Dispatcher:
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:
         throttling = self._throttling
-        connection.is_new = throttling is not None and throttling.hold_back(connection, read_request_header(frame)[3])
+        connection.is_new = throttling is not None and throttling.throttle_new(connection, read_request_header(frame)[3])
         return connection.is_new
+
+    def is_throttled(self, connection: Connection) -> bool:
+        return self._throttling is not None and self._throttling.is_throttled(connection)
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
         return self._waiters.after_wakes(flush)
 
     def execute(self, connection: Connection, frame: memoryview) -> bool:
-        """Executes one request and gives the answer to the connection, now or later. Returns whether the connection must let others run.
+        """Executes one request and gives the answer to the connection, now or later. Returns whether the time slice is over.
         Raises `WireError` for a malformed request."""
         scheduler = self.scheduler
         try:
@@ -122,16 +125,15 @@ class Dispatcher:
                 return self._begin_long(connection, route, request, correlation_id, frame, at, body, response)
         if self._throttling is not None:
             spent_ns = self._now_ns() - scheduler.last_ns
-            if self._throttling.charge(connection, route, request, response, size, spent_ns):
-                scheduler.end_slice()
+            self._throttling.charge(connection, route, request, response, size, spent_ns)
         buckets = route.immediate
         if type(response) is Pending:
             buckets = self._answer_later(connection, route, correlation_id, response, size)
         elif response is not None:
             if route.encode_parts is None:
-                connection.answer_whole(route.write(response, correlation_id))
+                connection.answers.add_whole(route.write(response, correlation_id))
             else:
-                connection.answer(route.encode(response, correlation_id))
+                connection.answers.add(route.encode(response, correlation_id))
         now_ns = self._now_ns()
         elapsed_ns = now_ns - scheduler.last_ns
         buckets[elapsed_ns.bit_length()] += 1
@@ -164,7 +166,7 @@ class Dispatcher:
     ) -> bool:  # fmt: skip
         """Executes a large request in turns. `body` is None if it is not decoded yet; `task` is what its handler has begun."""
         started_ns, size = self.scheduler.last_ns, len(frame)
-        slot = connection.hold(size * route.parked_factor)
+        slot = connection.block(size * route.parked_factor)
         long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
         long.frame_bytes = size
         if body is None:
@@ -175,7 +177,7 @@ class Dispatcher:
         route.deferred[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
         self.scheduler.measure(connection, route, elapsed_ns)
-        return connection.is_held or connection.is_muted or now_ns > self.scheduler.slice_end_ns
+        return now_ns > self.scheduler.slice_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
         """Answers a request now or later. Returns the histogram that counts the request's own work."""
@@ -183,13 +185,12 @@ class Dispatcher:
             if connection.info.must_authenticate_again:
                 self.scheduler.end_slice()  # what follows is executed by the rules of an authentication
             if type(pending.response) is not GeneratorType:
-                connection.answer(route.encode(pending.response, correlation_id))
+                connection.answers.add(route.encode(pending.response, correlation_id))
                 return route.immediate
-        slot = connection.reserve(WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES)
+        kept_bytes = WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES
         is_change = route.is_change or pending.is_change
-        if is_change:  # what follows waits for it, so a client with thousands of changes is not ahead of others with all of them
-            connection.is_held = True
-            self.scheduler.end_slice()
+        # One change at a time: thousands of changes in a row would delay the changes of all other clients.
+        slot = connection.block(kept_bytes) if is_change else connection.answers.reserve(kept_bytes)
         started_ns, parked_ns = self.scheduler.last_ns, self._now_ns()
 
         def answer(response: Any) -> None:

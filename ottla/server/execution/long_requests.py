@@ -27,7 +27,7 @@ from ottla.server.execution.items import Items
 from ottla.server.execution.long_answer import LongAnswer
 from ottla.server.execution.pieces import cut, gather, has_many_items, refuse
 from ottla.server.execution.route import Route
-from ottla.server.memory.held_memory import Slot
+from ottla.server.memory.answer_memory import Slot
 from ottla.wire.framing import load
 from ottla.wire.schema import Struct
 
@@ -232,7 +232,7 @@ class LongRequest:
                 continue
             yield from answer.add(number, response)
             del response
-            self.connection.charge(self._slot, self._size_asked + answer.size)
+            self.connection.answers.charge(self._slot, self._size_asked + answer.size)
             yield
         self._let_connection_go_on()
         if self._outstanding:
@@ -263,7 +263,7 @@ class LongRequest:
             self._await(number, response)
             return
         yield from answer.add(number, response)
-        self.connection.charge(self._slot, self._size_asked + answer.size)
+        self.connection.answers.charge(self._slot, self._size_asked + answer.size)
         del self._outstanding[number]
         if self._is_suspended:
             self._is_suspended = False

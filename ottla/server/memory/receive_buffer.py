@@ -112,7 +112,7 @@ class ReceiveBuffers:
         self._waits += 1
         frame.place = self._waits
         self._waiting[frame.place] = frame
-        heappush(self._order, (frame.missing_bytes + AGE_BYTES * frame.held_since_tick, frame.place))
+        heappush(self._order, (frame.missing_bytes + AGE_BYTES * frame.begun_tick, frame.place))
         self._wake()
         self._drop_slowest(is_done=lambda: not self._waiting)
 
@@ -202,12 +202,12 @@ class ReceiveBuffers:
 class LargeFrame:
     """A frame that is being received into a buffer of its own."""
 
-    __slots__ = ("_buffers", "buffer", "channel", "filled", "held_since_tick", "is_served", "moved", "place", "size", "view")
-    is_held_back = False
+    __slots__ = ("_buffers", "buffer", "channel", "filled", "begun_tick", "is_served", "moved", "place", "size", "view")
+    waits_for_broker = False
 
     def __init__(self, buffers: ReceiveBuffers, size: int, start: memoryview, channel: Reader, *, is_served: bool) -> None:
         self._buffers, self.channel, self.is_served = buffers, channel, is_served
-        self.held_since_tick = self.moved = 0
+        self.begun_tick = self.moved = 0
         buffers.unfinished.note_begun(self)
         self.place = 0  # among those that wait
         self.size = size
@@ -220,7 +220,7 @@ class LargeFrame:
         buffers.unfinished.frames[self] = None
 
     @property
-    def held_bytes(self) -> int:
+    def received_bytes(self) -> int:
         return self.filled
 
     @property

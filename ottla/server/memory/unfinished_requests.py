@@ -33,18 +33,18 @@ class Reader(Protocol):
 
 
 class Unfinished(Hashable, Protocol):
-    """A large frame, or a connection that keeps a piece of a small one or requests that are held back."""
+    """A large frame, or an inbox that keeps the start of a small frame or requests that are not executed yet."""
 
-    held_since_tick: int
+    begun_tick: int
     moved: int
     """The number of its last move, counted over all (`UnfinishedRequests.moves`)."""
 
-    is_held_back: bool
+    waits_for_broker: bool
     """Whether it waits for the broker, not for its peer."""
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes of it that are there."""
+    def received_bytes(self) -> int:
+        """Bytes of it that have been received."""
 
     @property
     def lent_bytes(self) -> int:
@@ -70,8 +70,8 @@ class UnfinishedRequests:
         self.moves = 0
         self.frames: dict[Unfinished, None] = {}
         """Large frames."""
-        self.holders: Callable[[], Iterable[Unfinished]] = tuple
-        """Connections, which may hold bytes besides large frames."""
+        self.inboxes: Callable[[], Iterable[Unfinished]] = tuple
+        """The inboxes of all connections; each may keep bytes besides a large frame."""
         self._noted: dict[Unfinished, int] = {}
         self._noted_before: dict[Unfinished, int] = {}
         """What was there of each at the last tick, and at the one before; only while memory is short."""
@@ -83,11 +83,11 @@ class UnfinishedRequests:
         self._slowest = None
         self._noted_before, self._noted = self._noted, {}
         if is_short:
-            self._noted.update((one, one.held_bytes) for one in self._all())
+            self._noted.update((one, one.received_bytes) for one in self._all())
 
     def note_begun(self, one: Unfinished) -> None:
         """A piece of one has come, and nothing of it before."""
-        one.held_since_tick = self.tick
+        one.begun_tick = self.tick
         one.moved = self.moves = self.moves + 1
 
     def next_slowest(self) -> Unfinished | None:
@@ -97,7 +97,7 @@ class UnfinishedRequests:
             self._slowest = sorted((item for item in judged if not self._is_on_its_way(item[2])), reverse=True)
         while self._slowest:
             _, _, one = self._slowest.pop()
-            if one.held_bytes and self._is_ripe(one):  # it is still there, and the same
+            if one.received_bytes and self._is_ripe(one):  # it is still there, and the same
                 return one
         return None
 
@@ -111,23 +111,23 @@ class UnfinishedRequests:
         def order(one: Unfinished) -> tuple[int, bool, bool, int]:
             is_known = one.is_served or (self._is_ripe(one) and self._is_on_its_way(one))
             moves = 1 if is_known else self.moves + 1 - one.moved
-            return -of_hosts[one.channel.peer_host], one.is_held_back, is_known, -one.lent_bytes * moves
+            return -of_hosts[one.channel.peer_host], one.waits_for_broker, is_known, -one.lent_bytes * moves
 
         return sorted(found, key=order)
 
     def _all(self) -> Iterable[Unfinished]:
         yield from self.frames
-        yield from (holder for holder in self.holders() if holder.held_bytes)
+        yield from (one for one in self.inboxes() if one.received_bytes)
 
     def _is_ripe(self, one: Unfinished) -> bool:
-        return self.tick - one.held_since_tick >= RIPE_TICKS
+        return self.tick - one.begun_tick >= RIPE_TICKS
 
     def _came_lately(self, one: Unfinished) -> int:
-        return one.held_bytes - self._noted_before.get(one, 0)
+        return one.received_bytes - self._noted_before.get(one, 0)
 
     def _pace(self, one: Unfinished) -> tuple[int, float]:
         """Bytes that came lately, and in each tick."""
-        return self._came_lately(one), one.held_bytes / (self.tick - one.held_since_tick)
+        return self._came_lately(one), one.received_bytes / (self.tick - one.begun_tick)
 
     def _is_on_its_way(self, one: Unfinished) -> bool:
-        return one.missing_bytes * RIPE_TICKS <= self._came_lately(one) * SOON_TICKS and not one.is_held_back
+        return one.missing_bytes * RIPE_TICKS <= self._came_lately(one) * SOON_TICKS and not one.waits_for_broker

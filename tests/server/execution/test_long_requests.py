@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Pending
 from ottla.server.app import BrokerServer
 from ottla.server.execution.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX, LongRequest, LongRequests
-from ottla.server.memory.held_memory import Slot
+from ottla.server.memory.answer_memory import Slot
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages import (

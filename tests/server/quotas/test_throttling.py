@@ -132,7 +132,7 @@ def test_the_answer_comes_at_once_and_the_connection_is_muted_for_as_long() -> N
     assert not world.channel.is_reading
     world.timers.advance(1)
     assert world.channel.is_reading
-    assert world.throttling.muted_count == 0
+    assert world.throttling.throttled_count == 0
 
 
 @pytest.mark.parametrize("size", [500, 200_000])
@@ -178,7 +178,7 @@ def test_a_client_that_does_not_wait_is_held_by_muting_and_not_by_queueing() -> 
     read = len(world.unread)
     world.receive(world.unread + b"x" * 1_000_000)
     assert len(world.unread) == read + 1_000_000, "nothing more is read"
-    assert world.connection.held_bytes <= SHARED_BYTES
+    assert world.connection.inbox.received_bytes <= SHARED_BYTES
 
 
 def test_held_requests_are_executed_one_by_one_as_the_quota_allows() -> None:
@@ -309,7 +309,7 @@ def test_a_muted_connection_that_is_closed_leaves_nothing_behind() -> None:
     world.send(upload(2040), HeartbeatRequest())
     assert world.timers.pending() == 1
     world.channel.close()
-    assert (world.timers.pending(), world.throttling.muted_count) == (0, 0)
+    assert (world.timers.pending(), world.throttling.throttled_count) == (0, 0)
     world.timers.advance(100_000)
     assert world.executed == [PRODUCE]
 
@@ -324,4 +324,4 @@ def test_a_forwarded_request_is_charged_where_it_is_executed() -> None:
     response = load(LIST_GROUPS)[1]()
     world.throttling.charge_forwarded(route, context, response, 1_500_000_000)
     assert response.throttle_time_ms == 1000
-    assert world.throttling.muted_count == 0
+    assert world.throttling.throttled_count == 0

@@ -6,39 +6,38 @@ from typing import Any
 
 import pytest
 
-from ottla.server.memory.held_memory import HeldMemory
+from ottla.server.memory.answer_memory import AnswerMemory
 
 
 class Peer:
     """A connection and its channel."""
 
-    def __init__(self, memory: HeldMemory, host: str = "10.0.0.1") -> None:
-        self.memory = memory
+    def __init__(self, memory: AnswerMemory, host: str = "10.0.0.1") -> None:
         self.channel: Any = self
         self.bytes_sent = 0
         self.unsent = 0
         self.is_closed = False
-        self.account = memory.open(self, host)
+        self.account = memory.open(self.channel, host)
 
     def unsent_bytes(self) -> int:
         return self.unsent
 
     def close(self) -> None:
         self.is_closed = True
-        self.memory.close(self)
+        self.account.close()
 
     def wait_for(self, size: int) -> None:
         """Answers wait for this peer."""
         self.unsent = size
-        self.memory.note_unsent(self)
+        self.account.note_unsent()
 
 
 @pytest.fixture
-def memory() -> HeldMemory:
-    return HeldMemory(100_000)
+def memory() -> AnswerMemory:
+    return AnswerMemory(100_000)
 
 
-def test_i46_waiting_requests_count_together(memory: HeldMemory) -> None:
+def test_i46_waiting_requests_count_together(memory: AnswerMemory) -> None:
     peers = [Peer(memory) for _ in range(4)]
     for peer in peers:
         peer.account.park(24_000)
@@ -51,7 +50,7 @@ def test_i46_waiting_requests_count_together(memory: HeldMemory) -> None:
     assert memory.total_bytes == 74_000
 
 
-def test_i46_an_address_is_relieved_before_others(memory: HeldMemory) -> None:
+def test_i46_an_address_is_relieved_before_others(memory: AnswerMemory) -> None:
     """A crowd that holds little each, and a single client of another address that holds more than any of them."""
     crowd = [Peer(memory, "10.0.0.2") for _ in range(20)]
     single = Peer(memory)
@@ -63,7 +62,7 @@ def test_i46_an_address_is_relieved_before_others(memory: HeldMemory) -> None:
     assert memory.total_bytes <= 100_000 * 7 // 8
 
 
-def test_i46_peers_that_take_nothing_go_before_those_that_wait(memory: HeldMemory) -> None:
+def test_i46_peers_that_take_nothing_go_before_those_that_wait(memory: AnswerMemory) -> None:
     waiting, slow, stuck = (Peer(memory) for _ in range(3))
     waiting.account.park(50_000)
     slow.wait_for(30_000)
@@ -75,24 +74,24 @@ def test_i46_peers_that_take_nothing_go_before_those_that_wait(memory: HeldMemor
     assert waiting.is_closed, "the larger of those that move"
 
 
-def test_what_peers_have_taken_meanwhile_is_counted_again(memory: HeldMemory) -> None:
+def test_what_peers_have_taken_meanwhile_is_counted_again(memory: AnswerMemory) -> None:
     peer = Peer(memory)
     peer.wait_for(90_000)
     peer.unsent = 20_000
     peer.account.park(20_000)
     memory.relieve()
     assert not peer.is_closed and memory.total_bytes == 40_000
-    memory.note_taken(peer)
+    peer.account.note_taken()
     peer.account.park(-20_000)
     assert memory.total_bytes == 0
 
 
-def test_what_a_closed_connection_gives_back_counts_once(memory: HeldMemory) -> None:
+def test_what_a_closed_connection_gives_back_counts_once(memory: AnswerMemory) -> None:
     peer = Peer(memory)
     peer.account.park(10_000)
     peer.wait_for(10_000)
     peer.close()
     peer.account.park(-10_000)
-    memory.note_unsent(peer)
-    memory.note_taken(peer)
+    peer.account.note_unsent()
+    peer.account.note_taken()
     assert memory.total_bytes == 0

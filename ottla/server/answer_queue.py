@@ -1,0 +1,103 @@
+"""The answers of one connection: sent in the order of its requests, however late each of them is there.
+
+An answer that is not there yet keeps a slot; the answers behind it wait. Answers that may be sent are collected and leave in one write
+(`flush`). Every waiting request and answer counts against the memory of its connection (`memory/answer_memory.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ottla.base.ports import Channel, Part
+from ottla.server.memory.answer_memory import AnswerAccount, ConnectionLimits, Slot
+
+
+class AnswerQueue:
+    """The answers of one connection."""
+
+    def __init__(self, channel: Channel, limits: ConnectionLimits, host: str) -> None:
+        self._channel = channel
+        self._limits = limits
+        self.account: AnswerAccount = limits.memory.open(channel, host)
+        self.slots: deque[Slot] = deque()
+        self.out_bytes = 0
+        """Bytes that the next `flush` sends."""
+        self._out: list[Part] = []
+        self._has_slices = False
+
+    def add_whole(self, frame: bytes | bytearray) -> None:
+        """Adds the answer of the request that is being executed, in one piece of bytes."""
+        if self.slots:
+            self._park(Slot([frame], len(frame)))
+        else:
+            self._out.append(frame)
+            self.out_bytes += len(frame)
+
+    def add(self, parts: list[Part]) -> None:
+        """Adds the answer of the request that is being executed."""
+        if self.slots:
+            self._park(Slot(parts, sum(map(len, parts))))
+        else:
+            self._queue(parts)
+
+    def reserve(self, size: int = 0) -> Slot:
+        """Reserves a slot for the request that is being executed. The request uses `size` bytes of memory until it is answered."""
+        slot = Slot(None, size)
+        self._park(slot)
+        return slot
+
+    def charge(self, slot: Slot, size: int) -> None:
+        """The request of the slot uses `size` bytes of memory from now on."""
+        self.account.park(size - slot.size)
+        slot.size = size
+
+    def fill(self, slot: Slot, parts: list[Part]) -> None:
+        """Puts the answer into its slot; an empty list means that the request has no answer."""
+        slot.parts = parts
+        slots = self.slots
+        if slots and slots[0] is not slot:  # an earlier answer is not there yet
+            self.charge(slot, sum(map(len, parts)))
+        while slots and (head := slots[0].parts) is not None:
+            self.account.park(-slots.popleft().size)
+            self._queue(head)
+
+    def flush(self) -> None:
+        """Sends the collected answers."""
+        out = self._out
+        if not out:
+            return
+        self._out, self.out_bytes = [], 0
+        if len(out) > 1 and not self._has_slices:
+            out = [b"".join(out)]  # type: ignore[arg-type]
+        self._has_slices = False
+        self._channel.send(out)
+        if self._channel.queued_bytes:
+            self.account.note_unsent()
+
+    def is_full(self, in_flight_max: int) -> bool:
+        """Whether no further request may be executed: too many are in flight, or answers and waiting requests use too much memory."""
+        used_bytes = self.out_bytes + self.account.parked_bytes + self._channel.queued_bytes
+        return len(self.slots) >= in_flight_max or used_bytes >= self._limits.queued_bytes_max
+
+    def is_empty(self) -> bool:
+        """Whether every request has been answered and the peer has taken all answers."""
+        return not self.slots and not self._out and self._channel.queued_bytes == 0
+
+    def close(self) -> None:
+        """Gives up the waiting requests, because the connection is closed."""
+        self.account.close()
+        for slot in self.slots:
+            if slot.abandon is not None:
+                slot.abandon()
+        self.slots.clear()
+        self._out = []
+
+    def _park(self, slot: Slot) -> None:
+        self.slots.append(slot)
+        self.account.park(slot.size)
+
+    def _queue(self, parts: list[Part]) -> None:
+        self._out += parts
+        if len(parts) > 1:
+            self._has_slices = True
+        self.out_bytes += sum(map(len, parts))
