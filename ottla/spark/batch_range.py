@@ -1,18 +1,18 @@
-"""The offsets at the start and the end of a batch, as the sink learns them on the driver.
+"""Finds the offsets at the start and the end of a batch, for the sink on the driver.
 
-Spark writes them into the query's offset log before the batch runs: `<checkpoint>/offsets/<batch id>` has the end, the entry before it the
-start. A driver that cannot read the checkpoint as files (an object store) takes them from a rendezvous file on its host: the source leaves
-there what Spark asks it to plan (`leave_range`). A batch without data is not planned, so the entry is marked once its batch is committed
-(`mark_used`): found by the batch after it, it means that nothing moved. That way takes one source a group; that a source has another group
-is known from the tasks (`source_groups.py`).
+Spark writes them into the query's offset log before the batch runs. `<checkpoint>/offsets/<batch id>` has the end, and the entry before it
+the start. If the driver cannot read the checkpoint as files (an object store), the sink reads a rendezvous file on its host, which the
+source writes when Spark plans a batch (`leave_range`). A batch without data is not planned. The entry is therefore marked after its batch
+was committed (`mark_used`), and the next batch that finds a marked entry has moved no offset. This way supports one source per group. That
+a source has another group is known from the tasks (`source_groups.py`).
 
-A stream that is used twice in a query, such as in a join with itself, has a line for each use, and both say the same. Two reads of a topic
-each have their own offsets: of a partition at which they stand apart the lowest is committed, with a checksum of them all.
+A stream that is used twice in a query, as in a join with itself, has an equal line for each use. Two separate reads of a topic have their
+own offsets. If these differ for a partition, the lowest is committed, with a checksum of all of them.
 
-A query without an `ottla` source counts its batches instead (`decision.py`). A query with an `ottla` source of another group is refused,
-as is one of whose `ottla` sources none has the sink's group: the sink commits the offsets of its own group alone. A source beside it that
-has no group keeps its position in the checkpoint. Where neither sink nor sources have a group, all positions are there, and the batches are
-counted in a group of the query's own (`group_of_query`).
+A query without an `ottla` source counts its batches instead (`decision.py`). A query whose sources have another group than the sink is
+refused, because the sink commits only the offsets of its own group; some source must have the sink's group. Sources without a group keep
+their position in the checkpoint. If neither sink nor sources have a group, the checkpoint has all positions, and the batches are counted in
+a group of the query's own (`group_of_query`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 OFFSET_LOG_VERSIONS = ("v1", "v2")
-"""In the second each source has a name: Spark writes it for queries with named sources (`DataStreamReader.name`)."""
+"""Version 2 has a name for each source: Spark writes it for queries with named sources (`DataStreamReader.name`)."""
 
 _NAME = re.compile(r"\A\w+:")
 _NO_OFFSET = "-"
@@ -49,11 +49,12 @@ _NO_OFFSET = "-"
 def find_batch_range(
     checkpoint: str | None, batch_id: int, *, group: str | None, sink_topic: str | None = None, seen_groups: Iterable[str] = ()
 ) -> BatchRange:
-    """The range of a batch over all partitions of the query's `ottla` sources with this group; of a sink without one, its number.
+    """Returns the range of a batch over all partitions of the query's `ottla` sources with this group; for a sink without a group, the
+    batch number.
 
-    `checkpoint` is the sink's option `checkpointLocation`; `sink_topic` is where a query without any `ottla` source counts its
-    batches, if the option says one. `seen_groups` are those of sources, not necessarily all, that the batch's tasks have seen.
-    `OffsetConflictError` when the range cannot be found out, or source and sink have different groups.
+    `checkpoint` is the sink's option `checkpointLocation`. `sink_topic` is the sink's option `topic`, where a query without `ottla` sources
+    counts its batches. `seen_groups` are groups of sources that the batch's tasks have seen, possibly not all. Raises `OffsetConflictError`
+    if the range cannot be determined, or source and sink have different groups.
     """
     directory = local_path(checkpoint)
     if group is None:
@@ -80,8 +81,8 @@ def find_batch_range(
 
 
 def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """The offsets that still hold, also those of partitions that were gone and may be back: without those of topics that were deleted and
-    created anew since then."""
+    """Returns the offsets that are still valid, including offsets of partitions that were missing before. Offsets of topics that were
+    deleted and created again since are left out."""
     return {
         partition: offset
         for partition, offset in {**before.gone, **before.offsets}.items()
@@ -90,7 +91,7 @@ def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[Top
 
 
 def find_query_id(checkpoint: str | None) -> str | None:
-    """The id of a query, the same over all of its restarts; None when the checkpoint cannot be read as files."""
+    """Returns the id of a query, which stays the same over restarts; None if the checkpoint cannot be read as files."""
     directory = local_path(checkpoint)
     try:
         return None if directory is None else str(json.loads((directory / "metadata").read_text())["id"])
@@ -99,7 +100,7 @@ def find_query_id(checkpoint: str | None) -> str | None:
 
 
 def find_last_batch(checkpoint: str | None) -> int | None:
-    """Returns the number of the last batch in the offset log, which is running or done; None if there is none, or no log to be read."""
+    """Returns the number of the last batch in the offset log, running or done; None if there is none or the log cannot be read."""
     directory = local_path(checkpoint)
     try:
         names = [] if directory is None else os.listdir(directory / "offsets")
@@ -109,12 +110,12 @@ def find_last_batch(checkpoint: str | None) -> int | None:
 
 
 def group_of_query(query_id: str) -> str:
-    """The group in which a query counts its batches that has not been given one."""
+    """Returns the group for counting the batches of a query without a group."""
     return f"ottla-query-{query_id}"
 
 
 def local_path(checkpoint: str | None) -> Path | None:
-    """The directory of a checkpoint: a plain path or a `file:` URI; None for another file system."""
+    """Returns the directory of a checkpoint (a plain path or a `file:` URI); None for another file system."""
     if not checkpoint:
         return None
     parts = urlsplit(checkpoint)
@@ -127,14 +128,14 @@ def local_path(checkpoint: str | None) -> Path | None:
 
 
 class _Logged(NamedTuple):
-    """An entry of the offset log as the sink's group sees it; see `BatchRange`."""
+    """An entry of the offset log for the sink's group; see `BatchRange` for `apart`."""
 
     offsets: StoredOffsets
     apart: str
 
 
 def _read_log(offsets: Path, batch_id: int, group: str) -> _Logged | None:
-    """The group's offsets in an entry, empty when no source of the query is of this group; None when there is no such entry."""
+    """Returns the group's offsets in an entry, empty if no source has this group; None if there is no such entry."""
     try:
         lines = (offsets / str(batch_id)).read_text().splitlines()
     except OSError:
@@ -148,14 +149,14 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> _Logged | None:
 
 
 def _sources(lines: Sequence[str]) -> list[StoredOffsets]:
-    """The offsets of the query's `ottla` sources in an entry, in an order that stays the same from entry to entry."""
+    """Returns the offsets of the query's `ottla` sources in an entry, in the same order in every entry."""
     texts = lines[2:] if lines[0] == OFFSET_LOG_VERSIONS[0] else sorted(lines[2:])
     found = (read_offsets(_NAME.sub("", text, count=1)) for text in texts if not text.endswith(_NO_OFFSET))
     return [one for one in found if one is not None]
 
 
 def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
-    """The offsets of all sources; of a partition that several read, the lowest."""
+    """Merges the offsets of all sources; if several read a partition, the lowest counts."""
     merged = StoredOffsets(group, {}, {})
     gone: dict[TopicPartition, int] = {}
     for one in sources:
@@ -167,18 +168,18 @@ def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
 
 
 def _are_apart(sources: Sequence[StoredOffsets]) -> bool:
-    """Whether two sources that read a partition do not stand at the same offsets throughout."""
+    """Whether two sources that share a partition have different offsets."""
     return any(one.offsets != other.offsets and not one.offsets.keys().isdisjoint(other.offsets) for one, other in combinations(sources, 2))
 
 
 def _checksum(sources: Sequence[StoredOffsets]) -> str:
-    """The same for the same offsets of the same sources, in their order."""
+    """Returns a checksum of the offsets of the sources in their order."""
     text = json.dumps([sorted((*partition, offset) for partition, offset in one.offsets.items()) for one in sources])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _source_groups(offsets: Path, batch_id: int) -> list[str]:
-    """The groups of the query's `ottla` sources. One whose pattern matches no topic yet has a group and no offsets."""
+    """Returns the groups of the query's `ottla` sources, also of a source whose pattern matches no topic yet."""
     try:
         return sorted({one.group for one in _sources((offsets / str(batch_id)).read_text().splitlines())})
     except OSError:
@@ -186,7 +187,7 @@ def _source_groups(offsets: Path, batch_id: int) -> list[str]:
 
 
 def _check_no_group(groups: Iterable[str]) -> None:
-    """`OffsetConflictError` if a source has a group and the sink has none."""
+    """Raises `OffsetConflictError` if a source has a group and the sink has none."""
     named = sorted({*groups} - {""})
     if named:
         raise OffsetConflictError(
@@ -196,14 +197,14 @@ def _check_no_group(groups: Iterable[str]) -> None:
 
 
 def _check_seen(seen: Iterable[str], group: str) -> None:
-    """`OffsetConflictError` if one of the groups that were seen is another than the sink's."""
+    """Raises `OffsetConflictError` if a group that was seen differs from the sink's."""
     named = {*seen} - {""}
     if named - {group}:
         _check_groups(sorted(named), group)
 
 
 def _check_groups(groups: Sequence[str], group: str) -> None:
-    """`OffsetConflictError` if a source has a group that the sink does not commit, or none of the sources has the sink's group."""
+    """Raises `OffsetConflictError` if a source has a group that the sink does not commit, or no source has the sink's group."""
     others = [other for other in groups if other not in ("", group)]
     if group in groups and others:
         named = ", ".join(map(repr, sorted([group, *others])))
@@ -223,10 +224,10 @@ def _check_groups(groups: Sequence[str], group: str) -> None:
 
 
 class _Entry(NamedTuple):
-    """What is in a rendezvous file. `used_by` is the last batch that was committed with it, None before.
+    """The contents of a rendezvous file. `used_by` is the last batch committed with it, None before that.
 
-    `left_by` is the process of the source, `cluster` the id of the cluster that it reads. `is_of_several` when several sources left ranges
-    for the same batch that are not the same.
+    `left_by` is the source's process, `cluster` the id of the cluster that it reads. `is_of_several` says that several sources wrote
+    different ranges for the same batch.
     """
 
     range: BatchRange
@@ -244,7 +245,7 @@ def leave_range(
     *,
     cluster: str = "",
 ) -> None:
-    """Leaves the range that is being planned for the sink of the same group on this host, and the id of the source's cluster."""
+    """Writes the planned range, and the id of the source's cluster, for the sink of the same group on this host."""
     before = _read_entry(group)
     planned = BatchRange(start, end, topic_ids or {})
     is_of_several = before is not None and before.used_by is None and _is_of_another_source(before, planned)
@@ -252,7 +253,7 @@ def leave_range(
 
 
 def _is_of_another_source(before: _Entry, planned: BatchRange) -> bool:
-    """Whether a range was left by another source of the query: it has other topics, or is another range by a process that still runs."""
+    """Whether another source of the query wrote the range before: it has other topics, or a running process wrote another range."""
     topics, found = _topics(before.range.end), _topics(planned.end)
     if topics != found and not topics & found:
         return True
@@ -261,20 +262,20 @@ def _is_of_another_source(before: _Entry, planned: BatchRange) -> bool:
 
 
 def mark_used(group: str, batch_id: int) -> None:
-    """Notes that the range was committed as this batch, so that the next one, if it has no data, does not take it for its own."""
+    """Records that the range was committed as this batch, so that a next batch without data does not use it again."""
     left = _read_entry(group)
     if left is not None:
         _write_entry(group, left._replace(used_by=batch_id))
 
 
 def is_used(group: str) -> bool:
-    """Whether a sink has committed the range that this process left last; True too if another process left it, or it cannot be read."""
+    """Whether a sink has committed this process's last range. Also True if another process wrote the entry or it cannot be read."""
     left = _read_entry(group)
     return left is None or left.used_by is not None or left.left_by != os.getpid()
 
 
 def source_cluster(group: str) -> str:
-    """The id of the cluster that the group's source reads; empty if it has planned nothing on this host, or runs no more."""
+    """Returns the id of the cluster that the group's source reads; empty if no running source has planned a batch on this host."""
     left = _read_entry(group)
     return left.cluster if left is not None and left.left_by and is_alive(left.left_by) else ""
 

@@ -1,7 +1,8 @@
-"""Keys, values and headers of many records at once: finds where their bytes stand, and copies them into Arrow.
+"""Keys, values and headers of many records at once: finds their bytes, and copies them into Arrow.
 
-The bytes are copied once, by pyarrow: an array over the batch's own bytes has "blob, gap, blob, gap" as its elements, and every second one
-is taken. Headers are read in turns, the first of each record, then the second and so on; what few records have many of is read one by one.
+The bytes are copied once, by pyarrow. An array over the batch's own bytes has "blob, gap, blob, gap" as its elements, and every second one
+is taken. Headers are read in rounds: the first header of each record, then the second, and so on. When few records have headers left, these
+are read one by one.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa
 """The type of the column `headers`, as Spark's Kafka connector has it."""
 
 _FEW = 16
-"""So many records cost less one by one than together."""
+"""Up to this many records are read one by one, which is faster than the array operations."""
 
 
 class Blobs(NamedTuple):
-    """Where the keys or values of records stand, and which are null (None: no one is)."""
+    """The positions of the keys or values of records, and which are null (None: none are)."""
 
     starts: Any
     stops: Any
     is_null: Any
 
     def store(self, places: Any, found: Blobs) -> None:
-        """Writes others into these places; `is_null` must not be None."""
+        """Copies other blobs to these indexes; `is_null` must not be None."""
         self.starts[places], self.stops[places] = found.starts, found.stops
         if found.is_null is not None:
             self.is_null[places] = found.is_null
@@ -40,7 +41,7 @@ class Blobs(NamedTuple):
 
 
 def read_blobs(data: Any, at: Any, ends: Any) -> Blobs:
-    """The blobs whose lengths stand at `at`; each must end before its record does. A length of -1 (1 as zigzag) means null."""
+    """Reads the blobs whose length fields are at `at`. Each must end before its record. A length of -1 (1 as zigzag) means null."""
     lengths, starts = read_varints(data, at)
     odd = (lengths & 1).astype(np.bool_)
     has_null = odd.any()
@@ -53,7 +54,7 @@ def read_blobs(data: Any, at: Any, ends: Any) -> Blobs:
 
 
 def take_blobs(buffer: bytes, blobs: Blobs) -> Any:
-    """The blobs as a binary array with bytes of its own. They must not overlap, and stand in order."""
+    """Copies the blobs into a binary array. They must be in order and not overlap."""
     count = len(blobs.starts)
     if blobs.is_null is not None and blobs.is_null.all():
         return pa.nulls(count, pa.binary())
@@ -66,7 +67,8 @@ def take_blobs(buffer: bytes, blobs: Blobs) -> Any:
 
 
 def read_headers(buffer: bytes, at: Any, ends: Any) -> Any:
-    """The column `headers` of records whose number of headers stands at `at`: null for a record without any, as in Spark's connector."""
+    """Reads the column `headers` of records whose header counts are at `at`. A record without headers gets null, as in Spark's connector.
+    """
     data = np.frombuffer(buffer, np.uint8)
     counts, at = read_varints(data, at)
     if (counts & 1).any() or (counts > ends - at).any():
@@ -81,7 +83,7 @@ def read_headers(buffer: bytes, at: Any, ends: Any) -> Any:
 
 
 def _as_strings(keys: Any) -> Any:
-    """What is no UTF-8 becomes the replacement character, as in Java."""
+    """Casts keys to strings; invalid UTF-8 becomes the replacement character, as in Java."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -89,7 +91,7 @@ def _as_strings(keys: Any) -> Any:
 
 
 def _read_entries(buffer: bytes, at: Any, ends: Any, counts: Any, firsts: Any) -> tuple[Blobs, Blobs]:
-    """Keys and values of all headers, those of one record behind one another."""
+    """Reads keys and values of all headers, record by record."""
     data = np.frombuffer(buffer, np.uint8)
     total = int(firsts[-1])
     keys, values = (Blobs(np.empty(total, np.int64), np.empty(total, np.int64), np.zeros(total, np.bool_)) for _ in range(2))
@@ -114,7 +116,7 @@ def _read_entries(buffer: bytes, at: Any, ends: Any, counts: Any, firsts: Any) -
 
 
 def _read_rest(buffer: bytes, at: int, places: range, keys: Blobs, values: Blobs) -> int:
-    """Reads the headers of one record into their places; where the last of them ends."""
+    """Reads the remaining headers of one record; returns the end of the last one."""
     size = len(buffer)
     for place in places:
         for blobs in (keys, values):

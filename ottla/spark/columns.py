@@ -1,7 +1,7 @@
-"""Columns of rows as Spark hands them, in the one form that the codec works on: pyarrow's binary arrays.
+"""Converts columns of rows to the codec's form: binary arrays of pyarrow.
 
-Spark gives strings and bytes in several Arrow types (`string`, `binary`, their `large_` and `_view` kinds, dictionaries of them), and
-arrays that are slices of others. Headers are lists of structs of key and value. Anything else is refused by name and type.
+Spark passes strings and bytes in several Arrow types (`string`, `binary`, their `large_` and `_view` kinds, dictionaries of them), and
+arrays that are slices of others. Headers are lists of structs of key and value. Other types raise an error with the column's name and type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.spark.errors import OutputError
 
 
 class HeaderColumn(NamedTuple):
-    """The headers of all rows behind one another, and how many each row has."""
+    """The headers of all rows, concatenated, and the number of headers of each row."""
 
     keys: Any
     values: Any
@@ -24,19 +24,19 @@ class HeaderColumn(NamedTuple):
 
 
 def find_column(rows: Any, name: str) -> Any | None:
-    """A column of a record batch, or None."""
+    """Returns a column of a record batch, or None."""
     index = rows.schema.get_field_index(name)
     return None if index < 0 else rows.column(index)
 
 
 def binary_column(rows: Any, name: str) -> Any | None:
-    """Column `name` as a binary array, or None if there is no such column or it has no type but null."""
+    """Returns column `name` as a binary array; None if it does not exist or has the type null."""
     column = find_column(rows, name)
     return None if column is None or pa.types.is_null(column.type) else as_binary(column, name)
 
 
 def as_binary(column: Any, name: str) -> Any:
-    """An array of strings or bytes as an array of type binary; its data is not copied if that can be avoided."""
+    """Converts an array of strings or bytes to type binary, without a copy if possible."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -57,7 +57,7 @@ def _is_view(kind: Any) -> bool:
 
 
 def _narrowed(column: Any) -> Any:
-    """A large array as one with 32-bit offsets; a slice of one that is too large for them is copied out of it first."""
+    """Converts a large array to 32-bit offsets. A slice of an array too large for them is copied first."""
     try:
         return column.cast(pa.binary())
     except pa.ArrowInvalid:
@@ -65,7 +65,7 @@ def _narrowed(column: Any) -> Any:
 
 
 def without_views(column: Any, name: str) -> Any:
-    """The column with plain strings and bytes in the place of views; other columns as they are."""
+    """Replaces views by plain strings and bytes; returns other columns unchanged."""
     kind = column.type
     if _is_view(kind):
         return as_binary(column, name)
@@ -76,7 +76,7 @@ def without_views(column: Any, name: str) -> Any:
 
 
 def blob_lengths(column: Any) -> Any:
-    """The bytes of each element (int64), -1 for null."""
+    """Returns the length of each element in bytes (int64), -1 for null."""
     lengths = pc.binary_length(column)
     if lengths.null_count:
         lengths = lengths.fill_null(-1)
@@ -84,7 +84,7 @@ def blob_lengths(column: Any) -> Any:
 
 
 def header_column(rows: Any) -> HeaderColumn | None:
-    """The column `headers` of the rows, or None if no row has any."""
+    """Returns the column `headers`, or None if no row has any."""
     column = find_column(rows, "headers")
     if column is None or column.null_count == len(column):
         return None

@@ -1,8 +1,8 @@
-"""The commits of a pipeline's group, read from the records of `__consumer_offsets` in the order in which they were appended.
+"""The commits of a pipeline's group, read from `__consumer_offsets` in log order.
 
-Each record is one committed offset of one partition. Those of one transaction have its producer id and epoch and are one commit here; those
-outside transactions (an ordinary consumer, a reset by hand) are a commit each. Compaction removes a prefix of each partition's commits and
-nothing else, so what is left of a chain has no holes.
+Each record is a committed offset of one partition. Records of one transaction have its producer id and epoch and form one commit. Outside
+transactions (a plain consumer, a manual reset) each record batch is a commit. Compaction only removes a prefix of each partition's commits,
+so the remaining chain has no gaps.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from ottla.wire.records import Record, iter_records
 
 OFFSETS_TOPIC = "__consumer_offsets"
 KEY_TYPES = (0, 1)
-"""Both kinds of keys that a committed offset may have, in int16."""
+"""The key types of committed offsets (int16)."""
 
 
 class Transaction(NamedTuple):
-    """What names one transaction of a pipeline: no two of them share producer id and epoch."""
+    """The identity of a pipeline's transaction: producer id and epoch, unique for each transaction."""
 
     producer_id: int
     epoch: int
 
 
 class CommittedRange(NamedTuple):
-    """One partition's part of a commit: the new offset, None where it was deleted, and the pipeline's metadata, None for other texts."""
+    """One partition's part of a commit: the new offset (None: it was deleted), and the pipeline's metadata (None: another text)."""
 
     end: int | None
     metadata: CommitMetadata | None
 
 
 class GroupCommit(NamedTuple):
-    """The offsets that a group committed at once. `transaction` is None outside of one; `position` is the first record's offset."""
+    """The offsets of one commit of a group. `transaction` is None outside of a transaction; `position` is the offset of the first record.
+    """
 
     transaction: Transaction | None
     position: int
@@ -46,14 +47,14 @@ class GroupCommit(NamedTuple):
 
     @property
     def metadata(self) -> CommitMetadata | None:
-        """The metadata of a pipeline's commit, from any of its partitions."""
+        """Returns the metadata of a pipeline's commit, from any of its partitions."""
         return next((found.metadata for found in self.ranges.values() if found.metadata is not None), None)
 
 
 class CommitHistory:
-    """The commits of one group from a `position` of its log on, as far as they were read; `extend` reads on.
+    """The commits of one group from `position` of its log on, as far as they were read. `extend` reads further.
 
-    `UnknownTopicError` when no group has ever committed.
+    Raises `UnknownTopicError` if no group has ever committed.
     """
 
     def __init__(self, client: Client, group: str, *, position: int = 0) -> None:
@@ -89,13 +90,13 @@ class CommitHistory:
 
 
 def key_prefix(kind: int, group: str) -> bytes:
-    """The first bytes of the keys of a group's offsets."""
+    """Returns the prefix of the keys of a group's offsets."""
     name = group.encode()
     return kind.to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
 
 
 def read_commit(record: Record) -> tuple[TopicPartition, CommittedRange]:
-    """One record of a committed offset."""
+    """Decodes a record of a committed offset."""
     assert record.key is not None
     key = decoder(OffsetCommitKey, 0)(record.key, 2)[0]
     partition = TopicPartition(key.topic, key.partition)

@@ -1,7 +1,7 @@
-"""The text beside each committed offset of a pipeline's group: which batch of which query it ends, and what that batch wrote.
+"""The metadata of each committed offset of a pipeline: which batch of which query it ends, and a digest of the batch's output.
 
-It is committed in the same transaction as the offset, so the relay can compare it where offsets alone decide nothing (a batch that moved
-none), and `verify` can compare the sink with it. JSON of some dozen bytes, far below `offset.metadata.max.bytes` (4096).
+It is committed in the same transaction as the offset. The relay compares it when offsets alone decide nothing (a batch that moved no
+offset), and `verify` compares the sink with it. It is JSON of some dozen bytes, far below `offset.metadata.max.bytes` (4096).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 
 class CommitMetadata(NamedTuple):
-    """What one batch did, said of one source partition.
+    """The description of one batch, stored with one source partition.
 
-    `start` is the partition's offset at the start of the batch (the committed offset is its end); `rows` and `digest` are of the whole
-    output of the batch, in all partitions (`OutputDigest`). `topic_id` is the id of the partition's topic, empty where it is not known.
-    `apart` is a checksum of the offsets of all sources if several of them read a partition and stand apart after this batch; then the
-    committed offset is that of the slowest.
+    `start` is the partition's offset at the start of the batch; the committed offset is its end. `rows` and `digest` describe the batch's
+    whole output in all partitions (`OutputDigest`). `topic_id` is the id of the partition's topic, empty if unknown. `apart` is a checksum
+    of the offsets of all sources if several sources read a partition at different offsets; the committed offset is then the lowest one.
     """
 
     query_id: str
@@ -28,7 +27,7 @@ class CommitMetadata(NamedTuple):
     apart: str = ""
 
     def to_text(self) -> str:
-        """The metadata of an offset commit."""
+        """Returns the text for an offset commit."""
         value = {"q": self.query_id, "b": self.batch_id, "s": self.start, "n": self.rows, "d": self.digest}
         if self.topic_id:
             value["t"] = self.topic_id
@@ -38,7 +37,7 @@ class CommitMetadata(NamedTuple):
 
 
 def parse_metadata(text: str) -> CommitMetadata | None:
-    """The metadata of an offset that a pipeline committed; None for the text of another committer."""
+    """Parses the metadata of a pipeline's offset; returns None for the text of another committer."""
     try:
         value: Any = json.loads(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Clients of the cluster in Spark's processes, one for each way to connect, kept as long as the process; and errors as one line.
+"""Clients of the cluster in Spark's processes, one for each set of options, and their errors as one line.
 
-Spark's Python processes serve many batches and tasks one after another, each on one thread, so a client is opened once and used again. A
-client whose cluster could not be reached is dropped: the next use begins anew. Questions that change nothing (`ask`) are asked again while
-connections break, until the time for a series of tries is over.
+Spark's Python processes serve many batches and tasks, one at a time, so a client is opened once and reused. A client whose cluster could
+not be reached is dropped, and the next use opens another one. Read-only requests (`ask`) are repeated while connections break, within the
+request timeout.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ottla.spark.worker_process import freeze_imports, is_worker_process
 T = TypeVar("T")
 
 FIRST_TRIES = 5
-"""So often a cluster that this process has not reached yet is tried, within half a second."""
+"""Attempts for a cluster that this process has not reached yet, within half a second."""
 PAUSE_S_MIN = 0.02
 PAUSE_S_MAX = 0.5
 
 _clients: dict[tuple[int, Connection, str], Client] = {}
-"""By process too: a forked child must not use its parent's connections."""
+"""Keyed by process too, because a forked child must not use its parent's connections."""
 
 
 def client_of(connection: Connection, *, use: str = "") -> Client:
-    """The client of this process for these options, and for one use where several threads need one.
+    """Returns this process's client for these options. `use` separates clients if several threads need one.
 
-    `OptionError` when the options make no sense, `ClientError` when no broker can be used.
+    Raises `OptionError` for invalid options, `ClientError` if no broker can be used.
     """
     key = (os.getpid(), connection, use)
     client = _clients.get(key)
@@ -59,7 +59,7 @@ def forget(connection: Connection) -> None:
 
 @contextmanager
 def explained(connection: Connection, option: str) -> Iterator[None]:
-    """Turns a client's error into a `PipelineError` of one line that names the option to look at; `option` names topics."""
+    """Converts a client's error to a `PipelineError` of one line that names the option to check; `option` is the one with the topics."""
     try:
         yield
     except TransportError as error:
@@ -70,10 +70,10 @@ def explained(connection: Connection, option: str) -> Iterator[None]:
 
 
 def ask(connection: Connection, option: str, question: Callable[[Client], T], *, use: str = "") -> T:
-    """Returns the answer to a question that may be asked more than once; while connections break, it is, for `timeout_s` at most.
+    """Returns the result of a read-only request, which is repeated while connections break, for `timeout_s` at most.
 
-    `use` chooses the client as for `client_of`. A cluster that this process has not reached yet gets a few quick tries: waiting does not
-    help who mistyped an address.
+    `use` chooses the client as in `client_of`. A cluster that this process has not reached yet gets only a few quick attempts, because
+    waiting does not help if the address is wrong.
     """
     deadline, pause_s = time.monotonic() + connection.timeout_s, PAUSE_S_MIN
     first_tries = FIRST_TRIES
@@ -93,9 +93,9 @@ def ask(connection: Connection, option: str, question: Callable[[Client], T], *,
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Wraps what Spark calls: lets it show a `PipelineError` without the frames of its own worker, since the message says what to do.
+    """Wraps functions that Spark calls: lets Spark show a `PipelineError` without its own stack frames, because the message is sufficient.
 
-    A Python worker of Spark ends with its first error, so that the variable outlives nothing. In any other process it is left alone.
+    It sets a variable only in Spark's Python workers, which end with their first error. Other processes are unchanged.
     """
     freeze_imports()
     try:

@@ -1,22 +1,22 @@
-"""The CRC-32C of two pieces of data behind one another, from the CRC of each and the length of the second.
+"""Computes the CRC-32C of two concatenated pieces of data from their CRCs and the length of the second.
 
-A CRC is a remainder of polynomials over two elements: putting n bytes behind data multiplies its polynomial by x to the power of 8n. So the
-driver gets the checksum of what several tasks have written without having the bytes. Costs some hundred steps, however long the data.
+A CRC is a remainder of polynomials over two elements. Appending n bytes multiplies a polynomial by x to the power of 8n. The driver can
+therefore compute the checksum of the output of several tasks without its bytes. The cost is some hundred steps, whatever the length.
 """
 
 from __future__ import annotations
 
 POLYNOMIAL = 0x82F63B78
-"""CRC-32C (Castagnoli), the highest power in the lowest bit."""
+"""The polynomial of CRC-32C (Castagnoli), with the highest power in the lowest bit."""
 
 _ONE = 1 << 31
 _BITS = 32
 _POWERS_MAX = 48
-"""Enough for pieces of 32 TiB."""
+"""Number of powers: enough for pieces of 32 TiB."""
 
 
 def _multiply(a: int, b: int) -> int:
-    """The product of two polynomials, reduced."""
+    """Returns the product of two polynomials, reduced."""
     product = 0
     for _ in range(_BITS):
         if a & _ONE:
@@ -27,7 +27,7 @@ def _multiply(a: int, b: int) -> int:
 
 
 def _squares() -> tuple[int, ...]:
-    """x to the power of 1, 2, 4, 8 and so on."""
+    """Returns x to the power of 1, 2, 4, 8 and so on."""
     found = [_ONE >> 1]
     while len(found) < _POWERS_MAX:
         found.append(_multiply(found[-1], found[-1]))
@@ -38,7 +38,7 @@ _POWERS = _squares()
 
 
 def _power_of_bytes(length: int) -> int:
-    """x to the power of eight times the length."""
+    """Returns x to the power of eight times the length."""
     power, at = _ONE, 3  # a byte has 2 to the power of 3 bits
     while length:
         if length & 1:
@@ -49,5 +49,5 @@ def _power_of_bytes(length: int) -> int:
 
 
 def combine_crc32c(first: int, second: int, second_length: int) -> int:
-    """The CRC-32C of two pieces of data from their own; the second has so many bytes."""
+    """Returns the CRC-32C of two concatenated pieces; the second has `second_length` bytes."""
     return _multiply(_power_of_bytes(second_length), first) ^ second

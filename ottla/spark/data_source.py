@@ -1,13 +1,12 @@
-"""Spark's entry: the data source `ottla`, found without registration by way of the package `pyspark_ottla`.
+"""Spark's entry point: the data source `ottla`, which Spark finds without registration through the package `pyspark_ottla`.
 
     spark.readStream.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
-Columns: `COLUMNS`, or those of them that `.schema("key BINARY, value BINARY")` names: Spark asks a source in Python for all columns that it
-has, and copies each of them for every row, whether the query looks at it or not.
+Columns: `COLUMNS`, or some of them with `.schema("key BINARY, value BINARY")`. Spark requests all columns of a Python source and copies
+each of them for every row, whether the query uses it or not.
 
-A DataFrame of a batch read is a snapshot of when `load()` was called: each action reads the same records, however much is written
-meanwhile; with `.schema(...)`, of when the action begins. Options are checked when the DataFrame is made, so that a misspelled one shows at
-once.
+A batch read is a snapshot taken at `load()`: each action reads the same records. With `.schema(...)` the snapshot is taken when the action
+begins. Options are checked when the DataFrame is made, so that a misspelled one is reported immediately.
 """
 
 from __future__ import annotations
@@ -56,7 +55,8 @@ COLUMNS = StructType(
         StructField("timestampType", IntegerType(), nullable=False),
     ]
 )
-"""The columns of the source: names and types of Spark's own connector. Spark looks for nulls in a column that may have some, row by row."""
+"""The columns of the source, with the names and types of Spark's own connector. They are not nullable where possible, because Spark checks
+nullable columns row by row."""
 
 COLUMNS_WITH_HEADERS = StructType([*COLUMNS, StructField("headers", ArrayType(_HEADER))])
 
@@ -77,7 +77,7 @@ class OttlaDataSource(DataSource):
 
     @reported()
     def schema(self) -> StructType:
-        """The columns, and on the way the snapshot that batch reads of this DataFrame see. Spark asks for them before a stream too."""
+        """Returns the columns, and takes the snapshot for batch reads of this DataFrame. Spark calls it before a stream too."""
         if self._source is None:
             _require_options(self.options)
             self._source = parse_source(self.options)
@@ -118,7 +118,8 @@ class OttlaDataSource(DataSource):
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stands for a stream that makes no sense, and says why once Spark asks it for offsets: what `streamReader` raises, Spark 4.3 hides."""
+    """Replaces the reader of an invalid stream and raises its error when Spark asks for offsets. Spark 4.3 hides errors of `streamReader`.
+    """
 
     def __init__(self, error: PipelineError) -> None:
         self.error = error
@@ -157,7 +158,7 @@ def _require_options(options: Any) -> None:
 
 
 def _require_pyarrow() -> None:
-    """The first check of any use: without pyarrow Spark itself would fail, and not say where."""
+    """Checks for pyarrow first: without it Spark itself would fail with an unclear error."""
     try:
         import pyarrow  # noqa: F401
     except ImportError:

@@ -1,16 +1,16 @@
-"""Whether a batch is committed already, still to be sent, or in conflict: its range compared with the group's committed offsets.
+"""Decides whether a batch is committed, still to be sent, or in conflict, by comparing its range with the group's committed offsets.
 
-Committed offsets equal to the batch's start mean that it is to be sent, equal to its end that it is done; anything else is a conflict. A
-batch whose start is its end moves no offset (a watermark passed and closed windows, or another source had the data). There the metadata
-beside the offsets decides: it moves in the same transaction and names query and batch. So it does where several sources of the query read
-a partition and stand apart, since one offset cannot say where each of them is.
+If the committed offsets equal the batch's start, it is to be sent. If they equal its end, it is done. Anything else is a conflict. A batch
+whose start equals its end moves no offset (a watermark closed windows, or another source had the data). Then the metadata of the committed
+offsets decides, which names query and batch. The metadata also decides if several sources of the query read a partition at different
+offsets, because one committed offset cannot represent all of them.
 
 A query without offsets in its group (files, the rate source, sources without a group) is counted in it: batch n moves the group's offset of
-one partition from n to n + 1, in the transaction with the output. It is partition 0 of the option `topic`. Rows that name their topics in a
-column leave it open: there it is partition 0 of the first topic, by name, of the first batch that has output, and from then on the group's
-offsets show which one it is. A batch before it has no output, and so nothing to commit.
+one partition from n to n + 1, in the transaction with the output. The partition is partition 0 of the option `topic`. If rows name their
+topics in a column, it is partition 0 of the alphabetically first topic in the first batch with output; later the group's offsets show which
+one it is. Earlier batches have no output, and so nothing to commit.
 
-The offsets must be read after InitProducerId, so that no transaction of a former driver can still change them.
+The offsets must be read after InitProducerId, so that no transaction of an earlier driver can still change them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ottla.spark.errors import OffsetConflictError
 Offsets = Mapping[TopicPartition, int]
 
 _NAMED_MAX = 5
-"""The partitions that a message lists; the others are counted."""
+"""Partitions that a message lists; the rest is counted."""
 
 
 class BatchRange(NamedTuple):
     """The offsets of all partitions of the source at the start and at the end of a batch.
 
-    A partition that is missing in `start` came into the source with this batch; so do those of a topic that was deleted and created anew
-    since the batch before. `start` is None when it is not known, which is possible for the first batch of a checkpoint alone. `topic_ids`
-    are those of the batch's end, as far as they are known. Of a partition that several sources read, `start` and `end` have the lowest
-    offset; where they stand apart, `apart` has a checksum of all their offsets at the start and at the end. `is_counted`: the query has no
-    source with offsets, and the range is the number of the batch (`counted_range`).
+    A partition missing in `start` is new in this batch, as are partitions of a topic that was deleted and created again since the previous
+    batch. `start` is None if it is unknown, which is possible only for the first batch of a checkpoint. `topic_ids` are the known ids at
+    the end of the batch. If several sources read a partition, `start` and `end` have the lowest offset; if their offsets differ, `apart`
+    has a checksum of all offsets at the start and at the end. `is_counted`: the query has no source with offsets, and the range is the
+    batch number (`counted_range`).
     """
 
     start: Offsets | None
@@ -47,7 +47,7 @@ class BatchRange(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is compared: the batch's place in its query, its range, and whether it has output."""
+    """A batch to compare: its place in the query, its range, and whether it has output."""
 
     group: str
     query_id: str
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
 
 
 def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Whether the batch is committed; False when it is to be sent. `OffsetConflictError` when group and checkpoint disagree."""
+    """Whether the batch is committed; False means that it is to be sent. Raises `OffsetConflictError` if group and checkpoint disagree."""
     start, end, topic_ids, apart, _ = batch.range
     committed = {one: found for one, found in committed.items() if not _is_of_another_topic(one, found, topic_ids)}
     if not end:
@@ -78,18 +78,19 @@ def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) ->
 
 
 def _is_of_another_topic(partition: TopicPartition, found: Committed, topic_ids: Mapping[str, str]) -> bool:
-    """Whether an offset was committed for an earlier topic of this name. It counts for nothing: the batch begins with the new topic."""
+    """Whether an offset was committed for an earlier topic of this name. Such an offset is ignored, and the batch begins with the new
+    topic."""
     metadata = parse_metadata(found.metadata)
     return is_replaced(metadata.topic_id if metadata is not None else "", topic_ids.get(partition.topic, ""))
 
 
 def is_replaced(before: str, now: str) -> bool:
-    """Whether two topic ids are of different topics; one that is empty is not known."""
+    """Whether two topic ids differ; an empty id is unknown."""
     return bool(before and now and before != now)
 
 
 def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
-    """Whether a partition that the batch moves stands at its start, and whether one stands at its end."""
+    """Returns whether the committed offset of some moved partition is the batch's start, and whether some is its end."""
     at_start = at_end = False
     for partition, end in batch.range.end.items():
         found, first = committed.get(partition), start.get(partition)
@@ -111,7 +112,7 @@ def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Com
 
 
 def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Decides a batch that moves no offset by the newest batch that the metadata names.
+    """Decides a batch that moves no offset by the newest batch in the metadata.
 
     Each commit covers all partitions of its batch. A partition that did not exist for some batches still has the metadata of an older one.
     """
@@ -127,8 +128,8 @@ def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed])
 
 
 def _is_committed_apart(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Decides a batch before or after which sources of the same partition stand apart: offsets and metadata have to be those of its start,
-    or those of its end."""
+    """Decides a batch if sources of the same partition have different offsets before or after it. Offsets and metadata must equal either
+    the batch's start or its end."""
     before, after = batch.range.apart
     end = batch.range.end
     offsets = {partition: found.offset for partition, found in committed.items() if partition in end}
@@ -143,7 +144,7 @@ def _is_committed_apart(batch: Batch, start: Offsets, committed: Mapping[TopicPa
 
 
 def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Decides the first batch of a checkpoint when its start is not known."""
+    """Decides the first batch of a checkpoint if its start is unknown."""
     if batch.batch_id > 0:
         raise _conflict(batch, committed, f"the checkpoint's offset log has no entry {batch.batch_id - 1}")
     found = {partition: committed[partition].offset for partition in batch.range.end if partition in committed}
@@ -159,7 +160,7 @@ def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committ
 
 
 def _last_batches(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
-    """The metadata beside the offsets; of a pipeline's own commit all are of one batch."""
+    """Returns the metadata of the committed offsets; in a pipeline's own commit all belong to one batch."""
     found = (parse_metadata(committed[partition].metadata) for partition in batch.range.end if partition in committed)
     return {None if one is None else one._replace(start=0, topic_id="") for one in found}
 
@@ -191,14 +192,15 @@ def _text(offsets: Offsets) -> str:
 
 
 def counted_range(batch_id: int, topic: str | None) -> BatchRange:
-    """The range of a batch that is counted in a topic; without one, the partition is still to be chosen."""
+    """Returns the range of a counted batch; empty if its partition is not chosen yet."""
     if topic is None:
         return BatchRange({}, {}, is_counted=True)
     return _range_in(TopicPartition(topic, 0), batch_id)
 
 
 def place_count(batch: Batch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> Batch:
-    """The batch with the partition that it is counted in, if it has one: of all offsets of the group, that of its query's last batch."""
+    """Returns the batch with the partition for counting, if there is one: the partition of the last batch of the query (else of any
+    pipeline) in the group's offsets, or one of the first output."""
     of_pipelines = {partition: found for partition, one in committed.items() if (found := parse_metadata(one.metadata)) is not None}
     own = [partition for partition, found in sorted(of_pipelines.items()) if found.query_id == batch.query_id]
     known = own or sorted(of_pipelines)
@@ -215,7 +217,7 @@ def _range_in(partition: TopicPartition, batch_id: int) -> BatchRange:
 
 
 def check_query(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> None:
-    """`OffsetConflictError` if another query has counted its batches in the group: its numbers mean other batches."""
+    """Raises `OffsetConflictError` if another query has counted its batches in the group, because its numbers mean other batches."""
     if not batch.range.is_counted or not batch.query_id:
         return
     for partition in batch.range.end:

@@ -1,12 +1,12 @@
-"""Decodes record batches into Arrow, a column at a time: no Python object a record.
+"""Decodes record batches into Arrow, column by column, without a Python object per record.
 
-One step is sequential: where each record starts is only known from the length of the one before. From that array of positions on, numpy
-reads each field of all records at once, and pyarrow copies keys and values out of the unpacked bytes by their starts and ends. Records of
-batches that stand behind one another in a Fetch answer are decoded together, some megabytes at a time, so that small batches are not slow.
+Only one step is sequential: a record's start is known only from the previous record's length. From the array of starts, numpy reads each
+field of all records at once, and pyarrow copies keys and values out of the uncompressed bytes. Records of consecutive batches in a Fetch
+answer are decoded together, some megabytes at a time, so that small batches are not slow.
 
-Compaction leaves gaps between offsets, and a fetch may begin and end inside a batch: only offsets from the start that was asked for up to
-the end of the plan come out. Damaged batches raise `DamagedBatchError` with the offset of the first one.
-Left out: control batches and aborted ones, which the client has dropped, and checksums, which it has checked.
+Compaction leaves gaps between offsets, and a fetch may begin and end inside a batch. Only offsets from the requested start up to the end of
+the plan are returned. Damaged batches raise `DamagedBatchError` with the offset of the first one. The client has already dropped control
+batches and aborted batches, and checked the checksums.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from ottla.wire.record_validation import read_zigzag
 from ottla.wire.records import Buffer, iter_records
 
 _GROUP_BYTES = 2 << 20
-"""Unpacked bytes that are decoded together: enough that the calls of numpy weigh nothing, few enough for a core's cache."""
+"""Uncompressed bytes decoded together: enough to make the overhead of numpy's calls negligible, few enough for a core's cache."""
 
 _ROWS_MAX = 1 << 16
-"""The most rows of one record batch that comes out."""
+"""Maximum rows of one returned record batch."""
 
 _MS_MAX = ((1 << 63) - 1) // 1000
 _MS_SAFE = 1 << 52
-"""Timestamps and deltas below this can be added without a thought about overflow."""
+"""Timestamps and deltas below this cannot overflow when added."""
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 _TURNS_MIN = 8
-"""So many records are walked one by one before others of the same size are looked for; after each failure twice as many."""
+"""Records that are walked one by one before a run of equal sizes is tried; doubled after each failure."""
 _RUN_MIN = 16
 _RUN_MAX = 4096
-"""How many records are looked at together at first, and at most."""
+"""Records that a run of equal sizes tries at first, and at most."""
 
 _STEP = [1 + (byte >> 1) for byte in range(128)] + [2 + (byte - 128 >> 1) for byte in range(128, 256)]
 _STEP_HIGH = tuple(byte << 6 for byte in range(128))
-"""A record's own bytes, by the first and the second byte of its length; a length of three bytes finds no entry (IndexError)."""
+"""A record's size, by the first and second byte of its length field. A length of three bytes has no entry (IndexError)."""
 
 
 def arrow_schema(*, include_headers: bool) -> Any:
-    """The columns of the source, with the names and types of Spark's Kafka connector."""
+    """Returns the columns of the source, with the names and types of Spark's Kafka connector."""
     fields = [
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
@@ -64,14 +64,14 @@ def arrow_schema(*, include_headers: bool) -> Any:
 
 
 def chosen_fields(schema: Any, columns: Sequence[tuple[str, bool]]) -> Any:
-    """Some fields of a schema by their names, each with the word on whether it may be null."""
+    """Returns some fields of a schema by name, each with its nullability."""
     return pa.schema([schema.field(name).with_nullable(may_be_null) for name, may_be_null in columns])
 
 
 def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False, schema: Any | None = None) -> Iterator[Any]:
-    """The records of offsets `fetched.start` <= offset < `end` as pyarrow record batches of some megabytes, none of them empty.
+    """Yields the records with `fetched.start` <= offset < `end` as pyarrow record batches of some megabytes, none of them empty.
 
-    `schema` has the fields of `arrow_schema` that are wanted, in any order; without it there are all.
+    `schema` has the wanted fields of `arrow_schema`, in any order; the default is all.
     """
     if schema is None:
         schema = arrow_schema(include_headers=include_headers)
@@ -91,7 +91,7 @@ def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False,
 
 
 class _Section(NamedTuple):
-    """The unpacked records of one batch."""
+    """The uncompressed records of one batch."""
 
     header: BatchHeader
     data: Buffer
@@ -99,7 +99,7 @@ class _Section(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """Where records start (their length included) and end, and the number of their section."""
+    """The start of each record (including its length field), its end, and the index of its section."""
 
     starts: Any
     ends: Any
@@ -110,7 +110,7 @@ class _Bounds(NamedTuple):
 
 
 class _Fields(NamedTuple):
-    """Records, a field at a time; `headers_at` is where the number of headers stands."""
+    """The fields of records, as arrays; `headers_at` is the position of the header count."""
 
     offsets: Any
     times_us: Any
@@ -156,7 +156,7 @@ def _decode_group(fetched: Fetched, group: Sequence[_Section], end: int, schema:
 
 
 def _first_damaged(fetched: Fetched, group: Sequence[_Section], error: Exception) -> DamagedBatchError:
-    """The error that names the batch: each one is read by the codec of single records, whose messages are exact."""
+    """Returns an error that names the damaged batch. Each batch is read by the codec for single records, whose messages are precise."""
     for section in group:
         try:
             deque(iter_records(section.batch), maxlen=0)
@@ -182,7 +182,7 @@ def _record_bounds(buffer: bytes, group: Sequence[_Section]) -> _Bounds:
 
 
 def _append_starts(starts: list[int], data: bytes, position: int, count: int) -> None:
-    """Appends where each of `count` records starts, in turns: some are walked one by one, then it is tried whether more are of one size."""
+    """Appends the starts of `count` records: walks some one by one, then tries whether more have the same size."""
     wanted, turns, window = len(starts) + count, _TURNS_MIN, _RUN_MIN
     while len(starts) < wanted:
         position = _walk(starts, data, position, min(turns, wanted - len(starts)))
@@ -197,7 +197,8 @@ def _append_starts(starts: list[int], data: bytes, position: int, count: int) ->
 
 
 def _walk(starts: list[int], data: bytes, position: int, count: int) -> int:
-    """Appends the starts of `count` records one by one; where the last one ends. The one loop over records: as costly as all the rest."""
+    """Appends the starts of `count` records one by one; returns the end of the last one. This loop over records costs as much as all other
+    steps."""
     append, step, step_high, wanted = starts.append, _STEP, _STEP_HIGH, len(starts) + count
     while len(starts) < wanted:
         try:
@@ -216,7 +217,8 @@ def _walk(starts: list[int], data: bytes, position: int, count: int) -> int:
 
 
 def _count_alike(data: bytes, position: int, size: int, count: int) -> int:
-    """How many records from `position` on have the same length field as the one of `size` bytes before it, as rows of fixed width have."""
+    """Returns how many records from `position` on have the same length field as the previous record of `size` bytes, as in rows of fixed
+    width."""
     length = data[position - size : position - size + 2]
     if data[position : position + 1] != length[:1] or len(length) < 2:
         return 0
@@ -248,10 +250,10 @@ def _read_fields(buffer: bytes, group: Sequence[_Section], bounds: _Bounds) -> _
 
 
 def _timestamps(group: Sequence[_Section], sections: Any, deltas: Any) -> tuple[Any, Any]:
-    """Microseconds since 1970 and the timestamp type of each record.
+    """Returns the microseconds since 1970 and the timestamp type of each record.
 
-    Under log append time a record's own timestamp is what the client said; the broker's stands in the header. Timestamps that microseconds
-    of 64 bits cannot say become the nearest ones.
+    With log append time a record's own timestamp is the client's, and the batch header has the broker's. Timestamps out of range are
+    replaced by the nearest value that 64 bits of microseconds can hold.
     """
     headers = [section.header for section in group]
     types = np.array([header.timestamp_type for header in headers], np.int32)

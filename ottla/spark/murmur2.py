@@ -1,7 +1,7 @@
-"""Kafka's murmur2 of many keys at once, so that a key lands where every other producer puts it.
+"""Kafka's murmur2 of many keys at once, so that keys get the same partition as with other producers.
 
-The keys are walked longest first, four bytes of each in a step, so that those which have ended fall away at the end of the array. When only
-a few long ones are left, each is hashed alone.
+The keys are processed longest first, four bytes of each per step, so that finished keys form the end of the array. When only a few long
+keys are left, each is hashed alone.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ottla.client import murmur2
 _SEED = np.uint32(0x9747B28C)
 _M = np.uint32(0x5BD1E995)
 _FEW = 32
-"""So many keys cost less one by one than together."""
+"""Up to this many keys are hashed one by one, which is faster than the array operations."""
 
 
 def hash_keys(keys: Any) -> Any:
-    """The murmur2 of each element of a pyarrow binary array (uint32); that of a null is that of no bytes."""
+    """Returns the murmur2 of each element of a pyarrow binary array (uint32); null hashes like no bytes."""
     count = len(keys)
     _, ends, data = keys.buffers()
     bounds = np.frombuffer(ends, np.int32, count + 1, 4 * keys.offset).astype(np.int64)
@@ -36,7 +36,7 @@ def hash_keys(keys: Any) -> Any:
 
 
 def _hash_sorted(octets: Any, starts: Any, lengths: Any) -> Any:
-    """The hashes of keys that stand longest first."""
+    """Hashes keys that are sorted longest first."""
     hashes = lengths.astype(np.uint32) ^ _SEED
     word_counts = lengths >> 2
     words = np.ndarray((max(len(octets) - 3, 0),), "<u4", octets.data, strides=(1,)) if len(octets) > 3 else np.zeros(0, np.uint32)
@@ -58,7 +58,7 @@ def _mixed(word: Any) -> Any:
 
 
 def _hash_tails(octets: Any, starts: Any, lengths: Any, hashes: Any) -> None:
-    """The one to three bytes that a key has behind its last whole word."""
+    """Adds the last one to three bytes of each key, after its whole words."""
     rest = lengths & 3
     for size in (1, 2, 3):
         chosen = np.flatnonzero(rest == size)

@@ -1,13 +1,13 @@
-"""The source's offsets as JSON: what Spark writes into a query's offset log, a line a source, and shows in a query's progress.
+"""The source's offsets as JSON, as Spark stores them in a query's offset log (a line per source) and shows them in its progress.
 
     {"orders": {"0": 120, "1": 98}, "@ottla": {"group": "orders-etl", "ids": {"orders": "q2bPEP9tQHe4bbvrJwmLLg"}}}
 
-The topics stand as in the offsets of Spark's Kafka connector, so that what reads its progress reads ours. What we need besides is under a
-key that no topic can have as its name. The group is in it so that the sink recognizes the lines of its own pipeline among those of other
-sources. The topic ids are there because offsets mean nothing in another topic of the same name; brokers older than Kafka 2.8 have none.
-The last offsets of partitions that are gone (`failOnDataLoss=false`) are under `gone`: if such a partition exists again, it is read from
-that offset on.
-Checkpoints of older versions have `{"group": ..., "offsets": {"orders": ...}, "ids": ...}`, without `ids` in the oldest.
+The topics have the form of Spark's Kafka connector, so that tools for its progress can read ours. Additional data are under a key that is
+not a valid topic name. The group lets the sink recognize the lines of its own pipeline among other sources. The topic ids are stored
+because offsets are meaningless in another topic of the same name; brokers older than Kafka 2.8 have no ids. The field `gone` has the last
+offsets of missing partitions (`failOnDataLoss=false`); a partition that exists again is read from that offset.
+
+Checkpoints of older versions have `{"group": ..., "offsets": {"orders": ...}, "ids": ...}`, the oldest without `ids`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 from ottla.client import TopicPartition
 
 OWN_KEY = "@ottla"
-"""What stands under it is no topic: the names of topics have no `@`."""
+"""The key of our additional data. It cannot be a topic, because names of topics have no `@`."""
 
 _OLD_FIELDS = frozenset({"group", "offsets", "ids"})
 
 
 class StoredOffsets(NamedTuple):
-    """The offset of a source. `topic_ids` has the known ids, in Kafka's text form. `gone` has the last offsets of partitions that do not
-    exist any more."""
+    """The offset of a source. `topic_ids` has the known ids in Kafka's text form. `gone` has the last offsets of partitions that no longer
+    exist."""
 
     group: str
     offsets: dict[TopicPartition, int]
@@ -41,7 +41,7 @@ def write_offsets(
     topic_ids: Mapping[str, str] | None = None,
     gone: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, Any]:
-    """The offset of a source: the next record to read of each of its partitions, and the ids of their topics as far as they are known."""
+    """Encodes the offset of a source: the next record of each partition, and the known topic ids."""
     topics, gone_topics = _by_topic(offsets), _by_topic(gone or {})
     ids = {topic: topic_ids[topic] for topic in sorted({*topics, *gone_topics}) if topic in topic_ids} if topic_ids else {}
     return {**topics, OWN_KEY: {"group": group, **({"ids": ids} if ids else {}), **({"gone": gone_topics} if gone_topics else {})}}
@@ -61,7 +61,7 @@ def _by_partition(topics: Any) -> dict[TopicPartition, int]:
 
 
 def read_offsets(value: Mapping[str, Any] | str) -> StoredOffsets | None:
-    """What `write_offsets` wrote, here or in an older version; None for the offset of another kind of source."""
+    """Decodes the output of `write_offsets`, also of older versions; returns None for the offset of another kind of source."""
     try:
         found: Any = json.loads(value) if isinstance(value, str) else value
         if OWN_KEY in found:

@@ -1,9 +1,8 @@
-"""The options of the source and the sink, under the names of Spark's own Kafka connector, parsed and checked.
+"""The options of the source and the sink, with the names of Spark's own Kafka connector, parsed and checked.
 
-A query moves over by changing its format: options that this source has no use for are accepted and change nothing (`WITHOUT_EFFECT`), a key
-`kafka.*` that is not mapped gives a warning, and one whose meaning the pipeline itself decides is refused (`OWNED`). Names are compared
-without case. Every refusal is an `OptionError` whose message begins with the option's name. `SOURCE_TABLE` and `SINK_TABLE` are the
-reference page. Needs no pyspark.
+A query is migrated by changing its format. Options without use here are accepted and ignored (`WITHOUT_EFFECT`), an unknown key `kafka.*`
+gives a warning, and a key whose meaning the pipeline itself defines is refused (`OWNED`). Names are case-insensitive. Every refusal is an
+`OptionError` whose message begins with the option's name. `SOURCE_TABLE` and `SINK_TABLE` are the reference page. Needs no pyspark.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ottla.client import TopicPartition
 from ottla.spark.errors import OptionError
 
 MAX_BYTES_PER_TRIGGER = 256 * 1024 * 1024
-"""Bounds a batch unless the query says otherwise: half of what the driver takes from tasks on other hosts (`spool.py`)."""
+"""Default limit of a batch: half of the output that the driver accepts from tasks on other hosts (`spool.py`)."""
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 BATCH_BYTES = 1024 * 1024
@@ -35,7 +34,7 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
 
 
 class Option(NamedTuple):
-    """A line of the reference: name, default as text, what it is for, meaning."""
+    """A line of the reference: name, default as text, use, meaning."""
 
     name: str
     default: str
@@ -127,10 +126,10 @@ OWNED = {
     "kafka.interceptor.classes": "there are no interceptors",
     "kafka.partitioner.class": "set a column `partition`",
 }
-"""Keys whose meaning the pipeline decides, with what to do instead."""
+"""Keys whose meaning the pipeline defines, with the alternative."""
 
 AS_OWNED = {"kafka.enable.idempotence": "true", "kafka.enable.auto.commit": "false"}
-"""Values of such keys that ask for what the pipeline does anyway."""
+"""Values of such keys that equal the pipeline's behaviour."""
 
 _BY_TIME = "`kafka.request.timeout.ms` bounds each series of tries"
 _BY_BYTES = "`kafka.max.partition.fetch.bytes` is the size of a fetch, which does not wait"
@@ -157,7 +156,7 @@ WITHOUT_EFFECT = {
     "kafka.default.api.timeout.ms": _BY_TIME,
     "kafka.metadata.max.age.ms": "the driver asks for each batch",
 }
-"""Options of Spark's connector and of Kafka's clients that are accepted and change nothing, with the reason."""
+"""Options of Spark's connector and of Kafka's clients that are accepted and ignored, with the reason."""
 
 _WITHOUT_EFFECT = frozenset(name.lower() for name in WITHOUT_EFFECT)
 
@@ -168,7 +167,7 @@ _OF_SPARK = frozenset(
     }
 )  # fmt: skip
 _OF_TABLE = "option."
-"""Spark gives the options of a table twice, once with this prefix."""
+"""Spark passes the options of a table twice, once with this prefix."""
 
 _SECURITY_PREFIXES = ("sasl.", "ssl.", "security.", "enable.ssl.", "enable.sasl.", "https.ca.")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -180,7 +179,7 @@ _warned: set[str] = set()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How to reach the cluster. `security` may hold a password, so it is not shown."""
+    """How to connect to the cluster. `security` may contain a password, so it is not printed."""
 
     bootstrap: str
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -190,7 +189,8 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Which partitions are read: those of some topics, of topics that match a pattern, or single ones. `option` is the one that says it."""
+    """The partitions to read: all of some topics, all of topics that match a pattern, or single ones. `option` is the name of the option
+    used."""
 
     option: str
     topics: tuple[str, ...] = ()
@@ -206,8 +206,8 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where reading begins or ends: `kind` is `earliest`, `latest`, `offsets`, `timestamp` or `timestamps`. `option` is the one that says
-    it; `numbers` has the offset or timestamp of each partition, `timestamp` that of all."""
+    """Where reading begins or ends. `kind` is `earliest`, `latest`, `offsets`, `timestamp` or `timestamps`, and `option` the name of the
+    option used. `numbers` has an offset or timestamp for each partition, `timestamp` one for all."""
 
     kind: str
     option: str
@@ -217,7 +217,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The options of a read. `starting` and `ending` are None where the query does not say; a limit of 0 is none."""
+    """The options of a read. `starting` and `ending` are None if the query does not set them; 0 means no limit."""
 
     connection: Connection
     subscription: Subscription
@@ -256,12 +256,12 @@ class SinkOptions:
 
 
 def is_source(options: Mapping[str, str]) -> bool:
-    """Whether options name something to read."""
+    """Whether the options name something to read."""
     return any(_Options(options).text(name) for name in ("subscribe", "subscribePattern", "assign"))
 
 
 def parse_source(options: Mapping[str, str]) -> SourceOptions:
-    """The options of a read, checked. `OptionError` for the first that makes no sense."""
+    """Parses and checks the options of a read. Raises `OptionError` for the first invalid one."""
     given = _Options(options)
     given.check_names(SOURCE_TABLE, SINK_TABLE)
     return SourceOptions(
@@ -285,7 +285,7 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
-    """The options of a write, checked. `OptionError` for the first that makes no sense."""
+    """Parses and checks the options of a write. Raises `OptionError` for the first invalid one."""
     given = _Options(options)
     given.check_names(SINK_TABLE, SOURCE_TABLE)
     codec = given.text("compression") or given.text("kafka.compression.type") or "lz4"
@@ -308,7 +308,7 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
 
 
 class _Options:
-    """Options by their names without case."""
+    """Options by case-insensitive names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower().removeprefix(_OF_TABLE): str(value).strip() for name, value in options.items()}
@@ -344,12 +344,12 @@ class _Options:
             raise OptionError(f"{name}: {self.text(name)!r} is no JSON ({error})") from None
 
     def security(self) -> tuple[tuple[str, str], ...]:
-        """The security settings, without the prefix `kafka.`."""
+        """Returns the security settings, without the prefix `kafka.`."""
         found = ((name.removeprefix("kafka."), value) for name, value in self._values.items() if name.startswith("kafka."))
         return tuple(sorted((name, value) for name, value in found if name.startswith(_SECURITY_PREFIXES)))
 
     def check_names(self, ours: tuple[Option, ...], others: tuple[Option, ...]) -> None:
-        """Refuses owned keys and misspelled names; warns of unknown ones, once a process."""
+        """Refuses owned keys and misspelled names; warns of unknown ones, once per process."""
         known = {option.name.lower(): option.name for option in (*others, *ours)}
         known.update({"kafka.isolation.level": "kafka.isolation.level", "kafka.compression.type": "kafka.compression.type"})
         for name in self._values:
@@ -425,7 +425,8 @@ def _assigned(given: _Options) -> set[TopicPartition]:
 
 
 def _position(given: _Options, which: str) -> Position | None:
-    """Where reading starts or ends: a timestamp for all goes before timestamps, those before offsets."""
+    """Returns where reading starts or ends. A timestamp for all partitions takes precedence over single timestamps, and these over offsets.
+    """
     option = f"{which}Timestamp"
     if given.text(option):
         return Position(kind="timestamp", option=option, timestamp=given.number(option, 0, least=0))

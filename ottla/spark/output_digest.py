@@ -1,8 +1,8 @@
-"""A digest of what one transaction wrote, the same when computed from the batches before they are sent and from the log afterwards.
+"""A digest of a transaction's output, computed either from the batches before they are sent or from the log afterwards.
 
-Per partition it counts the rows and takes the CRC-32C of every batch from its record count on: producer id, epoch, sequence numbers, base
-offset and leader epoch stand before that, so stamping and appending change nothing. A topic whose `compression.type` is not `producer` has
-other bytes in its log than were sent; there only the rows can be compared.
+For each partition it has the number of rows and the CRC-32C of every batch from its record count on. Producer id, epoch, sequence, base
+offset and leader epoch are before that position, so stamping and appending do not change the digest. If a topic's `compression.type` is not
+`producer`, the log has other bytes than were sent, and only the rows can be compared.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ottla.wire.checksum import crc32c
 
 
 class DigestPart(NamedTuple):
-    """What the digest has to know of batches in one partition: their rows, the bytes that are not stamped, and the CRC-32C of these."""
+    """The digest of batches in one partition: their rows, the size of the unstamped bytes, and the CRC-32C of these."""
 
     rows: int = 0
     size_bytes: int = 0
     crc: int = 0
 
     def add(self, batch: Buffer) -> DigestPart:
-        """With another batch behind."""
+        """Returns the digest with another batch appended."""
         body = memoryview(batch)[RECORD_COUNT_AT:]
         return DigestPart(self.rows + read_batch_header(batch).record_count, self.size_bytes + len(body), crc32c(body, self.crc))
 
 
 class OutputDigest:
-    """Takes in the batches of each partition in their order; partitions may come in any order."""
+    """Collects the batches of each partition in their order; the order of partitions does not matter."""
 
     def __init__(self) -> None:
         self._parts: dict[TopicPartition, tuple[int, int]] = {}
@@ -41,17 +41,17 @@ class OutputDigest:
         self._parts[partition] = rows + count, crc32c(memoryview(batch)[RECORD_COUNT_AT:], crc)
 
     def add_part(self, partition: TopicPartition, part: DigestPart) -> None:
-        """Adds what another process has written to the partition next."""
+        """Adds the digest of the next output of another process in the partition."""
         rows, crc = self._parts.get(partition, (0, 0))
         self._parts[partition] = rows + part.rows, combine_crc32c(crc, part.crc, part.size_bytes)
 
     @property
     def rows(self) -> int:
-        """The records of all partitions."""
+        """Returns the number of records in all partitions."""
         return sum(rows for rows, _ in self._parts.values())
 
     def text(self) -> str:
-        """Eight hexadecimal digits; empty for no rows."""
+        """Returns eight hexadecimal digits; empty if there are no rows."""
         if not self._parts:
             return ""
         lines = (f"{partition.topic} {partition.partition} {rows} {crc:08x}\n" for partition, (rows, crc) in sorted(self._parts.items()))

@@ -1,7 +1,7 @@
-"""Chooses the topic and partition of each row, as Kafka's default partitioner does, and groups the rows by it.
+"""Chooses the topic and partition of each row, as Kafka's default partitioner does, and groups the rows by partition.
 
-A column `partition` wins; else the murmur2 of the key decides; rows without a key go to one partition a chunk, the next chunk's to the
-next, so that batches are full and the partitions of a topic are used alike. Each process begins at one of its own.
+A column `partition` has precedence; otherwise the murmur2 of the key decides. Rows without a key get one partition per chunk, and the next
+chunk uses the next partition, so that batches are full and partitions are used evenly. Each process begins with a random partition.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ottla.spark.errors import OutputError
 from ottla.spark.murmur2 import hash_keys
 
 _turns = itertools.count(random.randrange(1 << 31))
-"""Which partition the next chunk's rows without a key go to, before the remainder by the topic's partitions is taken."""
+"""Counter of chunks; modulo the topic's partitions it is the partition for rows without a key."""
 
 _RADIX_MAX = 1 << 16
-"""Numbers of 16 bits are sorted by numpy without comparisons."""
+"""numpy sorts numbers of 16 bits without comparisons."""
 
 
 def assign_partitions(
     rows: Any, partition_counts: Mapping[str, int], default_topic: str | None = None
 ) -> Iterator[tuple[TopicPartition, Any]]:
-    """The rows (a pyarrow RecordBatch or Table) of each target partition, in their order, with the columns that `encode_rows` looks at.
+    """Yields the rows (a pyarrow RecordBatch or Table) of each target partition, in their order, with the columns that `encode_rows` uses.
 
-    `partition_counts` has every topic that may be written; rows without a column `topic` go to `default_topic`. A null or unknown topic and
-    a partition that the topic does not have raise OutputError.
+    `partition_counts` has every topic that may be written; rows without a column `topic` are sent to `default_topic`. A null or unknown
+    topic, and a partition that the topic does not have, raise `OutputError`.
     """
     batches = rows.combine_chunks().to_batches() if isinstance(rows, pa.Table) else [rows]
     for batch in batches:
@@ -63,14 +63,14 @@ def _assign(rows: Any, partition_counts: Mapping[str, int], default_topic: str |
 
 
 def _payload(rows: Any) -> Any:
-    """The columns that become records, without views, of which pyarrow cannot take elements."""
+    """Returns the columns of the records without views, because pyarrow cannot take elements of views."""
     names = [name for name in rows.schema.names if name in ("key", "value", "headers", "timestamp")]
     columns = {name: find_column(rows, name) for name in names}
     return pa.record_batch({name: without_views(column, name) for name, column in columns.items()})
 
 
 def _topics(rows: Any, default_topic: str | None) -> tuple[list[str], Any | None]:
-    """The topics that the rows name, and for each row the number of its topic (None if all have the same)."""
+    """Returns the topics of the rows, and for each row the index of its topic (None if all have the same)."""
     column = find_column(rows, "topic")
     if column is None:
         if default_topic is None:
@@ -91,7 +91,7 @@ def _partition_count(topic: str, partition_counts: Mapping[str, int]) -> int:
 
 
 def _partitions(rows: Any, topics: list[str], counts: list[int], of_rows: Any | None) -> Any:
-    """The partition of each row (int64)."""
+    """Returns the partition of each row (int64)."""
     row_counts = counts[0] if of_rows is None else np.array(counts, np.int64)[of_rows]
     chosen = _chosen_partitions(rows)
     if chosen is None:
@@ -108,7 +108,7 @@ def _partitions(rows: Any, topics: list[str], counts: list[int], of_rows: Any | 
 
 
 def _chosen_partitions(rows: Any) -> Any | None:
-    """The column `partition`, or None if it says nothing."""
+    """Returns the column `partition`, or None if it is absent or all null."""
     column = find_column(rows, "partition")
     if column is None or column.null_count == len(column):
         return None

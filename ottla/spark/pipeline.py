@@ -1,4 +1,4 @@
-"""An exactly-once pipeline as a thing to run: source topics, a function from DataFrame to DataFrame, sink topics, a group.
+"""An exactly-once pipeline as an object to run: source topics, a function from DataFrame to DataFrame, sink topics, and a group.
 
     from ottla.spark import Pipeline
 
@@ -8,7 +8,7 @@
     pipeline = Pipeline(group="upper", source="words", sink="loud-words", transform=transform)
     pipeline.run()
 
-`ottla pipeline run FILE.py` runs what such a file defines. Importing this module needs no pyspark.
+`ottla pipeline run FILE.py` runs a pipeline that a file defines. Importing this module needs no pyspark.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """A streaming query from topics to topics whose input offsets and output are committed as one.
+    """A streaming query from topics to topics whose input offsets and output are committed in one transaction.
 
-    - `transform` gets the source's rows (key, value, topic, partition, offset, timestamp, ...) and returns rows with a `value`, and where
-      needed `key`, `topic`, `partition`, `headers`. It must be deterministic where it keeps state.
-    - `source`: a topic, or several. A join of streams needs each by itself: of a mapping `transform` gets the rows of each by its name, as
+    - `transform` gets the source's rows (key, value, topic, partition, offset, timestamp, ...) and returns rows with a `value` and
+      optionally `key`, `topic`, `partition`, `headers`. It must be deterministic where it keeps state.
+    - `source`: a topic, or several. To join streams, pass a mapping from name to topics: `transform` then gets one DataFrame per name, as
       keyword arguments.
-    - `sink`: one topic, or several; of several, each row names its own in the column `topic`.
-    - `group` holds the committed offsets. One pipeline a group: a second copy fences the first.
-    - `starting_offsets`: where a group without offsets begins, `earliest`, `latest`, or JSON per partition.
-    - `trigger`: empty for one batch after another, `available-now` to stop at the end of what there is, or a time such as `5 seconds`.
-    - `checkpoint`: a directory; `checkpoints/GROUP` unless given. Stateful queries lose their state with it, others nothing.
+    - `sink`: one topic, or several; with several, each row names its topic in the column `topic`.
+    - `group` holds the committed offsets. Each pipeline needs its own; a second copy fences the first.
+    - `starting_offsets`: where a group without offsets begins: `earliest`, `latest`, or JSON per partition.
+    - `trigger`: empty to run one batch after another, `available-now` to stop at the current end of the source, or an interval such as `5
+      seconds`.
+    - `checkpoint`: a directory, by default `checkpoints/GROUP`. Without it stateful queries lose their state, other queries nothing.
     - `connection`: the client's security settings. `source_options` and `sink_options`: more options of the data source.
-    - `settings`: Spark's, for the session that `run` makes.
+    - `settings`: Spark's settings for the session that `run` makes.
     """
 
     group: str
@@ -83,27 +84,27 @@ class Pipeline:
 
     @property
     def query_name(self) -> str:
-        """What Spark's user interface calls the query."""
+        """The name of the query in Spark's user interface."""
         return self.name or self.group
 
     @property
     def checkpoint_location(self) -> str:
-        """The checkpoint, absolute where it is on this machine: Spark would look for it elsewhere after a change of directory."""
+        """The checkpoint, as an absolute path if it is local, so that a change of directory does not matter."""
         chosen = self.checkpoint or f"checkpoints/{self.group}"
         return chosen if "://" in chosen else str(Path(chosen).absolute())
 
     @property
     def state_file(self) -> Path:
-        """Where `run` keeps the pipeline's state for `ottla pipeline status`."""
+        """The file with the pipeline's state, which `run` writes for `ottla pipeline status`."""
         return state_path(self.checkpoint_location, self.group)
 
     @property
     def connection_options(self) -> dict[str, str]:
-        """The options of source and sink that say where the brokers are."""
+        """The connection options of source and sink."""
         return {"kafka.bootstrap.servers": self.bootstrap, **{f"kafka.{key}": value for key, value in self.connection.items()}}
 
     def read(self, session: Any, topics: str | Sequence[str] = ()) -> Any:
-        """The stream of some topics, all of the source unless given, with the pipeline's group and options."""
+        """Returns the stream of some topics (default: all of the source) with the pipeline's group and options."""
         options = {**self.connection_options, "group": self.group, "startingOffsets": self.starting_offsets, **self.source_options}
         if not any(name.lower() in ("subscribepattern", "assign") for name in self.source_options):
             options["subscribe"] = ",".join(topics_of(topics or self.sources))
@@ -123,7 +124,7 @@ class Pipeline:
         return writer.start()
 
     def _writer(self, rows: Any) -> Any:
-        """The query's writer; Spark has no updates for sinks in Python, so that they go by way of `foreachBatch`."""
+        """Returns the query's writer. Sinks in Python do not support the output mode update, so it uses `foreachBatch`."""
         options = {**self.connection_options, "group": self.group, **self.sink_options}
         if len(self.sinks) == 1:
             options.setdefault("topic", self.sinks[0])
@@ -135,13 +136,13 @@ class Pipeline:
         return rows.writeStream.foreachBatch(commit).outputMode(UPDATE)
 
     def run(self, session: Any = None, **options: Any) -> None:
-        """Runs the query until it ends, Ctrl-C or SIGTERM; `run_pipelines` has the options."""
+        """Runs the query until it ends, Ctrl-C or SIGTERM; see `run_pipelines` for the options."""
         from ottla.spark.runner import run_pipelines
 
         run_pipelines([self], session, **options)
 
 
 def topics_of(topics: str | Sequence[str]) -> list[str]:
-    """One topic, several with commas between them, or a sequence of topics, as a list."""
+    """Returns the topics as a list, given one topic, several separated by commas, or a sequence."""
     words = topics.split(",") if isinstance(topics, str) else topics
     return [word.strip() for word in words if word.strip()]

@@ -1,8 +1,8 @@
-"""Which offsets a batch covers, and how they are split over tasks: pure functions over maps from partition to offset.
+"""Plans the offsets of a batch and their distribution over tasks: pure functions on maps from partition to offset.
 
-An offset here is the next one to read; ranges are [start, end). Everything counts in offsets, never in records: markers, aborted records
-and compaction leave gaps, and a range is done when the position reaches its end. The same arguments give the same plan, so that a batch
-that is planned again after a crash covers the same records. No clock, no sockets, no pyspark.
+An offset here is the next one to read; ranges are [start, end). Everything counts offsets, never records. Markers, aborted records and
+compaction leave gaps, and a range is done when the position reaches its end. The same arguments give the same plan, so a batch that is
+planned again after a crash covers the same records. No clock, no sockets, no pyspark.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Offsets = dict[TopicPartition, int]
 
 TASK_BYTES_MAX = 16 << 20
 TASK_BYTES_MIN = 4 << 20
-"""About how many stored bytes a task reads at most and at least where reads are shared out without an option that says how."""
+"""Approximate maximum and minimum of stored bytes per task, if reads are split without an option."""
 UNEVEN_FACTOR = 2
-"""A range that is so many times larger than the share of a task is cut."""
+"""A range that exceeds a task's share by this factor is split."""
 
 
 class Range(NamedTuple):
-    """Offsets [start, end) of a partition. `topic_id` is the id that its topic must have, empty where it is not known."""
+    """Offsets [start, end) of a partition. `topic_id` is the required id of its topic, empty if unknown."""
 
     partition: TopicPartition
     start: int
@@ -34,7 +34,7 @@ class Range(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The first offset of a log, and the end up to which it may be read."""
+    """The first offset of a log, and its readable end."""
 
     start: int
     end: int
@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
 
 
 def wanted_timestamps(position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
-    """The timestamps to look up for a position; empty if it needs none. `OptionError` if some partitions are left out."""
+    """Returns the timestamps to look up for a position; empty if it needs none. Raises `OptionError` if partitions are missing."""
     if position.kind == "timestamp":
         return dict.fromkeys(partitions, position.timestamp)
     if position.kind == "timestamps":
@@ -55,9 +55,10 @@ def wanted_timestamps(position: Position, partitions: Iterable[TopicPartition]) 
 def starting_offsets(
     position: Position, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int], *, is_latest_after_last: bool
 ) -> Offsets:
-    """Where each partition begins. `found` has what the lookup of `wanted_timestamps` gave, -1 for a timestamp after the last record.
+    """Returns where each partition begins. `found` has the result of looking up `wanted_timestamps`, -1 for a timestamp after the last
+    record.
 
-    Records behind the bounds count for nothing: they came after the snapshot.
+    Records beyond the bounds are ignored, because they are newer than the snapshot.
     """
     if position.kind in ("timestamp", "timestamps"):
         late = [partition for partition, (_, end) in bounds.items() if not 0 <= found[partition] < end]
@@ -71,7 +72,7 @@ def starting_offsets(
 
 
 def ending_offsets(position: Position, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int]) -> Offsets:
-    """Where each partition ends, never behind its bounds' end."""
+    """Returns where each partition ends, at most the end of its bounds."""
     if position.kind == "earliest":
         raise OptionError(f"{position.option}: earliest makes no sense as an end")
     if position.kind in ("timestamp", "timestamps"):
@@ -106,25 +107,25 @@ def _of_all(position: Position, partitions: Iterable[TopicPartition]) -> Offsets
 
 def initial_offsets(committed: Mapping[TopicPartition, int], starting: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, Bounds]
                     ) -> Offsets:  # fmt: skip
-    """Where a query without checkpoint begins: at the group's committed offsets, else at `starting`.
+    """Returns where a query without checkpoint begins: at the group's committed offsets, else at `starting`.
 
-    If the group has committed anything, partitions without a commit are new since, and begin at their first record.
+    If the group has committed offsets, partitions without one are new, and begin at their first record.
     """
     if not any(partition in committed for partition in bounds):
         return dict(starting)
     return {partition: committed.get(partition, bound.start) for partition, bound in bounds.items()}
 
 
-# What a batch covers
+# The offsets of a batch
 
 
 def check_progress(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> TopicPartition | None:
-    """The first partition that ends before it starts, if any."""
+    """Returns the first partition that ends before it starts, if any."""
     return next((partition for partition, end in sorted(ends.items()) if starts.get(partition, 0) > end), None)
 
 
 def check_partitions(starts: Iterable[TopicPartition], present: Iterable[TopicPartition], *, is_loss_fatal: bool) -> None:
-    """`DataLossError` if partitions that were being read exist no more."""
+    """Raises `DataLossError` if partitions that were being read no longer exist."""
     gone = sorted(set(starts) - set(present))
     if gone and is_loss_fatal:
         raise DataLossError(
@@ -134,9 +135,9 @@ def check_partitions(starts: Iterable[TopicPartition], present: Iterable[TopicPa
 
 
 def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int) -> Offsets:
-    """Ends of a batch of at most `limit` offsets, shared in proportion to what each partition has left.
+    """Returns the ends of a batch of at most `limit` offsets, divided in proportion to the remaining offsets of each partition.
 
-    The largest get theirs first, rounded down; small ones get one offset at least while there are any left.
+    The largest partitions are served first, rounded down; small ones get at least one offset while any are left.
     """
     sizes = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
     left, total = limit, sum(sizes.values())
@@ -151,14 +152,14 @@ def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, in
 
 
 def available(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """How many offsets lie between two maps."""
+    """Returns the number of offsets between two maps."""
     return sum(max(0, end - starts[partition]) for partition, end in ends.items())
 
 
 def plan_ranges(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = MappingProxyType({})
 ) -> list[Range]:
-    """One range for each partition that has something, in order."""
+    """Returns one range for each partition with offsets, in order."""
     return [
         Range(partition, starts[partition], end, topic_ids.get(partition.topic, ""))
         for partition, end in sorted(ends.items())
@@ -167,9 +168,10 @@ def plan_ranges(
 
 
 def wanted_tasks(ranges: Sequence[Range], offset_bytes: float, processors: int) -> int:
-    """How many tasks should read the ranges at least, of so many stored bytes an offset; 0 if one task a range will do.
+    """Returns the minimum number of tasks for the ranges, with `offset_bytes` stored bytes per offset; 0 if one task per range is
+    sufficient.
 
-    As many as there are processors or a multiple, unless that would make the tasks small. What is divided well enough is left alone.
+    It is a multiple of the number of processors unless the tasks would become small. Ranges of similar size are not split.
     """
     sizes = [one.end - one.start for one in ranges]
     size_bytes = int(sum(sizes) * offset_bytes)
@@ -179,7 +181,7 @@ def wanted_tasks(ranges: Sequence[Range], offset_bytes: float, processors: int) 
 
 
 def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int = 0) -> list[Range]:
-    """Cuts ranges into nearly equal pieces, so that there are at least `min_partitions`, none of more than `max_records` offsets."""
+    """Splits ranges into nearly equal pieces: at least `min_partitions`, none of more than `max_records` offsets."""
     total = sum(one.end - one.start for one in ranges)
     pieces: list[Range] = []
     for whole in ranges:
@@ -193,6 +195,6 @@ def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int 
 
 
 def named(partitions: Sequence[TopicPartition]) -> str:
-    """Names a few partitions, and counts the others."""
+    """Lists a few partitions, and counts the rest."""
     shown = ", ".join(str(partition) for partition in partitions[:5])
     return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"

@@ -1,7 +1,7 @@
-"""Keeps the state of a running pipeline: Spark's progress of its batches, and the commits in the group's log.
+"""Maintains the state of a running pipeline from Spark's progress of its batches and the commits in the group's log.
 
-It has a client of its own with a short timeout, since a broker that is away must not hold up the pipeline: what cannot be asked now is
-asked next time.
+It has its own client with a short timeout, so that an unreachable broker does not delay the pipeline. A failed request is repeated at the
+next observation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ottla.spark.state_file import KILLED, RUNNING, PipelineState, SourcePositio
 
 REQUEST_SECONDS_MAX = 2.0
 LOG_PAUSE_SECONDS = 1.0
-"""The log is asked at most this often: a state file needs no better."""
+"""Minimum seconds between two reads of the log, which is sufficient for a state file."""
 LOG_PAUSE_SECONDS_MAX = 30.0
-"""The pause doubles up to this while the log cannot be asked: the login may lack the right to read `__consumer_offsets`."""
+"""Maximum pause while the log cannot be read, for example without permission to read `__consumer_offsets`; the pause doubles up to this."""
 
 
 class ProgressRecorder:
-    """Observes one query and stores its state. Not for use by two threads at once."""
+    """Observes one query and stores its state. Not thread-safe."""
 
     def __init__(self, path: Path, group: str, *, bootstrap: str, connection: Mapping[str, str] | None = None) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class ProgressRecorder:
             self.state = PipelineState(group=group)
 
     def begin(self, *, query_id: str, sources: Sequence[str], sinks: Sequence[str]) -> None:
-        """Notes a start of the query."""
+        """Records a start of the query."""
         state = self.state
         state.state, state.error, state.host, state.process_id = RUNNING, "", socket.gethostname(), os.getpid()
         state.query_id, state.sources, state.sinks = query_id, list(sources), list(sinks)
@@ -52,7 +52,7 @@ class ProgressRecorder:
         self._save()
 
     def observe(self, progresses: Iterable[Mapping[str, Any]], *, is_last: bool = False) -> bool:
-        """Takes in Spark's reports of its latest batches, oldest first, and new commits in the log; returns whether there was any."""
+        """Processes Spark's progress reports, oldest first, and new commits in the log; returns whether there were any."""
         has_new = False
         for progress in progresses:
             has_new = self._take(progress) or has_new
@@ -64,7 +64,7 @@ class ProgressRecorder:
         return has_new
 
     def end(self, state: str, error: str = "") -> None:
-        """Notes that the query has ended, and closes the client."""
+        """Records the end of the query, and closes the client."""
         self.state.state, self.state.error = state, error
         self._save()
         self._disconnect()
@@ -105,10 +105,10 @@ class ProgressRecorder:
 
 
 def readable_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns Spark's report of a batch (`query.lastProgress`) with the description and the metrics of sources of format ottla.
+    """Returns Spark's report of a batch (`query.lastProgress`) with a description and metrics of `ottla` sources.
 
-    Spark 4.3 has no place for either in a source in Python: it shows the address of a Java object, and no metrics. The metrics have the
-    names of Spark's Kafka source: how many offsets the partitions are behind their ends.
+    Spark 4.3 supports neither for a Python source: it shows the address of a Java object, and no metrics. The metrics have the names of
+    Spark's Kafka source: how many offsets the partitions are behind their ends.
     """
     return {**progress, "sources": [_readable_source(source) for source in progress.get("sources", ())]}
 
@@ -127,9 +127,9 @@ def _readable_source(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_state(client: Client, group: str, path: Path | None = None) -> PipelineState | None:
-    """The state of a pipeline as of now: what its file has, if there is one here, and what the log has of later commits.
+    """Returns the current state of a pipeline: the contents of its local file, if there is one, with later commits from the log.
 
-    None where neither has anything of a pipeline.
+    Returns None if neither has data of a pipeline.
     """
     state = (load_state(path) if path is not None else None) or PipelineState(group=group, state="")
     if is_killed(state):
@@ -153,7 +153,7 @@ def take_commits(state: PipelineState, history: CommitHistory) -> bool:
 
 
 def take_ends(state: PipelineState, client: Client) -> bool:
-    """Renews the ends of the source's partitions; returns whether one has moved."""
+    """Updates the ends of the source's partitions; returns whether one has moved."""
     positions = {TopicPartition(one.topic, one.partition): one for one in state.positions}
     ends = client.list_offsets(dict.fromkeys(positions, LATEST)) if positions else {}
     has_moved = False
@@ -164,7 +164,7 @@ def take_ends(state: PipelineState, client: Client) -> bool:
 
 
 def take_commit(state: PipelineState, commit: GroupCommit) -> None:
-    """Adds one commit of the group to its state; those of other programs only move the positions."""
+    """Adds one commit of the group to its state; a commit of another program only moves the positions."""
     if commit.metadata is not None:
         state.query_id, state.batch_id = commit.metadata.query_id, commit.metadata.batch_id
         state.commits += 1
@@ -179,7 +179,7 @@ def take_commit(state: PipelineState, commit: GroupCommit) -> None:
             position = known[partition] = SourcePosition(topic=partition.topic, partition=partition.partition, committed=0, end=0)
         position.committed = found.end
         position.end = max(position.end, found.end)
-    state.positions = [known[key] for key in sorted(known)]  # a new list, since the thread that serves metrics may be in the old one
+    state.positions = [known[key] for key in sorted(known)]  # a new list, because the metrics thread may be iterating over the old one
 
 
 def _now_ms() -> int:

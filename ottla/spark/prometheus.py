@@ -1,4 +1,4 @@
-"""Metrics of pipelines in Prometheus' text form: for a file that node_exporter collects, or for a port of the pipeline's own."""
+"""Metrics of pipelines in Prometheus' text format, for a file that node_exporter reads or an HTTP port of the pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.spark.state_file import RUNNING, PipelineState
 
 
 class Metric(NamedTuple):
-    """One family: its name, kind, meaning, and its value for a pipeline."""
+    """One metric family: its name, kind, help, and its value for a pipeline."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ PARTITION_METRICS = (
 
 
 def render(states: Sequence[PipelineState]) -> str:
-    """The metrics of some pipelines as text."""
+    """Returns the metrics of some pipelines as text."""
     lines = []
     for metric in METRICS:
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
@@ -58,7 +58,7 @@ def _label(text: str) -> str:
 
 
 def write_metrics_file(path: Path, states: Sequence[PipelineState]) -> None:
-    """Writes the text to a file and renames it, as collectors of text files ask for."""
+    """Writes the text to a temporary file and renames it, as node_exporter requires."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")
     with os.fdopen(descriptor, "w") as file:
@@ -68,7 +68,7 @@ def write_metrics_file(path: Path, states: Sequence[PipelineState]) -> None:
 
 
 class MetricsServer:
-    """Serves `/metrics` on a port of loopback, in a thread of its own, until `close`. Port 0 takes any free one."""
+    """Serves `/metrics` on a loopback port, in its own thread, until `close`. Port 0 chooses a free one."""
 
     def __init__(self, port: int, states: Callable[[], Sequence[PipelineState]]) -> None:
         class Handler(BaseHTTPRequestHandler):

@@ -1,7 +1,7 @@
-"""Judges a pipeline's commits against what its sink holds: each input range once, each batch's output once and whole.
+"""Compares a pipeline's commits with the records in its sink: each input range once, each batch's output complete and once.
 
-Pure: `judge` takes what was read and returns `Findings`. A fault that names a transaction may be one that is still being completed, since
-markers reach partitions one after another; the caller reads on and judges again. A fault without one is final.
+Pure: `judge` returns `Findings` about its arguments. A fault with a transaction may be temporary, because markers reach partitions one
+after another; the caller then reads on and judges again. A fault without one is final.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ottla.spark.output_digest import OutputDigest
 from ottla.spark.sink_contents import SinkPartition
 
 UNKNOWN_START = -1
-"""The start of a partition that came into the source with this batch: it is read from its first record on."""
+"""The start of a partition that is new in this batch: it is read from its first record."""
 
 
 class Fault(NamedTuple):
-    """Something that exactly-once rules out. `kind` is a word for programs, `message` a sentence for people; `rows` are those missing."""
+    """A violation of exactly-once. `kind` is for programs, `message` for people; `rows` is the number of missing rows."""
 
     kind: str
     message: str
@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
 
 class InputRange(NamedTuple):
-    """The offsets of one source partition that the commits cover, from the first one that is left on; of the topic's last id alone."""
+    """The offsets of one source partition that the remaining commits cover; only of the newest topic id."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class InputRange(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What the commits cover, what is wrong, and what could not be judged."""
+    """The result: what the commits cover, the faults, and notes about what could not be judged."""
 
     batches: int
     rows: int
@@ -59,11 +59,10 @@ def judge(
     is_sink_compacted: bool = False,
     has_digests: bool = True,
 ) -> Findings:
-    """Compares commits and outputs. `producer_ids` are further ids of the pipeline's own.
+    """Compares commits and outputs. `producer_ids` are further ids of the pipeline.
 
-    `older_producers` are ids whose commits compaction has removed (`find_older_producers`); `partitions` are those of the sink, some of
-    whose oldest records may be removed; `is_sink_compacted`: any of its records may have been replaced. `has_digests` off: only rows are
-    compared.
+    `older_producers` are ids whose commits compaction has removed (`find_older_producers`). `partitions` are the sink's partitions; their
+    oldest records may be removed. `is_sink_compacted`: any record may have been replaced. Without `has_digests` only rows are compared.
     """
     findings = Findings(0, 0, {}, [], [])
     left = left_behind(commits)
@@ -93,7 +92,7 @@ def judge(
 
 
 def _judge_ranges(commits: Iterable[GroupCommit], findings: Findings) -> None:
-    """Each partition's commits have to join: every start is the end before it."""
+    """Checks that each partition's commits join: every start is the previous end."""
     for commit in commits:
         for partition, (end, metadata) in commit.ranges.items():
             known = findings.ranges.get(partition)
@@ -141,7 +140,7 @@ def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, 
 
 
 def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
-    """The batches of a query count up by one; all partitions of a commit name the same batch."""
+    """Checks that the batch numbers of a query increase by one, and that all partitions of a commit name the same batch."""
     last: dict[str, int] = {}
     newest: CommitMetadata | None = None
     for commit in commits:
@@ -179,10 +178,10 @@ def _order_fault(metadata: CommitMetadata, before: int) -> Fault:
 def _without_trimmed(
     commits: Sequence[GroupCommit], faults: Sequence[Fault | None], partitions: Mapping[TopicPartition, SinkPartition], findings: Findings
 ) -> list[Fault | None]:
-    """Leaves out missing rows that retention or DeleteRecords may have removed; adds a fault if no output is left to be proved.
+    """Drops faults about missing rows that retention or DeleteRecords may have removed; adds a fault if no output is left to prove.
 
-    In each partition the output is in the order of the commits. So a partition whose oldest records are removed may have lost rows of the
-    commits up to the first one that it still has rows of, and no more rows than offsets were removed.
+    In each partition the output is in commit order. A partition whose oldest records are removed may therefore have lost rows of the
+    commits up to the first one that it still has rows of, and at most as many rows as offsets were removed.
     """
     trimmed = [one for one in partitions.values() if one.start > 0]
     order = {commit.transaction: number for number, commit in enumerate(commits)}
@@ -198,7 +197,7 @@ def _without_trimmed(
 
 
 def _judge_removed(commits: Sequence[GroupCommit], findings: Findings) -> None:
-    """Adds a fault if any of these batches wrote rows: the sink shows that it does not have the output of a single one."""
+    """Adds a fault if any of these batches wrote rows, because the sink has the complete output of none of them."""
     written = sum(1 for commit in commits if commit.metadata is not None and commit.metadata.rows)
     if written:
         message = f"the sink has the whole output of none of the {written} batches that wrote any: its records are removed"
@@ -206,7 +205,7 @@ def _judge_removed(commits: Sequence[GroupCommit], findings: Findings) -> None:
 
 
 def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDigest], *, has_digests: bool) -> Fault | None:
-    """What is wrong with the output of one batch, if anything."""
+    """Returns the fault in the output of one batch, or None."""
     transaction, metadata = commit.transaction, commit.metadata
     assert transaction is not None and metadata is not None
     found = outputs.get(transaction, OutputDigest())
@@ -225,7 +224,7 @@ def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDiges
 
 
 def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Transaction, OutputDigest], findings: Findings) -> None:
-    """Outputs of the pipeline's producer without a commit, unless they are older than the oldest commit that is left."""
+    """Adds faults for outputs of the pipeline's producer without a commit, unless they are older than the oldest remaining commit."""
     first = commits[0].transaction if commits else None
     older = [one for one in outputs if first is not None and one.producer_id == first.producer_id and one.epoch < first.epoch]
     if older:
@@ -236,10 +235,10 @@ def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Transact
 
 
 def left_behind(commits: Sequence[GroupCommit]) -> Sequence[GroupCommit]:
-    """Returns the oldest commits, if compaction has removed those that followed them.
+    """Returns the oldest commits if compaction has removed the commits after them.
 
-    Each commit has all partitions of the query, and compaction keeps the last one of each partition. So the last commit of a partition that
-    the query no longer reads stays, without its other partitions and without the commits behind it.
+    Each commit has all partitions of the query, and compaction keeps the last one of each partition. The last commit of a partition that
+    the query no longer reads is therefore kept, without its other partitions and without the following commits.
     """
     later: set[TopicPartition] = set()
     for number in range(len(commits) - 1, 0, -1):
@@ -254,10 +253,10 @@ def left_behind(commits: Sequence[GroupCommit]) -> Sequence[GroupCommit]:
 
 
 def find_older_producers(commits: Sequence[GroupCommit], partitions: Mapping[TopicPartition, SinkPartition]) -> set[int]:
-    """Returns the ids of producers that wrote all of their transactions before the first commit that is left, if there were earlier ones.
+    """Returns the ids of producers whose transactions are all older than the first remaining commit, if there were earlier commits.
 
-    A producer id lasts for 16,384 batches at least. Then the pipeline gets another one, and once compaction has removed the commits of the
-    former, nothing in the logs shows any more that its output is the pipeline's.
+    A producer id is used for at least 16,384 batches; then the pipeline gets another one. When compaction has removed the commits of the
+    old id, the logs no longer show that its output belongs to the pipeline.
     """
     ours = [commit for commit in commits[len(left_behind(commits)) :] if commit.metadata is not None]
     first = ours[0].metadata if ours else None
@@ -274,7 +273,7 @@ def find_older_producers(commits: Sequence[GroupCommit], partitions: Mapping[Top
 
 
 def judge_other_writers(partitions: Mapping[TopicPartition, SinkPartition], ours: Container[int]) -> list[str]:
-    """A sentence for each sink partition that holds records of other producers."""
+    """Returns a sentence for each sink partition with records of other producers."""
     found = []
     for partition, contents in sorted(partitions.items()):
         others = {one: rows for one, rows in contents.rows.items() if one is None or one.producer_id not in ours}

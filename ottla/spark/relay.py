@@ -1,24 +1,23 @@
-"""Commits the output of a batch from the driver, exactly once: one transaction with the records and the group's offsets they came from.
+"""Commits the output of a batch from the driver, exactly once: one transaction with the records and the group's source offsets.
 
-For each batch, in this order: InitProducerId, which ends what a former driver left open and fences it; the group's committed offsets; their
-comparison with the batch's range (`decision.py`); the record batches of all tasks, stamped and appended; the new offsets with metadata;
-EndTxn. Tasks have no part in it, so their retries and stragglers cannot matter. What happens when is a property of the protocol, not of
-this process: the process may be killed at any point and another may go on, or both may run at once.
+For each batch it does these steps in this order: InitProducerId, which ends an open transaction of an earlier driver and fences it; reading
+the group's committed offsets; comparing them with the batch's range (`decision.py`); appending the record batches of all tasks, stamped;
+the new offsets with metadata; EndTxn. Tasks have no part in it, so their retries and stragglers do not matter. Correctness depends on the
+protocol, not on this process: it may be killed at any point and another may continue, or both may run concurrently.
 
-- The transactional id is a function of the group, so that a second copy of the pipeline is fenced. Fenced means stop: two drivers that
-  both take over again would fence each other for ever.
-- Every batch gets an epoch of its own, so that late requests of an earlier batch are refused, by brokers with either transaction protocol.
-  A process that holds a producer id and epoch sends them (KIP-360), and is refused if another process has taken over.
-- A process that holds none takes over, but it looks at the committed offsets first. A stale copy of the pipeline, or a batch that is
-  committed already, is recognised by them, and the driver that works is not fenced. The look decides nothing else: the offsets are read
-  again after InitProducerId.
-- After a lost answer, or a broker that was away, everything begins again with InitProducerId, and the committed offsets decide.
-- A transaction is aborted by InitProducerId, never by EndTxn: the epoch must go up.
-- The transaction is open only while output is being sent. Output is read from the tasks' files a slice at a time, the next one while
-  the last is under way. What tasks have staged on the brokers (`staging.py`) is attached in its place.
-- The transaction's timeout grows with the batch, so that a slow connection or a client quota cannot abort it again at every restart.
+- The transactional id is derived from the group, so a second copy of the pipeline is fenced. A fenced driver stops; two drivers that both
+  continued would fence each other forever.
+- Every batch gets its own epoch, so late requests of an earlier batch are refused, with either transaction protocol of the broker. A
+  process that holds a producer id and epoch sends them (KIP-360), and is refused if another process has taken over.
+- A process without an identity reads the committed offsets before it takes over. They show a stale copy of the pipeline, or a batch that is
+  already committed, without fencing the active driver. This check decides nothing else: the offsets are read again after InitProducerId.
+- After a lost answer or an unreachable broker everything starts again with InitProducerId, and the committed offsets decide.
+- A transaction is aborted by InitProducerId, never by EndTxn, because the epoch must be raised.
+- The transaction is open only while output is sent. Output is read from the tasks' files slice by slice, the next one while the previous
+  one is sent. Output that tasks have staged on the brokers (`staging.py`) is attached instead.
+- The transaction's timeout grows with the batch, so that a slow connection or a quota does not abort it at every restart.
 
-Without staged output it needs no more than Apache Kafka's requests. Imports neither pyspark nor pyarrow.
+Without staged output it needs only Apache Kafka's requests. Imports neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ RELAYS_MAX = 8
 CLIENT_ID = "ottla-spark"
 
 STABLE_S = 1.0
-"""How long a transaction that is about to commit a group's offsets is waited for, in seconds. Most are open for milliseconds."""
+"""Seconds to wait for a transaction that is committing the group's offsets. Most are open for milliseconds."""
 
 SENT_BYTES_PER_S_MIN = 512 * 1024
-"""The slowest sending, in bytes a second, that a transaction's timeout allows for, and `TIMEOUT_MS_MAX` the longest that it becomes so.
+"""The lowest sending rate, in bytes per second, that a transaction's timeout allows for, up to `TIMEOUT_MS_MAX`.
 
-Half a MiB a second gives a batch of 256 MiB 8.5 minutes. 15 minutes are the default of the broker's `transaction.max.timeout.ms`.
+At 512 KiB per second a batch of 256 MiB gets 8.5 minutes. 15 minutes is the default of the broker's `transaction.max.timeout.ms`.
 """
 TIMEOUT_MS_MAX = 15 * 60 * 1000
 
@@ -71,16 +70,16 @@ STREAM_ID_PREFIX = "eos/"
 BATCH_ID_PREFIX = "batch/"
 
 _ABORTABLE = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""Refusals that end a transaction, and not the next one with a higher epoch."""
+"""Errors that end a transaction but not the next one with a higher epoch."""
 
 
 class Target(NamedTuple):
-    """Where output goes and under which limits.
+    """The cluster for the output, and the limits.
 
-    `config` has the security settings of `ottla.client.connect`. `group` is the consumer group whose committed offsets are the truth; a
-    batch write needs none. Seconds: `request_timeout_s` for one request and its repetitions, `retry_s` for a batch while brokers are
-    away. `transaction_timeout_ms` is the coordinator's limit on an open transaction at least; a large batch gets more time (the broker's
-    own limit is `transaction.max.timeout.ms`). `output_bytes_max` replaces the bounds of `spool.py`.
+    `config` has the security settings of `ottla.client.connect`. `group` is the consumer group whose committed offsets decide; a batch
+    write needs none. `request_timeout_s` is for one request and its repetitions, `retry_s` for a batch while brokers are unreachable.
+    `transaction_timeout_ms` is the minimum of the transaction timeout; a large batch gets more (the broker's limit is
+    `transaction.max.timeout.ms`). `output_bytes_max` replaces the limits of `spool.py`.
     """
 
     bootstrap: str
@@ -94,9 +93,9 @@ class Target(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a batch ended. `is_committed_now` is False when it was committed already and nothing was sent.
+    """The result of a batch. `is_committed_now` is False if it had been committed before and nothing was sent.
 
-    `open_s` is the time in seconds for which the broker's transaction was open, `tries` the number of times that the batch was begun.
+    `open_s` is how long the transaction was open, in seconds, `tries` the number of attempts.
     """
 
     is_committed_now: bool
@@ -111,14 +110,14 @@ class Outcome(NamedTuple):
 def commit_batch(
     target: Target, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange, may_use_v2: bool = True
 ) -> Outcome:
-    """Commits a batch of a streaming query together with the group's offsets, unless it is committed already.
+    """Commits a batch of a streaming query together with the group's offsets, unless it is already committed.
 
-    `outputs` are the winners' commit messages in the order of their tasks. To be called again for the same batch, with the same range,
-    after any crash or error. `may_use_v2` off keeps to the first transaction protocol.
+    `outputs` are the commit messages of the successful tasks, in task order. After any crash or error call it again for the same batch,
+    with the same range. Without `may_use_v2` it uses the first transaction protocol.
 
-    `OffsetConflictError`: the group's offsets are neither start nor end of the batch, or the group has live members. `OutputError`: too
-    much output, nothing was sent. `SpoolError`: a task's output is gone or damaged. `FencedDriverError`: another driver took over, or the
-    transaction ran out of time. `BrokerError`: the cluster refused something for good, or was away for `retry_s`.
+    Raises `OffsetConflictError` if the group's offsets are neither start nor end of the batch, or the group has live members; `OutputError`
+    for too much output (nothing was sent); `SpoolError` if a task's output is missing or damaged; `FencedDriverError` if another driver
+    took over or the transaction timed out; `BrokerError` if the cluster refused a request permanently or was unreachable for `retry_s`.
     """
     assert target.group, "a streaming query needs a group"
     with _relay(target, may_use_v2) as relay:
@@ -126,7 +125,7 @@ def commit_batch(
 
 
 def write_batch(target: Target, outputs: Sequence[TaskOutput], *, may_use_v2: bool = True) -> Outcome:
-    """Writes the output of a batch job in one transaction, under a transactional id of its own. Errors as `commit_batch`."""
+    """Writes the output of a batch job in one transaction with its own transactional id. Raises the errors of `commit_batch`."""
     relay = Relay(target, transactional_id=f"{BATCH_ID_PREFIX}{uuid.uuid4()}", may_use_v2=may_use_v2)
     try:
         return relay.write(outputs)
@@ -135,7 +134,7 @@ def write_batch(target: Target, outputs: Sequence[TaskOutput], *, may_use_v2: bo
 
 
 class _Identity(NamedTuple):
-    """A producer identity that this process holds, and the batch that it was last used for."""
+    """A producer identity that this process holds, and the last batch that used it."""
 
     producer_id: int
     epoch: int
@@ -144,7 +143,7 @@ class _Identity(NamedTuple):
 
 
 class _Sending(NamedTuple):
-    """An open transaction: when it began, after how long the coordinator aborts it, and the output that it is for, in bytes."""
+    """An open transaction: its start, its timeout at the coordinator, and the size of its output in bytes."""
 
     opened: float
     timeout_ms: int
@@ -152,7 +151,7 @@ class _Sending(NamedTuple):
 
 
 class Relay:
-    """The transactions of one group, by one process. Keeps connections and identity from batch to batch; nothing rests on that."""
+    """The transactions of one group in this process. It keeps connections and identity between batches as an optimization."""
 
     def __init__(
         self,
@@ -183,7 +182,7 @@ class Relay:
         self._lock.release()
 
     def close(self) -> None:
-        """Closes the connections; the next batch opens others."""
+        """Closes the connections; the next batch opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -198,7 +197,7 @@ class Relay:
         batch = Batch(group, query_id, batch_id, batch_range, rows > 0, self.target.trusts_checkpoint)
         held = self._identity
         if held is not None and (held.query_id, held.batch_id + 1) != (query_id, batch_id):
-            self._identity = None  # an earlier run's: another driver may have had its turn since then
+            self._identity = None  # from an earlier run; another driver may have been active since
         name = f"batch {batch_id} of group {group!r}"
         return self._repeat(lambda: self._try(batch, outputs), name)
 
@@ -216,9 +215,10 @@ class Relay:
         return sent
 
     def _is_known_committed(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> bool:
-        """Returns whether the batch is certainly committed, before anybody is fenced. `OffsetConflictError` for a stale copy's batch.
+        """Returns whether the batch is certainly committed, before anybody is fenced. Raises `OffsetConflictError` for the batch of a stale
+        copy.
 
-        Offsets that an open transaction is about to change prove nothing: only InitProducerId can end it.
+        Offsets with a pending transactional commit prove nothing, because only InitProducerId can end that transaction.
         """
         try:
             return self._compare(client, batch, outputs, timeout_s=STABLE_S)[1]
@@ -230,7 +230,7 @@ class Relay:
     def _compare(
         self, client: Client, batch: Batch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
     ) -> tuple[Batch, bool]:
-        """Returns the batch, placed in the group, and whether the group's offsets show it as committed."""
+        """Returns the batch with its partition for counting, and whether the group's offsets show it as committed."""
         is_to_be_placed = batch.range.is_counted and not batch.range.end
         partitions = None if is_to_be_placed else batch.range.end
         committed = client.committed(batch.group, partitions, require_stable=True, timeout_s=timeout_s)
@@ -251,7 +251,7 @@ class Relay:
         transaction.commit_offsets(batch.group, offsets)
 
     def _initialize(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> Transaction:
-        """Takes over the transactional id, by the identity that this process holds if it has one."""
+        """Takes over the transactional id, with the identity that this process holds, if any."""
         held = self._identity or _Identity(-1, -1, "", 0)
         self._sending = None
         least_ms, size = self.target.transaction_timeout_ms, sum(output.size_bytes for output in outputs)
@@ -321,9 +321,9 @@ class Relay:
             transaction.produce(piece)
 
     def _end(self, transaction: Transaction, is_repeated: bool) -> None:
-        """Commits. Without offsets to compare afterwards, a commit of unknown outcome can only be repeated, never begun again.
+        """Commits the transaction. Without offsets to compare, a commit with unknown outcome can only be repeated, never started again.
 
-        Any refusal that may pass counts as unknown: it may answer a repetition of a commit that was carried out.
+        Any retriable error counts as unknown, because it may answer the repetition of a successful commit.
         """
         deadline, pause_s = self._now() + self.target.retry_s, PAUSE_S_MIN
         while True:
@@ -339,7 +339,7 @@ class Relay:
             pause_s = min(PAUSE_S_MAX, pause_s * 2)
 
     def _repeat(self, attempt: Callable[[], Outcome], name: str) -> Outcome:
-        """Begins the batch again after failures that may pass, until `retry_s` is over."""
+        """Repeats the batch after retriable failures, for up to `retry_s`."""
         deadline = self._now() + self.target.retry_s
         pause_s, tries = PAUSE_S_MIN, 1
         while True:
@@ -360,7 +360,7 @@ class Relay:
             pause_s, tries = min(PAUSE_S_MAX, pause_s * 2), tries + 1
 
     def _abort(self) -> None:
-        """Ends what is open, since no restart may come soon; as far as it can, because the coordinator does it when the time is over."""
+        """Tries to end the open transaction, because a restart may be late. If that fails, the coordinator aborts it after its timeout."""
         client, held = self._client, self._identity
         if client is not None and held is not None:
             try:
@@ -382,7 +382,7 @@ class Relay:
             raise too_large(size, bound)
 
     def _open_client(self, group: str | None) -> Client:
-        """The connection of the batches before, or a new one. A group with live members is refused: two would commit its offsets."""
+        """Returns the existing connection or a new one. A group with live members is refused, because both would commit its offsets."""
         if self._client is not None:
             return self._client
         target = self.target
@@ -419,13 +419,13 @@ class Relay:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether beginning the batch again may succeed."""
+    """Whether repeating the batch may succeed."""
     if isinstance(error, KafkaError):
         return error.is_retriable or error.code in _ABORTABLE
     return isinstance(error, TransportError | OutcomeUnknownError)
 
 
-# Relays that stay between batches
+# Relays that are kept between batches
 
 
 _relays: OrderedDict[tuple[int, Target, bool], Relay] = OrderedDict()
@@ -433,7 +433,7 @@ _relays_lock = threading.Lock()
 
 
 def _relay(target: Target, may_use_v2: bool) -> Relay:
-    """This process's relay for a target. A forked child has the parent's in memory and must not use their connections."""
+    """Returns this process's relay for a target. A forked child has copies of the parent's relays and must not use their connections."""
     key = (os.getpid(), target, may_use_v2)
     with _relays_lock:
         found = _relays.pop(key, None) or Relay(target, may_use_v2=may_use_v2)

@@ -1,4 +1,4 @@
-"""Runs pipelines in one Spark session until they end, fail or are stopped, and keeps their state and metrics meanwhile."""
+"""Runs pipelines in one Spark session until they end, fail or are stopped, and maintains their state and metrics."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ottla.spark.session import build_session
 from ottla.spark.state_file import FAILED, STOPPED, PipelineState
 
 FILE_MODULE_PREFIX = "ottla_pipeline_file_"
-"""What the modules are called that are made of a user's file: their own names might be those of other modules."""
+"""Prefix of the modules made from users' files, because their own names might collide with other modules."""
 
 POLL_SECONDS = 0.3
 STOP_POLL_SECONDS = 0.05
 BATCH_SECONDS_MAX = 15.0
-"""How long a stop waits for the batch that is running; after that it is interrupted, which costs its work and nothing else."""
+"""Seconds that a stop waits for the running batch; then the batch is interrupted, which only loses its work."""
 
 _OUR_ERROR = re.compile(r"\bottla(?:\.\w+)+\.([A-Z]\w*: .*)")
 _ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .*)")
@@ -34,7 +34,7 @@ _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 class Runnable(Protocol):
-    """What is run: a `Pipeline`, or anything with these."""
+    """A `Pipeline`, or any object with these members."""
 
     @property
     def group(self) -> str: ...
@@ -57,9 +57,9 @@ class Runnable(Protocol):
 
 
 class StopRequest:
-    """Ends a run when `ask` is called, from any thread or a signal handler; `signal_number` is the signal that did it, 0 for none.
+    """Ends a run when `ask` is called, from any thread or a signal handler. `signal_number` is the signal that caused it, 0 for none.
 
-    No `threading.Event`: that takes a lock, which a signal handler may find held by the very thread that it interrupts.
+    It is not a `threading.Event`, because the thread that a signal handler interrupts may hold the event's lock.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class RunningPipeline:
         return bool(self.query.isActive)
 
     def observe(self, *, is_last: bool = False) -> bool:
-        """Takes in the latest progress; returns whether there was any."""
+        """Processes the latest progress; returns whether there was any."""
         last = self.query.lastProgress
         mark = (last["batchId"], last["timestamp"]) if last is not None else None
         if mark == self._mark:
@@ -97,12 +97,12 @@ class RunningPipeline:
         return self.recorder.observe([dict(one) for one in self.query.recentProgress], is_last=is_last)
 
     def failure(self) -> QueryFailedError | None:
-        """Why the query has ended by itself; None while it runs, and for an end as planned."""
+        """Returns why the query has failed; None while it runs, and after a normal end."""
         error = self.query.exception()
         return None if error is None else failure_of(str(error))
 
     def close(self, *, is_asked: bool) -> QueryFailedError | None:
-        """Stops the query, after its batch if that ends soon, and stores the last state; returns why it had failed."""
+        """Stops the query, after its batch if that ends soon, and stores the last state; returns the failure, if any."""
         try:
             if self.is_active:
                 stop_query(self.query)
@@ -115,7 +115,7 @@ class RunningPipeline:
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What calls to Spark raise: its own errors, and those of the connection to its Java process."""
+    """Returns the exceptions of calls to Spark: Spark's own, and errors of the connection to its Java process."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -125,7 +125,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def stop_query(query: Any, batch_s: float = BATCH_SECONDS_MAX) -> None:
-    """Stops a query between two batches if it gets there in time."""
+    """Stops a query between two batches, or after `batch_s` during one."""
     deadline = time.monotonic() + batch_s
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(STOP_POLL_SECONDS)
@@ -141,10 +141,10 @@ def run_pipelines(
     metrics_file: str | Path | None = None,
     stop: StopRequest | None = None,
 ) -> list[PipelineState]:
-    """Runs pipelines side by side until all have ended; returns their states.
+    """Runs pipelines concurrently until all have ended; returns their states.
 
-    When one fails, the others are stopped and `QueryFailedError` is raised. `stop` stops all, and in the main thread Ctrl-C and
-    SIGTERM do. `metrics_port` serves Prometheus' text on loopback, `metrics_file` keeps it in a file.
+    When one fails, the others are stopped and `QueryFailedError` is raised. `stop` stops all, as do Ctrl-C and SIGTERM in the main thread.
+    `metrics_port` serves Prometheus' text format on loopback; `metrics_file` writes it to a file.
     """
     stop = stop or StopRequest()
     if session is None:
@@ -169,7 +169,7 @@ def run_pipelines(
 
 
 def _send_files_with_tasks(pipelines: Sequence[Runnable]) -> None:
-    """Lets the tasks get what a pipeline's file defines by value: they cannot import the file."""
+    """Sends the definitions of a pipeline's file to tasks by value, because tasks cannot import the file."""
     for pipeline in pipelines:
         name = str(getattr(getattr(pipeline, "transform", None), "__module__", ""))
         if name.startswith(FILE_MODULE_PREFIX) and name in sys.modules:
@@ -208,9 +208,9 @@ def _write_metrics(running: Sequence[RunningPipeline], path: str | Path | None) 
 
 @contextmanager
 def _signals(stop: StopRequest) -> Iterator[None]:
-    """SIGTERM and Ctrl-C set `stop`, where this is the main thread; a second Ctrl-C interrupts.
+    """Lets SIGTERM and Ctrl-C set `stop`, in the main thread; a second Ctrl-C interrupts.
 
-    Entered after the session is there: Spark installs a handler of Ctrl-C of its own.
+    It is entered after the session exists, because Spark installs its own handler of Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -230,12 +230,13 @@ def _signals(stop: StopRequest) -> Iterator[None]:
 
 
 def failure_of(text: str) -> QueryFailedError:
-    """The error for Spark's text on a failed query."""
+    """Returns the error for Spark's message about a failed query."""
     return QueryFailedError(one_line(text), details(text))
 
 
 def details(text: str) -> str:
-    """The Python traceback and the named causes in Spark's text, without Java's frames and the query's plan; empty for an error of ours."""
+    """Returns the Python traceback and the named causes in Spark's message, without Java's frames and the query's plan; empty for an error
+    of ours."""
     if _OUR_ERROR.search(text):
         return ""
     lines = [line.rstrip() for line in text.partition(_PLAN)[0].splitlines()]
@@ -244,7 +245,7 @@ def details(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The line of Spark's text on a failed query that says why: the last one that names an error, one of ours if there is one."""
+    """Returns the line of Spark's message that says why a query failed: the last one with an error, preferably one of ours."""
     ours = _OUR_ERROR.findall(text)
     named = [match[1] for line in text.splitlines() if (match := _ERROR_LINE.match(line.strip()))]
     lines = [line.strip() for line in text.splitlines() if line.strip()][:1]

@@ -1,7 +1,7 @@
-"""Cuts the output of a batch into slices of some megabytes, and reads the next slice while one is being sent.
+"""Divides the output of a batch into slices of some megabytes, and reads the next slice while one is sent.
 
-Within a slice the client keeps several requests under way to each leader; between two it waits for the last answers. So a slice is as
-large as the driver's memory, which holds two, may bear. Slices follow the order of the tasks and of the batches in each; so does every
+Within a slice the client has several requests to each leader in flight; between slices it waits for the last answers. A slice is therefore
+as large as the driver's memory allows, which holds two of them. Slices keep the order of tasks and of the batches in each, and so of every
 partition.
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def slices(outputs: Sequence[TaskOutput]) -> Iterator[Slice]:
-    """The batches of all tasks, in order, a slice at a time. `SpoolError` when a task's output is gone or damaged."""
+    """Yields the batches of all tasks, in order, one slice at a time. Raises `SpoolError` if a task's output is missing or damaged."""
     piece: Slice = {}
     size = 0
     for output in outputs:
@@ -38,7 +38,7 @@ def slices(outputs: Sequence[TaskOutput]) -> Iterator[Slice]:
 
 @contextmanager
 def read_ahead(source: Iterator[T]) -> Iterator[Iterator[T]]:
-    """Takes items from an iterator in a thread, one ahead of the consumer; the first is there when the block begins."""
+    """Reads an iterator in a thread, one item ahead of the consumer; the first item is ready when the block begins."""
     with ThreadPoolExecutor(1, thread_name_prefix="ottla-read-ahead") as reader:
         following = reader.submit(next, source, None)
         following.result()

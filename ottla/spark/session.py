@@ -1,6 +1,6 @@
-"""A Spark session for pipelines: checks what Spark needs, finds Java, and lets workers run in the driver's interpreter.
+"""Makes a Spark session for pipelines: checks requirements, finds Java, and runs workers in the driver's interpreter.
 
-Whatever is missing is a `MissingRequirementError` of one line, before Spark would answer with a stack trace.
+A missing requirement raises `MissingRequirementError` of one line, before Spark would fail with a stack trace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.spark.java import java_home
 
 
 class Requirement(NamedTuple):
-    """A package, the first version that is enough, and the first that is too new."""
+    """A package, its minimum version, and the first version that is too new."""
 
     name: str
     least: tuple[int, ...]
@@ -35,16 +35,16 @@ class Requirement(NamedTuple):
 REQUIREMENTS = (Requirement("pyspark", (4, 3)), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
 
 PROTOBUF = Requirement("protobuf", (6, 33, 5))
-"""Only `transformWithState` imports it, in Spark's workers, so that its absence stops no other pipeline."""
+"""Used only by `transformWithState`, in Spark's workers, so other pipelines work without it."""
 
 INSTALL = "pip install " + " ".join(f"'{requirement}'" for requirement in (*REQUIREMENTS, PROTOBUF))
-"""Not `ottla[spark]`: Ottla is in no package index, and need not have come from one."""
+"""The command that installs the requirements. It is not `ottla[spark]`, because Ottla is in no package index."""
 
 WORKER_IMPORTS = "import ottla.spark, pyspark_ottla, pyspark, pyarrow, pandas"
 IMPORT_SECONDS_MAX = 60
 
 WORKER_STARTUP = str(Path(__file__).parent / "worker_startup")
-"""A directory for the workers' PYTHONPATH, with which they import the compiled modules of pyspark (`worker_startup/sitecustomize.py`)."""
+"""A directory on the workers' PYTHONPATH, so that they import the compiled modules of pyspark (`worker_startup/sitecustomize.py`)."""
 
 SAID_BY_THE_FAILURE = "|".join([
     r"Aborting task",
@@ -54,10 +54,10 @@ SAID_BY_THE_FAILURE = "|".join([
     r"Data source write support .* (?:is aborting|aborted)\.",
     r"Query .* terminated with error",
 ])  # fmt: skip
-"""What Java logs on the way to a query's end, each with the same error, which is reported afterwards (`QueryFailedError`)."""
+"""Messages that Java logs when a query fails, each with the same error; the error is reported afterwards (`QueryFailedError`)."""
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""Spark's setting for Unix sockets between Java and its Python workers, not TCP: reading 1 KB rows is 1.4 times as fast."""
+"""Spark's setting for Unix sockets instead of TCP between Java and its Python workers: reading 1 KB rows is 1.4 times as fast."""
 
 _AS_PROPERTY = SAID_BY_THE_FAILURE.replace("\\", "\\\\")
 _QUIET_LOGS = f"""rootLogger.level = error
@@ -77,7 +77,7 @@ appender.stderr.filter.said.onMismatch = NEUTRAL
 
 
 def check_packages() -> None:
-    """Imports what Spark needs; `MissingRequirementError` names the first package that is missing or of a wrong version."""
+    """Imports Spark's requirements. Raises `MissingRequirementError` with the first package that is missing or of a wrong version."""
     for requirement in REQUIREMENTS:
         try:
             module = importlib.import_module(requirement.name)
@@ -97,12 +97,12 @@ def _check_version(requirement: Requirement, text: str) -> None:
 
 
 def prepare_environment(config: Mapping[str, str]) -> None:
-    """Sets JAVA_HOME and PYSPARK_PYTHON for the Java that is about to be started, unless the user has chosen."""
+    """Sets JAVA_HOME and PYSPARK_PYTHON for the Java process to start, unless the user has set them."""
     home = java_home(os.environ)
     if home is not None:
         os.environ["JAVA_HOME"] = home
     if "spark.pyspark.python" in config:
-        os.environ["PYSPARK_PYTHON"] = config["spark.pyspark.python"]  # Spark itself looks at this setting in spark-submit only
+        os.environ["PYSPARK_PYTHON"] = config["spark.pyspark.python"]  # Spark itself uses this setting only in spark-submit
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if python != sys.executable:
         check_worker_python(python)
@@ -110,7 +110,7 @@ def prepare_environment(config: Mapping[str, str]) -> None:
 
 @contextmanager
 def workers_path() -> Iterator[None]:
-    """Puts `WORKER_STARTUP` on the PYTHONPATH of a Java that is started within, which hands it on to its workers."""
+    """Puts `WORKER_STARTUP` on the PYTHONPATH of a Java process that is started in the block; its workers inherit it."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = WORKER_STARTUP if not before else os.pathsep.join([WORKER_STARTUP, before])
     try:
@@ -123,7 +123,8 @@ def workers_path() -> Iterator[None]:
 
 
 def check_worker_python(python: str) -> None:
-    """Lets the interpreter that the user chose for the workers import what they need; `MissingRequirementError` with its last words."""
+    """Checks that the user's interpreter for workers can import the requirements; raises `MissingRequirementError` with its last line of
+    output."""
     try:
         done = subprocess.run([python, "-c", WORKER_IMPORTS], capture_output=True, text=True, timeout=IMPORT_SECONDS_MAX, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -135,9 +136,9 @@ def check_worker_python(python: str) -> None:
 
 
 def build_session(name: str = "ottla", *, master: str | None = None, config: Mapping[str, str] | None = None, is_quiet: bool = True) -> Any:
-    """The active Spark session, or a new one (`pyspark.sql.SparkSession`); with SPARK_REMOTE one on that Spark Connect server.
+    """Returns the active Spark session, or a new one (`pyspark.sql.SparkSession`); with SPARK_REMOTE one on that Spark Connect server.
 
-    `master` defaults to what Spark is configured with, else all cores of this machine. `is_quiet`: Java logs errors only.
+    `master` defaults to Spark's configuration, else all cores of this machine. With `is_quiet` Java logs only errors.
     """
     check_packages()
     loaded = sys.modules.get("pyspark.sql")
@@ -172,10 +173,10 @@ def build_session(name: str = "ottla", *, master: str | None = None, config: Map
 
 
 def register_source(session: Any) -> None:
-    """Makes the format `ottla` known to a session, also where Spark does not find it by itself.
+    """Registers the format `ottla` in a session, in case Spark does not find it.
 
-    Spark searches for sources in Python once a Java process. If the worker that does so is killed, or slow to start, Spark goes without any
-    for as long as the process lives.
+    Spark searches for Python sources once per Java process. If the worker that searches is killed or slow to start, Spark has none for the
+    lifetime of the process.
     """
     from ottla.spark.data_source import OttlaDataSource
 
@@ -183,7 +184,7 @@ def register_source(session: Any) -> None:
 
 
 def _connect(name: str, settings: Mapping[str, str]) -> Any:
-    """A session on a Spark Connect server, which needs no Java here."""
+    """Returns a session on a Spark Connect server, which needs no Java here."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
@@ -193,7 +194,8 @@ def _connect(name: str, settings: Mapping[str, str]) -> Any:
 
 
 def may_use_unix_sockets(settings: Mapping[str, str]) -> bool:
-    """Whether to set `UNIX_SOCKETS`: not if the user has, nor if Java's directory for them was moved, perhaps to a path too long."""
+    """Whether to set `UNIX_SOCKETS`: not if the user has set it, and not if Java's temporary directory was changed, because its path may be
+    too long."""
     is_moved = "java.io.tmpdir" in " ".join([
         *(value for name, value in settings.items() if name.endswith("JavaOptions")),
         *(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "PYSPARK_SUBMIT_ARGS")),
@@ -202,7 +204,7 @@ def may_use_unix_sockets(settings: Mapping[str, str]) -> bool:
 
 
 def _is_configured(setting: str, argument: str) -> bool:
-    """Whether Spark's own configuration has a setting: in spark-submit's arguments, or in spark-defaults.conf."""
+    """Whether Spark's own configuration has a setting, in spark-submit's arguments or in spark-defaults.conf."""
     if argument in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return True
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
@@ -213,7 +215,7 @@ def _is_configured(setting: str, argument: str) -> bool:
 
 
 def _silence(settings: dict[str, str], folder: Path) -> None:
-    """Gives the driver's Java a log configuration without its greeting; the user's own stays."""
+    """Configures quiet logging for the driver's Java process, unless the user has a log configuration."""
     options = settings.get("spark.driver.extraJavaOptions", "")
     if "log4j" in options or "SPARK_CONF_DIR" in os.environ:
         return

@@ -1,12 +1,12 @@
-"""The sink: tasks encode rows into record batches and hand them to the driver, which commits them in one transaction (`relay.py`).
+"""The sink: tasks encode rows into record batches and pass them to the driver, which commits them in one transaction (`relay.py`).
 
-In which process what runs: for every batch Spark makes a writer in a planning process on the driver's host and pickles it to the tasks,
-which call `write`; `commit` and `abort` run in another process on the driver's host, for a stream on a writer of its own. Nothing but the
-commit messages goes from the tasks to the driver, so the retries and stragglers of tasks cannot matter: no task writes to a broker.
+Processes: for every batch Spark makes a writer in a planning process on the driver's host and pickles it to the tasks, which call `write`.
+`commit` and `abort` run in another process on the driver's host; a stream uses another writer there. A task's commit message has its
+output, or the place of the output: in a file, or staged on the brokers (`staging.py`). No task appends to a log, so retries and stragglers
+of tasks do not matter.
 
-The directory for the tasks' output (`spool.py`) is made, and the topic asked for (`topics.py`), when the writer is pickled, since only
-the writer of the planning process is. So is what a killed driver has left open ended then (`topics.py`).
-Left out: choosing partitions (`partitioning.py`), encoding (`encode.py`), the protocol.
+When the writer is pickled, it makes the directory for the tasks' output (`spool.py`) and requests the topic (`topics.py`), because only the
+planning process pickles its writer. At that time it also ends an open transaction of a killed driver (`topics.py`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ottla.spark.topics import NONE_KNOWN, KnownTopics, TopicLimits, check_one_c
 from ottla.spark.worker_process import freeze_imports
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""Rows are put into partitions and encoded so many at a time: large enough for full batches, small enough for the memory of a task."""
+"""Rows that are partitioned and encoded together, in bytes: enough for full batches, few enough for the memory of a task."""
 
 BATCH_OVERHEAD_BYTES = 512
-"""What a batch of one record has beside it, generously: `kafka.max.request.size` bounds both together."""
+"""Upper bound of the overhead of a batch with one record, in bytes; `kafka.max.request.size` limits record and overhead together."""
 
 _TEXT = ("string", "binary")
 _HEADERS = ("array<struct<key:string,value:binary>>", "map<string,binary>", "map<string,string>")
@@ -45,7 +45,7 @@ COLUMN_TYPES = {
     "partition": ("int", "bigint", "smallint", "tinyint"),
     "headers": _HEADERS,
 }
-"""The columns that the sink looks at; all others are left out, `timestamp` too."""
+"""The columns that the sink uses; all others are ignored, including `timestamp`."""
 
 _HINTS = {
     ErrorCode.MESSAGE_TOO_LARGE: "make values smaller, or raise the topic's max.message.bytes; if the principal may not read that setting, "
@@ -57,11 +57,11 @@ _HINTS = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs the right to read group",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal needs the rights to describe and write the transactional id",
 }
-"""What helps against a broker's refusal."""
+"""The remedy for a broker's error."""
 
 
 class TaskMessage(WriterCommitMessage):
-    """What a task returns to the driver: its output or where it is, the query it ran for, and the directory that the driver had offered.
+    """A task's commit message: its output or the place of it, the query id, and the driver's directory.
 
     `source_groups` are the groups of the query's sources that were seen on the task's host.
     """
@@ -76,7 +76,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 class _Writer:
-    """What the writers of batch jobs and streams have in common."""
+    """The common part of the writers of batch jobs and streams."""
 
     def __init__(self, options: SinkOptions, schema: Any) -> None:
         check_columns(schema, options)
@@ -91,7 +91,7 @@ class _Writer:
         return self.__dict__
 
     def write(self, rows: Iterator[Any]) -> TaskMessage:
-        """Encodes the rows of a task. Runs in the tasks."""
+        """Encodes the rows of a task; runs in the tasks."""
         options, spool = self.options, self._spool
         assert spool is not None, "the writer was pickled on its way to the task"
         task = TaskContext.get()
@@ -105,14 +105,14 @@ class _Writer:
             return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"), spool, find_groups())
 
     def _discard(self, messages: Sequence[TaskMessage | None]) -> None:
-        """Removes the tasks' files and the batch's directory, also if no task used it or got so far."""
+        """Removes the tasks' files and the batch's directory, even if no task used it."""
         discard(_outputs(messages))
         for spool in {self._spool, *(message.spool for message in messages if message is not None)}:
             if spool is not None and spool.is_here():
                 spool.discard()
 
     def _give_up(self, messages: Sequence[TaskMessage | None]) -> None:
-        """Removes what the tasks left. If Spark stopped because their messages are too large, that is said in terms of our option."""
+        """Removes the tasks' output. If Spark stopped because their messages are too large, raises an error that names our option."""
         outputs = _outputs(messages)
         self._discard(messages)
         in_messages = sum(output.message_bytes for output in outputs)
@@ -122,7 +122,7 @@ class _Writer:
 
 
 class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes the output of a batch job in one transaction: all of it becomes visible at once, or nothing."""
+    """Writes the output of a batch job in one transaction: all of it becomes visible, or nothing."""
 
     def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
@@ -143,8 +143,8 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
 class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Commits each batch of a stream together with the group's offsets, exactly once.
 
-    In the output mode `complete` each batch writes the whole result again, behind what is there, as Spark's Kafka connector does. Without
-    the option `group` the checkpoint alone has the position of the query, and its batches are counted.
+    In the output mode `complete` each batch appends the whole result again, as with Spark's Kafka connector. Without the option `group`
+    only the checkpoint has the position of the query, and its batches are counted.
     """
 
     def __getstate__(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def target_of(options: SinkOptions, group: str | None) -> Target:
-    """Where the relay sends output and under which limits; `group` is None for a batch job."""
+    """Returns the relay's target and limits; `group` is None for a batch job."""
     return Target(
         options.connection.bootstrap,
         options.connection.security,
@@ -188,7 +188,7 @@ def target_of(options: SinkOptions, group: str | None) -> Target:
 
 
 def check_columns(schema: Any, options: SinkOptions) -> None:
-    """`OutputError` if the rows have no `value`, no topic to go to, or a column of a type that cannot be sent."""
+    """Raises `OutputError` if the rows have no `value`, no topic, or a column of an unsupported type."""
     types = {field.name: field.dataType.simpleString() for field in schema}
     if "value" not in types:
         raise OutputError(f"column value is missing, the rows have {', '.join(types)}; make one, such as to_json(struct(*)) AS value")
@@ -200,7 +200,7 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
 
 
 def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any, known: KnownTopics = NONE_KNOWN) -> None:
-    """Encodes Arrow batches of rows and appends them to a task's output, those of each partition in the order of the rows."""
+    """Encodes Arrow batches of rows and appends them to a task's output; each partition keeps the order of the rows."""
     from ottla.spark.encode import encode_rows
     from ottla.spark.partitioning import assign_partitions
 
@@ -226,7 +226,7 @@ def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any, known: K
 
 
 def _chunks(batches: Iterator[Any]) -> Iterator[Any]:
-    """Small Arrow batches joined to tables of some megabytes."""
+    """Joins small Arrow batches to tables of some megabytes."""
     import pyarrow as pa
 
     held: list[Any] = []
@@ -242,13 +242,13 @@ def _chunks(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _chosen_columns(rows: Any, options: SinkOptions) -> Any:
-    """The columns that are sent or say where to; the option `topic` goes before a column of that name."""
+    """Returns the columns of records and targets. The option `topic` has precedence over a column of that name."""
     names = [name for name in COLUMN_TYPES if name in rows.schema.names and not (name == "topic" and options.topic is not None)]
     return rows.select(names)
 
 
 def _learn_topics(rows: Any, options: SinkOptions, limits: dict[str, TopicLimits]) -> None:
-    """Asks for the topics that are new to this task."""
+    """Requests the topics that are new to this task."""
     if options.topic is not None:
         topics = [options.topic]
     else:
@@ -260,7 +260,7 @@ def _learn_topics(rows: Any, options: SinkOptions, limits: dict[str, TopicLimits
 
 @contextmanager
 def hinted() -> Iterator[None]:
-    """Says which option helps against a broker's refusal."""
+    """Adds the option that helps against a broker's error."""
     try:
         yield
     except BrokerError as error:

@@ -1,8 +1,8 @@
-"""What the transactions of a pipeline left in its sink topics: rows and a digest for each, read under read_committed.
+"""The transactions of a pipeline in its sink topics: rows and a digest of each, read with read_committed.
 
-Headers and checksums are enough. Only a batch that begins before its log does is decoded: DeleteRecords may cut a batch in two, and readers
-see only the records behind the cut. Aborted transactions are not visible and open ones lie behind the last
-stable offset, up to which `extend` reads.
+Headers and checksums are sufficient. Only a batch that begins before the log start is decoded, because DeleteRecords may cut a batch, and
+readers get only the records after the cut. Aborted transactions are not visible, and open ones are above the last stable offset, where
+`extend` stops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.wire.records import iter_records
 class SinkPartition(NamedTuple):
     """One partition of the sink: its first and next offset, and the rows between them by transaction (None: outside of transactions).
 
-    `spans` has the first and the last offset of each transaction's batches.
+    `spans` has the first and last offset of each transaction's batches.
     """
 
     start: int
@@ -30,7 +30,8 @@ class SinkPartition(NamedTuple):
 
 
 class SinkContents:
-    """The committed batches of the sink topics as far as they were read; `extend` reads on. `UnknownTopicError` for a missing topic."""
+    """The committed batches of the sink topics as far as they were read; `extend` reads further. Raises `UnknownTopicError` for a missing
+    topic."""
 
     def __init__(self, client: Client, topics: Sequence[str]) -> None:
         self._client = client
@@ -43,7 +44,7 @@ class SinkContents:
         self.outputs: dict[Transaction, OutputDigest] = {}
 
     def extend(self) -> bool:
-        """Reads each partition up to its last stable offset; returns whether there was anything new, or a transaction is open."""
+        """Reads each partition up to its last stable offset; returns whether there were new records or a transaction is open."""
         ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST))
         log_ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST), isolation="read_uncommitted")
         is_moving = False
@@ -75,7 +76,7 @@ class SinkContents:
 
 
 def _configs_of(client: Client, topic: str) -> dict[str, str | None]:
-    """The settings of a topic, none where the caller may not read them."""
+    """Returns the settings of a topic; none if the caller may not read them."""
     try:
         return client.topic_configs(topic)
     except AuthorizationError:

@@ -1,16 +1,15 @@
-"""The source: plans offset ranges on the driver, reads them in the tasks straight from the leaders into Arrow record batches.
+"""The source: plans offset ranges on the driver, and reads them in the tasks directly from the leaders into Arrow record batches.
 
-In which process what runs: `OttlaStreamReader` lives as long as the query in a Python process on the driver's host, which asks it for
-offsets and ranges; `OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy that
-has nothing but the options. So a reader keeps no connection; `connections.py` does, in each process.
+Processes: `OttlaStreamReader` exists as long as the query, in a Python process on the driver's host, which asks it for offsets and ranges.
+`OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy with only the options. A
+reader therefore keeps no connection; `connections.py` does, in each process.
 
-- Ends are last stable offsets: what a range covers never changes, and reading it again gives the same records.
-- The first batch of a new streaming query covers nothing. Spark writes only the end of a batch into its offset log and asks again for the
-  initial offsets if the first batch has to be repeated; this way its start, and that of all later batches, is in the log.
-- Records are lost only if a range starts before the log does. A gap in offsets proves nothing, nor does a topic that metadata does not
-  have for a moment: its position is kept (`topics.py`).
-- Offsets belong to a topic id: a topic that is deleted and created anew under the same name is another topic. The offset log and the
-  metadata beside the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
+- Ends are last stable offsets: the contents of a range never change, and reading it again gives the same records.
+- The first batch of a new streaming query is empty. Spark writes only the end of a batch into its offset log, and asks for the initial
+  offsets again if the first batch must be repeated. With an empty first batch the log has the start of every other batch.
+- Records are lost only if a range starts before the log start. Gaps in offsets, or topics missing in metadata for a while, prove nothing.
+- Offsets belong to a topic id: a topic that is deleted and created again under the same name is another topic. The offset log and the
+  metadata of the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
 """
 
 from __future__ import annotations
@@ -60,29 +59,29 @@ from ottla.spark.source_groups import leave_group
 
 SETTLE_TRIES = 5
 SETTLE_PAUSE_S = 0.5
-"""A partition whose leader has just changed may name an end that is too low for a moment; so often it is asked again."""
+"""Attempts to read the ends. After a change of leader a partition may report an end that is too low for a moment."""
 
 OFFSET_BYTES_MAX = 1024 * 1024
-"""What an offset is taken for before any was looked at: the largest record by default."""
+"""Assumed size of an offset before the first sample: the default maximum of a record."""
 
 UNKNOWN_OFFSET_BYTES = 1024
 
 SPLIT_OFFSETS_MIN = 1000
-"""Fewer offsets are not shared out among more tasks than partitions, whatever the size of the records: it is not worth a look at it."""
+"""Fewer offsets are not split into more tasks than partitions, and not sampled, whatever the size of the records."""
 
 SAMPLE_FACTOR = 4
-"""The next records may be so many times smaller than those behind them."""
+"""Safety factor of samples: later records may be larger by this factor."""
 
 T = TypeVar("T")
 
 Columns = Sequence[tuple[str, bool]]
-"""The names of the columns that are read, and whether Spark takes them for ones that may have nulls."""
+"""The names of the columns to read, and whether Spark considers them nullable."""
 
 _log = logging.getLogger("ottla.spark")
 
 
 class OttlaBatchReader(DataSourceReader):
-    """Reads a snapshot: the offsets between two positions, of logs as `bounds` has them."""
+    """Reads a snapshot: the offsets between two positions, within `bounds`."""
 
     def __init__(self, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds] | None, columns: Columns | None = None) -> None:
         _check_batch_options(options)
@@ -92,7 +91,7 @@ class OttlaBatchReader(DataSourceReader):
 
     @reported()
     def partitions(self) -> list[InputPartition]:
-        """One range for each partition that has records, split if asked for; an empty list if there is nothing to read."""
+        """Returns one range for each partition with records, split if requested; an empty list if there is nothing to read."""
         options = self.options
         starts, ends, bounds = ask(options.connection, options.subscription.option, self._limits)
         backwards = check_progress(starts, ends)
@@ -141,7 +140,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @reported()
     def initialOffset(self) -> dict[str, Any]:
-        """The group's committed offsets, else `startingOffsets`; asked for once."""
+        """Returns the group's committed offsets, else `startingOffsets`; they are read once."""
         if self._initial is None:
             starts, ends = self._ask(self._find_initial)
             self._check_progress(starts, ends)
@@ -161,12 +160,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _starts(client, self.options, bounds, "latest"), ends
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxOffsetsPerTrigger`, else `maxBytesPerTrigger`; with both, `latestOffset` keeps to the second too."""
+        """Returns `maxOffsetsPerTrigger`, else `maxBytesPerTrigger`; with both, `latestOffset` respects the second too."""
         return ReadMaxRows(self.options.max_offsets) if self.options.max_offsets else ReadMaxBytes(self.options.max_bytes)
 
     @reported()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch: not farther from `start` than `limit` and the options allow."""
+        """Returns the end of the next batch, within `limit` and the options."""
         is_all = isinstance(limit, ReadAllAvailable)
         is_first, self._is_first = self._is_first, False
         if is_first and not is_all and start == self._initial:
@@ -184,14 +183,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return write_offsets(before.group, admitted, {**before.topic_ids, **self._topic_ids}, gone)
 
     def _until_final(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """The ends of a query that stops where the logs ended when it began; partitions that came later are left out."""
+        """Limits the ends of a query that stops at the log ends of its start; partitions that were created later are left out."""
         assert self._final is not None
         for partition in starts.keys() & ends.keys():
             self._final.setdefault(partition, ends[partition])  # metadata did not have it when the query began
         return {one: min(end, max(self._final[one], starts.get(one, 0))) for one, end in ends.items() if one in self._final}
 
     def _offsets_within(self, limit: ReadLimit, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-        """How many offsets a batch may cover. Records are looked at only if a batch of all that is there might come near the limit."""
+        """Returns the maximum offsets of a batch. Records are sampled only if the available offsets might reach the limit."""
         found = available(starts, ends)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else found
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
@@ -206,7 +205,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found < self.options.min_offsets and is_waiting
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends of the logs, which Spark shows as the query's lag; None if they cannot be asked for just now."""
+        """Returns the ends of the logs, for the query's lag in Spark; None if they cannot be read now."""
         try:
             return self._to_json(self._ask(self._present_ends))
         except PipelineError:
@@ -227,12 +226,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @reported()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The ranges of a batch, which cover the same offsets whenever it is planned."""
+        """Returns the ranges of a batch, which cover the same offsets whenever it is planned."""
         before, (_, ends, topic_ids, _) = self._from_json(start), self._from_json(end)
         starts = {one: at for one, at in same_topics(before, topic_ids).items() if one in ends}
         starts.update(self._starts_of_new(ends, starts))
         self._last_batch_at = time.monotonic()
-        self._is_first = False  # it was planned before a restart, and is run again
+        self._is_first = False  # planned before a restart, and repeated now
         if self.options.group is not None:
             self._check_group_moves(self.options.group, starts, ends)
             cluster = self._ask(lambda client: client.cluster_id)
@@ -241,7 +240,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _planned(self.options, starts, readable, topic_ids, lambda: self._find_offset_bytes(starts, readable))
 
     def _check_group_moves(self, group: str, starts: Offsets, ends: Offsets) -> None:
-        """Warns once if the batch before this one is done, and no sink has committed its offsets."""
+        """Warns once if the previous batch is done and no sink has committed its offsets."""
         before, self._planned = self._planned, ends
         if before is None or before != starts or before == ends or self._is_warned or is_used(group):
             return
@@ -253,13 +252,13 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _find_offset_bytes(self, starts: Offsets, ends: Offsets) -> float:
-        """Stored bytes an offset as they were when they last mattered; looked at once otherwise."""
+        """Returns the last known stored bytes per offset; samples them if unknown."""
         if self._offset_bytes is None:
             self._offset_bytes = _sampled(self.options, starts, ends)
         return self._offset_bytes
 
     def _readable(self, starts: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> Offsets:
-        """The ends without those of topics that were deleted and created anew since the batch was planned; `DataLossError` if that matters.
+        """Returns the ends without topics that were created again since the batch was planned; raises `DataLossError` for lost records.
 
         The cluster is asked only if another process has planned the batch.
         """
@@ -275,11 +274,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.options, partition, self.columns)
 
     def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, Offsets, Offsets]:
-        """Returns the valid starts, the ends of all partitions, new ones included, and the last offsets of partitions that are gone.
+        """Returns the valid starts, the ends of all partitions including new ones, and the last offsets of deleted partitions.
 
-        A partition that metadata does not have now keeps its position and ends there. A query that stops by itself (`is_waiting`) waits
-        for it. `DataLossError` if a partition is gone, its topic was created anew, or it ends before
-        it starts.
+        A partition that is missing in metadata keeps its position and ends there; a query that stops by itself (`is_waiting`) waits for it.
+        Raises `DataLossError` if a partition was deleted, its topic was created again, or it ends before it starts.
         """
         ends, gone, kept = self._settled_ends(before, is_waiting=is_waiting)
         starts = same_topics(before, self._topic_ids)
@@ -295,7 +293,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return starts, ends, left
 
     def _settled_ends(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, set[TopicPartition], set[TopicPartition]]:
-        """Returns the ends that metadata has, the partitions of `before` that are gone, and the missing ones that may come back."""
+        """Returns the ends of the partitions in metadata, the deleted partitions of `before`, and the temporarily missing ones."""
         tries, deadline = SETTLE_TRIES, time.monotonic() + topics.GONE_S
         while True:
             ends = self._ask(self._present_ends)
@@ -320,7 +318,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _starts_of_new(self, ends: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]) -> Offsets:
-        """Partitions that are new since `starts` begin at their first record."""
+        """Returns the starts of partitions that are new since `starts`: their first record."""
         new = [partition for partition in ends if partition not in starts]
         return self._ask(lambda client: topics.read_starts(client, new)) if new else {}
 
@@ -340,14 +338,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bool = False) -> dict[TopicPartition, Bounds]:
-    """First offset and end of all partitions that are to be read. A client's error, or `OptionError`, if some cannot be."""
+    """Returns first offset and end of all partitions to read. Raises a client's error or `OptionError` if some cannot be read."""
     partitions = topics.settled_partitions(client, options.subscription)
     topics.check_subscription(client, options.subscription, partitions, may_match_later=may_match_later)
     return topics.read_bounds(client, partitions, options.isolation)
 
 
 def read_range(options: SourceOptions, assigned: InputPartition, columns: Columns | None = None) -> Iterator[Any]:
-    """The records of a range, as pyarrow record batches of these columns, or of all. Runs in the tasks."""
+    """Yields the records of a range as pyarrow record batches with these columns (default: all). Runs in the tasks."""
     from ottla.spark.decode import arrow_schema, chosen_fields, decode_batches
 
     leave_group(options.group)
@@ -377,7 +375,8 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: Column
 
 
 def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
-    """`DataLossError` if a topic is no longer the one that was planned; asked for once a range is read, so that it holds for all of it."""
+    """Raises `DataLossError` if a topic is not the planned one. It is called after a range was read, so that it holds for the whole range.
+    """
     if not topic_id:
         return
     now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")
@@ -386,14 +385,14 @@ def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
 
 
 def report_replaced(options: SourceOptions, topic: str, before: str, now: str) -> None:
-    """Raises `DataLossError` for a topic that was created anew, or only warns where lost records do not matter."""
+    """Raises `DataLossError` for a topic that was created again, or warns if `failOnDataLoss` is false."""
     if options.is_loss_fatal:
         raise replaced(options, topic, before, now)
     _log.warning("topic %s was deleted and created anew (id %s, now %s); it is read from its first record", topic, before, now)
 
 
 def replaced(options: SourceOptions, topic: str, before: str, now: str) -> DataLossError:
-    """The error for a topic that was deleted and created anew under its name."""
+    """Returns the error for a topic that was deleted and created again."""
     advice = "start the query again to go on with the new topic"
     if options.is_loss_fatal:
         advice = (
@@ -407,7 +406,7 @@ def replaced(options: SourceOptions, topic: str, before: str, now: str) -> DataL
 
 
 def skip_lost(options: SourceOptions, partition: TopicPartition, start: int, log_start: int) -> int:
-    """Where reading begins: `start`, or the log's first offset if what lies before it need not be read. `DataLossError` if it has to be."""
+    """Returns `start`, or the log start if the records before it may be skipped. Raises `DataLossError` if they may not."""
     if start >= log_start:
         return start
     if options.is_loss_fatal:
@@ -426,7 +425,7 @@ def _planned(
     topic_ids: Mapping[str, str],
     offset_bytes: Callable[[], float],
 ) -> list[InputPartition]:
-    """The ranges, in pieces. Where no option says how many, a large read is shared out among all processors, by `offset_bytes`."""
+    """Splits the ranges. Without an option a large read is divided among all processors, according to `offset_bytes`."""
     ranges = plan_ranges(starts, ends, topic_ids)
     least = options.min_partitions
     if not least and not options.max_records and sum(one.end - one.start for one in ranges) >= SPLIT_OFFSETS_MIN:
@@ -435,7 +434,7 @@ def _planned(
 
 
 def _sampled(options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> float:
-    """The stored bytes an offset of the next records."""
+    """Returns the stored bytes per offset of the next records."""
     behind = {partition: starts[partition] for partition, end in ends.items() if end > starts[partition]}
     found = ask(
         options.connection, options.subscription.option, lambda client: topics.sample_offset_bytes(client, behind, options.isolation)
@@ -462,9 +461,10 @@ def _look_up(client: Client, options: SourceOptions, position: Position, bounds:
 def _committed(
     client: Client, options: SourceOptions, partitions: Mapping[TopicPartition, Bounds], *, may_be_apart: bool = True
 ) -> Offsets:
-    """The group's committed offsets, without those of topics that were deleted and created anew; `DataLossError` if that matters.
+    """Returns the group's committed offsets, without topics that were deleted and created again; raises `DataLossError` if that loses
+    records.
 
-    `OffsetConflictError` if they are those of the slowest of several sources, unless they `may_be_apart`: no query can begin there.
+    Raises `OffsetConflictError` if they are the lowest of several sources, unless they `may_be_apart`, because no query can begin there.
     """
     topic_ids = topics.known_ids(client, partitions)
     offsets: Offsets = {}

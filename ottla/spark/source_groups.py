@@ -1,8 +1,8 @@
-"""The groups of a query's sources as its tasks know them: small files on a host, left by the tasks that read for those that write.
+"""The groups of a query's sources as its tasks see them: small files on a host, written by reading tasks for writing tasks.
 
-The offset log of a checkpoint has them too, but the driver cannot read one in an object store (`batch_range.py`). So a task that reads
-notes its group under the run of the query, and a task that writes sends the groups that it finds on its host in its commit message. Which
-tasks run on which host is Spark's choice: where the hosts that read are not those that write, a group may remain unseen.
+The checkpoint's offset log has the groups too, but the driver cannot read it in an object store (`batch_range.py`). A reading task
+therefore records its group under the query's run id, and a writing task sends the groups found on its host in its commit message. Spark
+chooses the hosts of tasks; if reading and writing tasks run on different hosts, a group may remain unseen.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pyspark import TaskContext
 from ottla.spark.spool import NOTE_SUFFIX, spool_root
 
 _RUN = "spark.jobGroup.id"
-"""The local property of a task in which Spark has the id of the query's run; a batch job has it only if the user sets it."""
+"""The local property of a task with the id of the query's run; a batch job has it only if the user sets it."""
 
 
 def leave_group(group: str | None) -> None:
-    """Notes the group of the source that the running task reads; without a task, or outside of a query, nothing happens."""
+    """Records the group of the source that the running task reads; does nothing outside of a query's task."""
     run = _run_of_task()
     if run is None:
         return
@@ -35,7 +35,7 @@ def leave_group(group: str | None) -> None:
 
 
 def find_groups() -> tuple[str, ...]:
-    """The groups that tasks on this host have noted for the run of the running task's query; a source without a group has an empty one."""
+    """Returns the groups that tasks on this host have recorded for the current query's run; a source without a group has an empty one."""
     run = _run_of_task()
     if run is None:
         return ()

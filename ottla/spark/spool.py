@@ -1,18 +1,17 @@
-"""Carries the encoded batches of a task to the driver: through a file where both see one file system, else inside the commit message.
+"""Transfers the encoded batches of a task to the driver: in a file if both see the same file system, else inside the commit message.
+`staging.py` uploads output to the brokers instead.
 
-What a task uploads to the brokers instead is the matter of `staging.py`.
+The driver makes a directory with a random token in it and sends its name to the tasks. A task that finds the token writes its batches into
+a file there and sends the path; other tasks send the bytes. Nothing needs to be configured, and a task on another host cannot be mistaken
+for one on this host.
 
-The driver makes a directory with a random token in it, and the tasks get its name. A task that finds the token there writes its batches
-into a file of that directory and sends the path; any other sends the bytes. So nothing is configured, and a task on another host cannot be
-mistaken for one on this host.
+The message always has an index: partition, size, row count and CRC-32C of every batch. Reading checks each batch against it, so a lost,
+truncated or foreign file is a `SpoolError` and never output. Files are read batch by batch, so memory does not grow with the output. They
+are not synced, because an uncommitted batch is run again after a crash of the host.
 
-Either way the message has an index: partition, size, row count and CRC-32C of every batch. Reading checks each batch against it, so that a
-lost, cut or foreign file is a `SpoolError` and never output. Files are read batch by batch: memory does not grow with the output. They are
-not synced, because they need not survive the host: a batch that was not committed is run again.
-
-A directory goes when its batch ends (`discard`), together with those of failed tries of the same query. Its name has the process that the
-driver's Python workers belong to: what a killed driver leaves is swept by the next driver on the host, and everything after a day, also
-the notes of `source_groups.py`.
+A directory is removed when its batch ends (`discard`), together with the directories of failed attempts of the same query. Its name
+contains the id of the process that owns the driver's Python workers. The next driver on the host removes the directories of killed drivers,
+and after a day all files, including the notes of `source_groups.py`.
 """
 
 from __future__ import annotations
@@ -39,27 +38,27 @@ from ottla.wire.batch_header import BATCH_OVERHEAD, CRC_AT, Buffer, check_crc
 
 OUTPUT_OPTION = "maxOutputBytes"
 MESSAGES_BYTES_MAX = 512 * 1024 * 1024
-"""The most output of a batch in commit messages: Spark itself stops at `spark.driver.maxResultSize`, 1 GiB."""
+"""Maximum output of a batch in commit messages. Spark itself stops at `spark.driver.maxResultSize`, 1 GiB."""
 
 FILES_BYTES_MAX = 4 * 1024 * 1024 * 1024
-"""The most output of a batch in files: it is sent within one transaction, whose time is limited."""
+"""Maximum output of a batch in files. It is sent within one transaction, whose time is limited."""
 
 STALE_S = 24 * 3600.0
 WRITE_BUFFER_BYTES = 64 * 1024
-"""Small batches are put together; a large one goes to the file past the buffer, without being copied into it."""
+"""Small batches are joined; a large one is written directly, without a copy into the buffer."""
 
 _TOKEN = "token"
 NOTE_SUFFIX = ".source"
-"""What the names of files end with that are swept when they are old, whichever process has left them."""
+"""Suffix of files that are removed when they are old, whichever process wrote them."""
 
 _ANY = "batch"
-"""In place of a query's key in the directories of batch writes, which have nothing to do with each other."""
+"""Replaces a query's key in the directories of batch writes, which are independent of each other."""
 
 _OWN_DIRECTORY = re.compile(r"(?:batch|[0-9a-f]{24})-([0-9]{1,9})-\w+")
 _OWN_NOTE = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{16}\.source(?:\.[0-9]{1,9})?|range-\w+")
-"""The only names that the sweep removes: directories of `Spool.create`, and the notes of `source_groups.py` and `batch_range.py`.
+"""The names that the sweep removes: directories of `Spool.create`, and the notes of `source_groups.py` and `batch_range.py`.
 
-The entries of `batch_range.py` stay: a query with a checkpoint in an object store may need its entry after any time.
+Entries of `batch_range.py` are kept, because a query with a checkpoint in an object store may need its entry at any later time.
 """
 
 _ENTRY = Struct(">IIII")
@@ -67,7 +66,7 @@ _CRC = Struct(">I")
 
 
 class SpooledBatch(NamedTuple):
-    """An encoded batch on its way: without producer id, epoch and sequence number yet."""
+    """An encoded batch, without producer id, epoch and sequence number."""
 
     partition: TopicPartition
     data: bytearray
@@ -75,7 +74,7 @@ class SpooledBatch(NamedTuple):
 
 
 class StagedPart(NamedTuple):
-    """What a task has put aside on the leader of one partition."""
+    """The output that a task has staged on the leader of one partition."""
 
     partition: TopicPartition
     chunks: tuple[StagedChunk, ...]
@@ -83,7 +82,7 @@ class StagedPart(NamedTuple):
 
 
 class StagedOutput(NamedTuple):
-    """What a task has put aside on the brokers, under the token of its batch."""
+    """The output that a task has staged on the brokers, under the token of its batch."""
 
     token: bytes
     parts: tuple[StagedPart, ...]
@@ -92,9 +91,9 @@ class StagedOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """What one task has encoded, as its commit message carries it: `path` names a file, or `data` has the batches themselves.
+    """A task's output in its commit message: `path` is a file, or `data` has the batches.
 
-    The index is of these. `staged` is the manifest of what is on the brokers instead (`staging.py`); rows and size count both.
+    The index describes these. `staged` is the manifest of batches that are on the brokers instead (`staging.py`); rows and size count both.
     """
 
     task: str
@@ -108,18 +107,18 @@ class TaskOutput:
 
     @property
     def message_bytes(self) -> int:
-        """The encoded bytes that travel in the message itself."""
+        """Returns the encoded bytes in the message itself."""
         if self.path is not None:
             return 0
         return self.size_bytes - (self.staged.size_bytes if self.staged is not None else 0)
 
     @property
     def targets(self) -> set[TopicPartition]:
-        """The partitions that have output."""
+        """Returns the partitions with output."""
         return {*self.partitions, *(part.partition for part in (self.staged.parts if self.staged is not None else ()))}
 
     def batches(self) -> Iterator[SpooledBatch]:
-        """Each batch in the order of writing, checked; a file is read as the batches are taken. `SpoolError`."""
+        """Yields each batch in the order of writing, checked; a file is read lazily. Raises `SpoolError`."""
         pieces = iter(self.data) if self.path is None else _pieces(self.path, self.index)
         for lane, size, count, crc in _ENTRY.iter_unpack(self.index):
             piece = next(pieces, b"")
@@ -146,10 +145,10 @@ class Spool(NamedTuple):
 
     @classmethod
     def create(cls, key: str | None, *, owner: int | None = None) -> Spool:
-        """Makes a directory. `key` (the checkpoint) names the query, None a batch write.
+        """Makes a directory. `key` (the checkpoint) identifies the query; None means a batch write.
 
-        `owner` is the process without which the directory is of no use, this one's parent unless given: the driver runs several Python
-        processes, and the one that calls this may end before the batch does.
+        The directory is useless when the process `owner` has ended. By default it is the parent of this process, because the driver runs
+        several Python processes and the calling one may end before the batch.
         """
         root = spool_root()
         _sweep(root)
@@ -161,14 +160,14 @@ class Spool(NamedTuple):
         return spool
 
     def is_here(self) -> bool:
-        """Whether the driver's directory can be reached from this process."""
+        """Whether this process can reach the driver's directory."""
         try:
             return Path(self.directory, _TOKEN).read_text() == self.token and os.access(self.directory, os.W_OK)
         except OSError:
             return False
 
     def open(self, task: str, bytes_max: int | None = None) -> SpoolWriter:
-        """A writer for one attempt of a task. `bytes_max` overrides the bounds on its output."""
+        """Returns a writer for one task attempt. `bytes_max` overrides the limits of its output."""
         return SpoolWriter(task, self.directory if self.is_here() else None, bytes_max)
 
     def discard(self) -> None:
@@ -177,7 +176,7 @@ class Spool(NamedTuple):
 
 
 class SpoolWriter:
-    """Takes the batches of one task attempt; `finish` gives the output. Without `finish`, the end of `with` removes the file."""
+    """Writes the batches of one task attempt; `finish` returns the output. Without `finish`, the end of `with` removes the file."""
 
     def __init__(self, task: str, directory: str | None, bytes_max: int | None = None) -> None:
         self.task = task
@@ -207,10 +206,10 @@ class SpoolWriter:
             try:
                 file.close()
             except OSError:
-                pass  # the disk is full, and the file is gone anyway
+                pass  # the disk is full, and the file is removed anyway
 
     def append(self, partition: TopicPartition, data: Buffer, count: int) -> None:
-        """Takes an encoded batch of `count` rows. `OutputError` beyond the bound, `SpoolError` when the disk refuses it."""
+        """Adds an encoded batch of `count` rows. Raises `OutputError` above the limit, `SpoolError` if the disk fails."""
         self.size_bytes += len(data)
         if self.size_bytes > self._bytes_max:
             raise too_large(self.size_bytes, self._bytes_max)
@@ -226,7 +225,7 @@ class SpoolWriter:
             raise self._refused(error) from None
 
     def finish(self) -> TaskOutput:
-        """The task's output; the writer takes no more."""
+        """Returns the task's output and closes the writer."""
         if self._file is not None:
             try:
                 self._file.close()
@@ -241,12 +240,12 @@ class SpoolWriter:
 
 
 def output_bytes_max(is_in_files: bool) -> int:
-    """The bound on the output of a batch unless an option sets one."""
+    """Returns the default limit of a batch's output."""
     return FILES_BYTES_MAX if is_in_files else MESSAGES_BYTES_MAX
 
 
 def too_large(size_bytes: int, bytes_max: int) -> OutputError:
-    """The refusal of an output beyond its bound."""
+    """Returns the error for an output above its limit."""
     return OutputError(
         f"{OUTPUT_OPTION}={bytes_max}: the output of this batch is larger, {size_bytes} bytes or more; raise the option, and "
         "spark.driver.maxResultSize if tasks send their output in messages. maxOffsetsPerTrigger makes later batches smaller, but not one "
@@ -255,7 +254,7 @@ def too_large(size_bytes: int, bytes_max: int) -> OutputError:
 
 
 def discard(outputs: Iterable[TaskOutput | None]) -> None:
-    """Removes the directories that these outputs lie in, and those of earlier tries of the same query, after commit or abort."""
+    """Removes the directories of these outputs and of earlier attempts of the same query, after commit or abort."""
     for directory in {Path(output.path).parent for output in outputs if output is not None and output.path is not None}:
         if not (directory / _TOKEN).exists():
             continue
@@ -271,10 +270,10 @@ def _private(path: str, flags: int) -> int:
 
 
 def spool_root() -> Path:
-    """Returns the directory of all spools of this user on this host; makes it if needed, for this user alone.
+    """Returns the directory of all spools of this user on this host; creates it with access for this user only.
 
-    Every local user may write to the temporary directory, so whatever has this name there may be a trap. Only a real directory of this
-    user is used: a symbolic link to one would let the sweep delete the folders behind it.
+    Every local user may write to the temporary directory, so an existing entry of this name may be a trap. Only a real directory of this
+    user is used: with a symbolic link the sweep could delete other directories.
     """
     root = Path(tempfile.gettempdir()) / f"ottla-spool-{os.getuid()}"
     try:
@@ -290,7 +289,7 @@ def spool_root() -> Path:
 
 
 def _sweep(root: Path) -> None:
-    """Removes old files and what dead drivers have left. Leaves everything whose name is not one of this package's."""
+    """Removes old files and the directories of dead drivers. Entries with other names than this package's are kept."""
     oldest = time.time() - STALE_S
     for found in root.iterdir():
         try:
@@ -305,7 +304,7 @@ def _sweep(root: Path) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this host runs."""
+    """Whether a process of this host is running."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,14 +1,14 @@
-"""Output that tasks put aside on the brokers, for the driver to attach in its transaction: the way to scale beyond the driver's network.
+"""Output that tasks stage on the brokers, and that the driver attaches in its transaction. It scales beyond the driver's network.
 
-A task uploads its encoded batches to the leaders of their partitions, in chunks of about a megabyte, several under way while it encodes the
-next. Its commit message has the manifest alone: number, rows, length and checksum of each chunk. Nothing of that is in the log, so that
-retries and stragglers of tasks matter as little as without it: chunks that no winner's message names expire.
+A task uploads its encoded batches to the leaders of their partitions, in chunks of about a megabyte, several in flight while it encodes the
+next. Its commit message has only the manifest: number, rows, length and checksum of each chunk. Staged chunks are not in the log, so
+retries and stragglers of tasks do not matter: chunks that no successful task names expire.
 
-- An output of less than `STAGED_BYTES_MIN` travels in the message, unless it is to be staged in any case: an upload would cost more.
-- A partition whose quota on the broker is used up goes on in the message from the first refused chunk on, the other partitions do not.
-- A broker that does not know the extension (any but Ottla) gets everything by way of the driver.
+- An output of less than `STAGED_BYTES_MIN` is sent in the message, unless staging is required, because an upload would cost more.
+- A partition whose quota on the broker is exhausted continues in the message from the first refused chunk on; other partitions stay staged.
+- With a broker that does not support the extension (any but Ottla), the driver sends everything.
 
-The token is the spool's: drawn for each batch, known to driver and tasks alone, and an attempt's id belongs to one attempt of one task.
+The token is the spool's: random for each batch and known only to driver and tasks. An attempt id belongs to one attempt of one task.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPTION = "taskOutput"
 CHUNK_BYTES_MAX = 1024 * 1024
 CHUNK_BATCHES_MAX = 500
 ROUND_BYTES = 4 * 1024 * 1024
-"""Encoded batches that are uploaded together; as many again may be encoded meanwhile."""
+"""Bytes of encoded batches uploaded together; as many again may be encoded meanwhile."""
 
 STAGED_BYTES_MIN = 1024 * 1024
 
@@ -42,7 +42,7 @@ Batch = tuple[Buffer, int]
 
 
 class Task(NamedTuple):
-    """One attempt of a task, by Spark's numbers."""
+    """One attempt of a task, with Spark's numbers."""
 
     partition_id: int
     attempt_id: int
@@ -53,9 +53,9 @@ class Task(NamedTuple):
 
 
 def open_output(way: str, spool: Spool, task: Task, connection: Connection, bytes_max: int | None) -> SpoolWriter | StagedWriter:
-    """Where a task writes its output: a file if it sees the driver's directory, else the brokers if they offer it, else its message.
+    """Opens a task's output: a file if the task sees the driver's directory, else the brokers if they support staging, else its message.
 
-    `way` is the value of the option `taskOutput`; `bytes_max` overrides the bounds on the task's output.
+    `way` is the value of the option `taskOutput`; `bytes_max` overrides the limits of the task's output.
     """
     if way in (AUTO, FILES) and spool.is_here():
         return spool.open(task.name, bytes_max)
@@ -67,7 +67,7 @@ def open_output(way: str, spool: Spool, task: Task, connection: Connection, byte
 
 
 class _Lane:
-    """The output for one partition: what waits, and what is staged."""
+    """The output for one partition: waiting batches and staged chunks."""
 
     def __init__(self) -> None:
         self.waiting: list[Batch] = []
@@ -78,16 +78,16 @@ class _Lane:
 
 
 class _Round(NamedTuple):
-    """Chunks under way, with the batches of each by its number."""
+    """Chunks in flight, with the batches of each by its number."""
 
     answer: Future[Staged]
     batches: dict[TopicPartition, dict[int, list[Batch]]]
 
 
 class StagedWriter:
-    """Takes the batches of one task attempt, as `SpoolWriter` does; `finish` gives the output.
+    """Stages the batches of one task attempt, with the interface of `SpoolWriter`; `finish` returns the output.
 
-    `is_required` stages even little, and raises an `OptionError` where brokers do not offer it.
+    `is_required` stages even little output, and raises `OptionError` if the brokers do not support it.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class StagedWriter:
         self._uploader.shutdown(cancel_futures=True)
 
     def append(self, partition: TopicPartition, data: Buffer, count: int) -> None:
-        """Takes an encoded batch of `count` rows. `OutputError` beyond the bound, `BrokerError` when it cannot be uploaded."""
+        """Adds an encoded batch of `count` rows. Raises `OutputError` above the limit, `BrokerError` if the upload fails."""
         self.size_bytes += len(data)
         self.rows += count
         if self.size_bytes > self._bytes_max:
@@ -129,7 +129,7 @@ class StagedWriter:
             self._upload()
 
     def finish(self) -> TaskOutput:
-        """The task's output, once everything is uploaded."""
+        """Returns the task's output after everything is uploaded."""
         if self._waiting_bytes:
             is_little = self._client is None and self.size_bytes < STAGED_BYTES_MIN
             if is_little and not self._is_required:
@@ -150,7 +150,7 @@ class StagedWriter:
             self._relay(partition, lane)
 
     def _relay(self, partition: TopicPartition, lane: _Lane, before: Sequence[Batch] = ()) -> None:
-        """Puts a partition's batches into the message, those that wait and from now on all."""
+        """Moves a partition to the message: its waiting batches and all later ones."""
         lane.is_relayed = True
         for data, count in [*before, *lane.waiting]:
             self._message.append(partition, data, count)
@@ -158,7 +158,7 @@ class StagedWriter:
         lane.waiting = []
 
     def _upload(self) -> None:
-        """Sends what waits, when the round before has been answered."""
+        """Uploads the waiting batches, after the previous upload was answered."""
         self._await_round()
         if not self._is_offered():
             self._relay_everything()
@@ -180,7 +180,7 @@ class StagedWriter:
         return not self._is_relayed
 
     def _await_round(self) -> None:
-        """Takes in the answers of the round under way."""
+        """Processes the answers of the upload in flight."""
         current, self._round = self._round, None
         if current is None:
             return
@@ -205,7 +205,7 @@ class StagedWriter:
 
 
 def _cut(lane: _Lane) -> dict[int, list[Batch]]:
-    """Takes what waits, as chunks by their numbers."""
+    """Returns the waiting batches as numbered chunks."""
     found: dict[int, list[Batch]] = {}
     size = 0
     for batch in lane.waiting:
@@ -228,13 +228,13 @@ def _joined(batches: Sequence[Batch]) -> Buffer:
 
 
 class Attachment(NamedTuple):
-    """Staged output of tasks, in their order, to be attached at once."""
+    """Staged output of tasks, in task order, to be attached in one step."""
 
     token: bytes
     parts: list[StagedPart]
 
     def manifest(self) -> dict[TopicPartition, list[StagedChunk]]:
-        """The chunks of each partition."""
+        """Returns the chunks of each partition."""
         found: dict[TopicPartition, list[StagedChunk]] = {}
         for part in self.parts:
             found.setdefault(part.partition, []).extend(part.chunks)
@@ -246,7 +246,7 @@ class Attachment(NamedTuple):
 
 
 def attach(transaction: Transaction, attachment: Attachment) -> None:
-    """Attaches staged output. `SpoolError` when it is gone: the batch has to be run again."""
+    """Attaches staged output. Raises `SpoolError` if it was dropped; the batch must then be run again."""
     try:
         transaction.attach(attachment.token, attachment.manifest())
     except KafkaError as error:
@@ -259,7 +259,7 @@ def attach(transaction: Transaction, attachment: Attachment) -> None:
 
 
 def steps(outputs: Sequence[TaskOutput]) -> Iterator[Slice | Attachment]:
-    """What the driver sends or attaches, one after another, in the order of the tasks; of one task first what is staged."""
+    """Yields the slices to send and the output to attach, in task order; a task's staged output is first."""
     for token, group in groupby((output for output in outputs if output.rows), lambda output: output.staged and output.staged.token):
         if not token:
             yield from slices(list(group))

@@ -1,4 +1,4 @@
-"""What is known of a running pipeline, in a small JSON file next to its checkpoint, written anew and renamed at each change."""
+"""The state of a running pipeline, in a small JSON file next to its checkpoint, replaced atomically at each change."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class SourcePosition:
 
     @property
     def lag(self) -> int:
-        """Offsets that are not committed yet; transaction markers count."""
+        """Returns the offsets that are not committed yet; transaction markers count."""
         return max(0, self.end - self.committed)
 
 
 @dataclass(slots=True, kw_only=True)
 class PipelineState:
-    """The state of one pipeline. Times are milliseconds since 1970, 0: never. Counts go on over restarts.
+    """The state of one pipeline. Times are milliseconds since 1970, 0 means never. Counts continue over restarts.
 
-    `rows_in` and `batch_ms` come from Spark's progress, `commits`, `rows_out` and the positions from the group's log, read up to
+    `rows_in` and `batch_ms` are from Spark's progress. `commits`, `rows_out` and the positions are from the group's log, read up to
     `log_position`; they are exact, also for batches whose progress was not seen.
     """
 
@@ -67,7 +67,7 @@ class PipelineState:
 
 
 def is_killed(state: PipelineState) -> bool:
-    """Whether the process that ran the pipeline is gone without having said so; unknown, and so no, for one on another host."""
+    """Whether the pipeline's process has died without recording its end. False for a process on another host, which cannot be checked."""
     if state.state != RUNNING or state.host != socket.gethostname():
         return False
     try:
@@ -80,7 +80,7 @@ def is_killed(state: PipelineState) -> bool:
 
 
 def state_path(checkpoint: str, group: str) -> Path:
-    """The state file of a pipeline: beside a checkpoint on this machine, else in the working directory."""
+    """Returns the path of a pipeline's state file: beside a local checkpoint, else in the working directory."""
     local = checkpoint.removeprefix("file://")
     if "://" in local:
         return Path(f"{group}.state.json")
@@ -88,7 +88,7 @@ def state_path(checkpoint: str, group: str) -> Path:
 
 
 def load_state(path: Path) -> PipelineState | None:
-    """The state that was stored, None if there is none or it cannot be read as one."""
+    """Returns the stored state; None if there is none or it is invalid."""
     try:
         value: Any = json.loads(path.read_text())
         if not isinstance(value, dict):
@@ -102,7 +102,7 @@ def load_state(path: Path) -> PipelineState | None:
 
 
 def save_state(path: Path, state: PipelineState) -> None:
-    """Replaces the file as a whole: a reader finds the state before or the one after."""
+    """Replaces the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:

@@ -1,12 +1,12 @@
-"""What the driver asks the cluster before it plans: the partitions of a subscription, their bounds, the offsets of timestamps.
+"""Requests of the driver before it plans: the partitions of a subscription, their bounds, the offsets of timestamps.
 
-One request for metadata and one or two a leader for offsets, however many partitions there are. The end of a partition is its last stable
-offset under read_committed, so that a range that ends there never changes.
+It needs one request for metadata and one or two per leader for offsets, whatever the number of partitions. With read_committed the end of a
+partition is its last stable offset, so the contents of a range never change.
 
-The sink has to know how many partitions a topic has, and the largest batch that it takes. The topic of the option `topic` is asked for once
-a batch, on the driver, and the tasks get the answer with the writer; topics that rows name are asked for by the first task in a process
-that meets them, and again after `REMEMBERED_S`. Before the tasks of a batch run, the driver looks whether an earlier one has left a
-transaction open; before its first commit, whether the topics of the source are on the sink's cluster.
+The sink needs a topic's number of partitions and its largest batch. For the option `topic` the driver asks once per batch and sends the
+answer with the writer. For topics named by rows, the first task in a process asks, and again after `REMEMBERED_S`. Before the tasks of a
+batch run, the driver checks for an open transaction of an earlier driver. Before its first commit it checks that the source's topics are on
+the sink's cluster.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ LEFT_OPEN_POLL_S = 0.05
 
 ABSENT_TRIES = 5
 ABSENT_PAUSE_S = 0.5
-"""A broker that has just started may not know of a topic for a moment; so often it is asked again."""
+"""Attempts to find a topic; a broker that has just started may not know it for a moment."""
 
 _ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION,
                      ErrorCode.TOPIC_AUTHORIZATION_FAILED})  # fmt: skip
-"""A topic with any other error in metadata exists, and is only not described now."""
+"""Errors of topics that may not exist. With any other error in metadata a topic exists, and just cannot be described now."""
 
 GONE_S = 30.0
-"""Seconds after which a topic that no broker knows counts as deleted. A broker that starts with many topics needs some of them."""
+"""Seconds after which a topic that no broker knows counts as deleted. A broker with many topics takes some of them to start."""
 
 REMEMBERED_S = 10.0
 REMEMBERED_MAX = 10_000
-"""A topic that rows name is asked for again after that: its partitions may have become more, its largest message another."""
+"""Seconds after which limits of topics that rows name are requested again, because they may have changed."""
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLED_PARTITIONS = 8
 
 
 class Present(NamedTuple):
-    """The partitions that a subscription names and metadata has, in order, and the topics that exist but cannot be described just now."""
+    """The existing partitions of a subscription, in order, and the topics that exist but cannot be described now."""
 
     partitions: list[TopicPartition]
     unready: frozenset[str]
 
 
 def present_partitions(client: Client, subscription: Subscription) -> Present:
-    """Asks the cluster for the partitions of a subscription. `AuthorizationError` for a topic that is named and may not be read."""
+    """Requests the partitions of a subscription. Raises `AuthorizationError` for a named topic that may not be read."""
     names = None if subscription.pattern else subscription.topics or sorted({partition.topic for partition in subscription.partitions})
     described = [topic for topic in client.cluster.refresh(names).topics if topic.name is not None]
     if subscription.pattern:
@@ -73,9 +73,10 @@ def present_partitions(client: Client, subscription: Subscription) -> Present:
 
 
 def settled_partitions(client: Client, subscription: Subscription) -> list[TopicPartition]:
-    """Returns the partitions of a subscription, all of whose topics can be described. `PipelineError` if some cannot be for too long.
+    """Returns the partitions of a subscription when all of its topics can be described. Raises `PipelineError` if some cannot be for too
+    long.
 
-    A query that began without such a topic would take it for a new one later, and read it from its first record.
+    A query that began without such a topic would later treat it as new, and read it from its first record.
     """
     for tries_left in reversed(range(ABSENT_TRIES)):
         partitions, unready = present_partitions(client, subscription)
@@ -87,7 +88,7 @@ def settled_partitions(client: Client, subscription: Subscription) -> list[Topic
 
 
 def unready_error(subscription: Subscription, unready: Iterable[str]) -> PipelineError:
-    """The error for topics that exist and that cannot be described for too long."""
+    """Returns the error for topics that exist but could not be described."""
     return PipelineError(
         f"{subscription.option}: topic {min(unready)!r} exists, but its brokers cannot describe it now; nothing is lost, start the query "
         "again when they can"
@@ -97,9 +98,9 @@ def unready_error(subscription: Subscription, unready: Iterable[str]) -> Pipelin
 def check_subscription(
     client: Client, subscription: Subscription, present: Iterable[TopicPartition], *, may_match_later: bool = False
 ) -> None:
-    """`UnknownTopicError`, `AuthorizationError` or `OptionError` if a topic or partition that is named cannot be read.
+    """Raises `UnknownTopicError`, `AuthorizationError` or `OptionError` if a named topic or partition cannot be read.
 
-    A pattern has to match a topic now, unless it `may_match_later`.
+    A pattern must match a topic now, unless it `may_match_later`.
     """
     known = set(present)
     topics = {partition.topic for partition in known}
@@ -114,15 +115,15 @@ def check_subscription(
 
 
 class Absence:
-    """Decides whether topics that metadata does not name are gone for good, or only for a moment. `is_undecided` while that is not known.
+    """Decides whether topics missing in metadata are deleted or temporarily missing. `is_undecided` is True while that is unknown.
 
     A broker that has just started, or a topic whose leaders are being elected, answers LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION
-    for a while. Such an answer proves no loss, so a query keeps the positions of these partitions (SPARK-41375). A partition is gone if the
-    query's options no longer name its topic, or if the cluster has answered UNKNOWN_TOPIC_OR_PARTITION for `GONE_S` without a break. The
-    time is counted in this process: a query that is started again begins to count again.
+    for a while. Such an answer proves no loss, so a query keeps the positions of these partitions (SPARK-41375). A partition is deleted if
+    the query's options no longer name its topic, or if the cluster has answered UNKNOWN_TOPIC_OR_PARTITION for `GONE_S` without
+    interruption. A restarted query starts counting again.
 
-    Until that is decided the query runs no batch, because the sink commits the offsets of all partitions, and no coordinator takes offsets
-    of a topic that does not exist. A topic that exists without a leader holds up no other.
+    Until that is decided the query runs no batch, because the sink commits the offsets of all partitions, and no coordinator accepts
+    offsets of a topic that does not exist. A topic that exists without a leader does not delay other topics.
     """
 
     def __init__(self, subscription: Subscription, now: Callable[[], float] = time.monotonic) -> None:
@@ -132,9 +133,9 @@ class Absence:
         self.is_undecided = False
 
     def observe(self, missing: Iterable[TopicPartition], unready: Collection[str]) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Takes in a look at the metadata; returns the partitions that are gone, and those that may come back.
+        """Processes one observation of metadata; returns the deleted partitions, and the temporarily missing ones.
 
-        `unready` are the topics that exist and that no broker could describe just now.
+        `unready` are the topics that exist but that no broker could describe.
         """
         partitions, now = set(missing), self._now()
         unknown = {one.topic for one in partitions if self._subscription.covers(one) and one.topic not in unready}
@@ -146,11 +147,11 @@ class Absence:
 
 
 def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The offsets that a group has committed.
+    """Returns the committed offsets of a group.
 
-    A pipeline's transaction that is about to commit others is waited for, unless its driver seems to have died: it stays open longer than
-    most output takes to send. The offsets before it are returned then; the sink ends the transaction before it compares, and stops if it
-    has been committed after all.
+    It waits for a pending transactional commit of a pipeline, unless its driver seems to have died: then the transaction stays open longer
+    than most output takes to send. In that case the older offsets are returned. The sink ends the transaction before it compares, and stops
+    if it was committed after all.
     """
     wanted = list(partitions)
     try:
@@ -162,7 +163,8 @@ def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPart
 
 
 def _may_be_left_open(client: Client, transactional_id: str) -> bool:
-    """Whether a transaction is open and not on its way to its end, or that cannot be asked for: a killed driver's would last a minute."""
+    """Whether a transaction is open and not ending, or cannot be described. The transaction of a killed driver would stay open for a
+    minute."""
     try:
         return client.describe_transaction(transactional_id).state == "Ongoing"
     except KafkaError:
@@ -170,47 +172,47 @@ def _may_be_left_open(client: Client, transactional_id: str) -> bool:
 
 
 def known_ids(client: Client, partitions: Iterable[TopicPartition]) -> dict[str, str]:
-    """The ids of topics as the client's last metadata has them, in Kafka's text form; those without an id are left out."""
+    """Returns the topic ids in the client's last metadata, in Kafka's text form; topics without an id are left out."""
     known = client.cluster.topics
     found = {name: bytes(known[name].topic_id) for name in sorted({one.topic for one in partitions}) if name in known}
     return {name: uuid_to_text(topic_id) for name, topic_id in found.items() if any(topic_id)}
 
 
 def read_ids(client: Client, names: Sequence[str]) -> dict[str, str]:
-    """The ids of topics, asked for now; those that do not exist are left out."""
+    """Requests the current ids of topics; topics that do not exist are left out."""
     client.cluster.refresh(names)
     return known_ids(client, [TopicPartition(name, 0) for name in names])
 
 
 def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> dict[TopicPartition, Bounds]:
-    """The first offset and the end of each partition."""
+    """Returns the first offset and the end of each partition."""
     wanted = list(partitions)
     starts, ends = read_starts(client, wanted), read_ends(client, wanted, isolation)
     return {partition: Bounds(starts[partition], ends[partition]) for partition in wanted}
 
 
 def read_starts(client: Client, partitions: Iterable[TopicPartition]) -> Offsets:
-    """The first offset of each partition."""
+    """Returns the first offset of each partition."""
     return _listed(client, dict.fromkeys(partitions, EARLIEST), "read_uncommitted")
 
 
 def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> Offsets:
-    """The end of each partition: the last stable offset under read_committed."""
+    """Returns the end of each partition: the last stable offset with read_committed."""
     return _listed(client, dict.fromkeys(partitions, LATEST), isolation)
 
 
 def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation: str) -> Offsets:
-    """The offset of the first record at or after a timestamp in each partition, -1 if there is none."""
+    """Returns the offset of the first record at or after a timestamp in each partition, -1 if there is none."""
     return _listed(client, timestamps, isolation)
 
 
 def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], isolation: str) -> float | None:
-    """The stored bytes an offset, from the next records of some partitions. None if there are no records to take it from."""
+    """Returns the stored bytes per offset, sampled from the next records of some partitions; None without records."""
     some = dict(sorted(starts.items())[:: max(1, len(starts) // SAMPLED_PARTITIONS)][:SAMPLED_PARTITIONS])
     try:
         sampled = client.fetch(some, isolation=isolation, max_wait_ms=0, max_bytes=SAMPLE_BYTES, partition_max_bytes=SAMPLE_BYTES)
     except KafkaError:
-        return None  # the first record is gone, say; the tasks will find out
+        return None  # for example, the first record was deleted; the tasks will report that
     offsets = sum(found.next_offset - found.start for found in sampled)
     size = sum(header.size_bytes for found in sampled for header, _ in found.batches)
     return size / offsets if offsets and size else None
@@ -222,18 +224,18 @@ def _listed(client: Client, wanted: Mapping[TopicPartition, int], isolation: str
     return {partition: found.offset for partition, found in client.list_offsets(wanted, isolation=isolation).items()}
 
 
-# What the sink has to know
+# Limits of topics, for the sink
 
 
 class TopicLimits(NamedTuple):
-    """The partitions of a topic, and the size of batches for it: that of the options, or what the topic allows if it is less."""
+    """The number of partitions of a topic, and its batch size: the smaller of the option and the topic's limit."""
 
     partitions: int
     batch_bytes: int
 
 
 class KnownTopics(NamedTuple):
-    """The topics that the driver has asked for. `refused` is the error that it got, for tasks with rows to end with."""
+    """The topics that the driver has requested. `refused` is the error, which tasks with rows raise."""
 
     limits: Mapping[str, TopicLimits]
     refused: PipelineError | None = None
@@ -243,7 +245,7 @@ NONE_KNOWN = KnownTopics({})
 
 
 def known_topics(options: SinkOptions) -> KnownTopics:
-    """The topic of the option `topic`; nothing where rows name theirs."""
+    """Requests the topic of the option `topic`; returns nothing if rows name their topics."""
     if options.topic is None:
         return NONE_KNOWN
     try:
@@ -253,11 +255,11 @@ def known_topics(options: SinkOptions) -> KnownTopics:
 
 
 _known: dict[tuple[int, Connection, int, str], tuple[float, TopicLimits]] = {}
-"""What was asked for topics that rows name, and when, by process: Spark's workers run the tasks of many batches."""
+"""Cached limits of topics that rows name, with their time, by process: Spark's workers run the tasks of many batches."""
 
 
 def remembered_topic(options: SinkOptions, topic: str) -> TopicLimits:
-    """A topic's limits as they were at most `REMEMBERED_S` ago. `PipelineError` as for `ask_topic`, each time."""
+    """Returns a topic's limits, at most `REMEMBERED_S` old. Raises `PipelineError` like `ask_topic`, each time."""
     key, now = (os.getpid(), options.connection, options.batch_bytes, topic), time.monotonic()
     asked_at, limits = _known.get(key, (now - REMEMBERED_S, None))
     if limits is None or now - asked_at >= REMEMBERED_S:
@@ -269,7 +271,7 @@ def remembered_topic(options: SinkOptions, topic: str) -> TopicLimits:
 
 
 def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
-    """Asks the cluster for a topic's limits; `PipelineError` if there is no such topic, or none that may be written."""
+    """Requests a topic's limits; raises `PipelineError` if it does not exist or may not be written."""
 
     def question(client: Client) -> TopicLimits:
         partitions = len(client.describe_topic(topic).partitions)
@@ -279,11 +281,11 @@ def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
 
 
 _present: set[tuple[int, Connection, str]] = set()
-"""Source topics that were on the sink's cluster, by process: this is looked at once, before the first batch is sent."""
+"""Source topics that were found on the sink's cluster, by process; this is checked once, before the first batch is sent."""
 
 
 def check_one_cluster(options: SinkOptions, batch_range: BatchRange) -> None:
-    """`OutputError` if the sink's cluster is not that of the source, or has not its topics. Leaves other errors to the commit."""
+    """Raises `OutputError` if the sink's cluster is not the source's, or lacks its topics. Other errors are left to the commit."""
     if batch_range.is_counted:
         return
     try:
@@ -322,27 +324,27 @@ def _absent(client: Client, names: Sequence[str]) -> list[str]:
 
 
 def _message_bytes_max(client: Client, topic: str) -> int:
-    """The topic's `max.message.bytes`; 0 where the principal may not read it."""
+    """Returns the topic's `max.message.bytes`; 0 if the principal may not read it."""
     try:
         return int(client.topic_configs(topic).get("max.message.bytes") or 0)
     except AuthorizationError:
         return 0
 
 
-# What a killed driver has left open
+# Open transactions of killed drivers
 
 
 def end_left_open(options: SinkOptions) -> None:
-    """Ends the transaction that a killed driver of this stream has left open, before the tasks of the next one's first batch run.
+    """Ends the open transaction of a killed driver of this stream, before the tasks of the first batch run.
 
-    The commit of that batch would end it (InitProducerId, step 1), but comes after the tasks: until then, or until the transaction's
-    timeout, consumers with read_committed wait at its first record. A transaction that stays open for `LEFT_OPEN_S` is taken for a dead
-    driver's. If that is wrong, the other driver is fenced now instead of by the commit, and stops. So nothing is ended where the group's
-    offsets show that this query is a stale copy, whose batch would be refused: the other driver may be sending a large batch. Errors are
-    left to the commit, which meets them too.
+    The commit of that batch would end it (InitProducerId, step 1), but only after the tasks. Until then, or until the transaction's
+    timeout, consumers with read_committed wait at its first record. A transaction that stays open for `LEFT_OPEN_S` is assumed to belong to
+    a dead driver. If that is wrong, the other driver is fenced now instead of at the commit, and stops. Therefore nothing is ended if the
+    group's offsets show that this query is a stale copy, whose batch would be refused: the other driver may be sending a large batch.
+    Errors are left to the commit.
 
-    It is one request with each batch, of some 0.06 ms on one host. This process plans batches of many runs, those after a failure of the
-    same Java process too, and does not know which is the first of a run.
+    It costs one request per batch, some 0.06 ms on one host. This process plans batches of many runs, and does not know which is
+    the first of a run.
     """
     group = options.group or _own_group(options)
     if group is None:
@@ -371,7 +373,7 @@ def _end(client: Client, options: SinkOptions, group: str) -> None:
 
 
 def _is_stale(client: Client, options: SinkOptions, group: str) -> bool:
-    """Whether the batch that is being planned conflicts with the group's offsets; False where the checkpoint cannot be read as files."""
+    """Whether the planned batch conflicts with the group's offsets; False if the checkpoint cannot be read as files."""
     batch_id = find_last_batch(options.checkpoint)
     if batch_id is None:
         return False
@@ -389,7 +391,7 @@ def _is_stale(client: Client, options: SinkOptions, group: str) -> bool:
 
 
 def _open_since(client: Client, transactional_id: str) -> int | None:
-    """When the open transaction began; None if there is none, or it may not be looked at."""
+    """Returns when the open transaction began; None if there is none, or it may not be described."""
     try:
         found = client.describe_transaction(transactional_id)
     except KafkaError:

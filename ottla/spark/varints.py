@@ -1,8 +1,7 @@
-"""Zigzag varints of many records at once: reads one at each of an array of positions, and encodes columns of numbers side by side.
+"""Zigzag varints of many records at once: reads one at each position of an array, and encodes columns of numbers.
 
-Both work a byte at a time over all records together, so they take as many steps as the longest number has bytes.
-
-Left out: where each record of a batch begins, which only a loop can find (`decode.py`).
+Both process one byte of all records per step, so the number of steps is the length of the longest number. Finding where each record of a
+batch begins needs a loop (`decode.py`).
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ _CONTINUED = 128
 
 
 def read_varints(data: Any, at: Any, bits: int = 32) -> tuple[Any, Any]:
-    """The varint at each position, still in zigzag form, and where each ends.
+    """Reads the varint at each position; returns the numbers, still in zigzag form, and the end of each.
 
-    `data` is an array of uint8, `at` one of int64; the numbers are int64, or uint64 for `bits` = 64. A position behind the end raises
+    `data` is an array of uint8, `at` of int64. The numbers are int64, or uint64 for `bits` = 64. A position beyond the end raises
     IndexError, a number of more than `bits` bits WireError.
     """
     byte = data[at]
@@ -34,7 +33,7 @@ def read_varints(data: Any, at: Any, bits: int = 32) -> tuple[Any, Any]:
         high = data[at] if every else data[at[continued]]
         if shift + 7 > bits and (high >= 1 << (bits - shift)).any():
             raise WireError("a varint in a record is too long")
-        # The continuation bit of the byte before stands in `number` as 1 << shift.
+        # `number` still contains the continuation bit of the previous byte, as 1 << shift.
         more = (high.astype(number.dtype) - 1) << shift
         if every:
             number += more
@@ -48,18 +47,18 @@ def read_varints(data: Any, at: Any, bits: int = 32) -> tuple[Any, Any]:
 
 
 def unzigzag(number: Any) -> Any:
-    """Signed numbers (int64) from their zigzag form."""
+    """Decodes signed numbers (int64) from their zigzag form."""
     return (number >> 1).astype(np.int64) ^ -(number & 1).astype(np.int64)
 
 
 def zigzag(number: Any) -> Any:
-    """The zigzag form (uint64) of signed numbers."""
+    """Returns the zigzag form (uint64) of signed numbers."""
     number = number.astype(np.int64, copy=False)
     return (number << 1 ^ number >> 63).view(np.uint64)
 
 
 def varint_sizes(number: Any) -> Any:
-    """How many bytes each number in zigzag form takes (int64)."""
+    """Returns the size of each number in zigzag form, in bytes (int64)."""
     sizes = np.ones(len(number), np.int64)
     largest = int(number.max(initial=0))
     for shift in range(7, 64, 7):
@@ -70,20 +69,20 @@ def varint_sizes(number: Any) -> Any:
 
 
 class Varints(NamedTuple):
-    """A field of many records: numbers in zigzag form and how many bytes each takes; plain ints if all records have the same."""
+    """A field of many records: numbers in zigzag form and their sizes in bytes; plain ints if all records have the same."""
 
     numbers: Any
     sizes: Any
 
     @classmethod
     def of(cls, numbers: Any) -> Varints:
-        """The field that holds these signed numbers."""
+        """Returns the field for these signed numbers."""
         numbers = zigzag(numbers)
         return cls(numbers, varint_sizes(numbers))
 
 
 def join_varints(fields: Sequence[Varints], count: int) -> Any:
-    """A pyarrow binary array of `count` elements: the fields of each record behind one another, without a byte between them."""
+    """Returns a pyarrow binary array of `count` elements: the fields of each record, concatenated."""
     widths = [int(np.max(field.sizes, initial=0)) for field in fields]
     room = np.empty((count, sum(widths)), np.uint8)
     is_kept = np.ones(room.shape, np.bool_)

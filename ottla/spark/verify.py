@@ -1,8 +1,8 @@
 """Proves from the log that a pipeline ran exactly once: reads its group's commits and its sink topics, and compares them.
 
-What is proved: each offset of the source is in exactly one committed batch; the output of each batch stands in the sink once and whole; the
-sink has no output of this pipeline without a commit. It needs no Spark, and may run beside the pipeline: a batch that is being committed
-meanwhile is left out. Offset commits that compaction has removed cannot be judged; the proof then begins with the first one that is left.
+It proves that each offset of the source is in exactly one committed batch, that the sink has the output of each batch completely and once,
+and that the sink has no output of this pipeline without a commit. It needs no Spark, and may run while the pipeline runs: a batch that is
+just being committed is skipped. Offset commits that compaction has removed cannot be judged; the proof begins with the first remaining one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ottla.spark.topics import read_ids
 from ottla.wire.records import iter_records
 
 SETTLE_SECONDS_MAX = 10.0
-"""How long a batch that is being committed is waited for before its incomplete output counts as a fault."""
+"""Seconds to wait for a batch that is being committed before its incomplete output counts as a fault."""
 SETTLE_PAUSE_SECONDS = 0.2
 
 
 class SourceProof(NamedTuple):
-    """The offsets of one source partition that are proved to be committed once. `rows` is what the log holds of them today."""
+    """The offsets of one source partition that were committed exactly once. `rows` is the number of their records in the log now."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class SourceProof(NamedTuple):
 
 
 class SinkProof(NamedTuple):
-    """The committed rows of one sink partition; `other_rows` are those of other producers."""
+    """The committed rows of one sink partition; `other_rows` are from other producers."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class SinkProof(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """What was proved of a pipeline, and what was not. `first_batch` and `last_batch` are (query id, batch id)."""
+    """The result for a pipeline. `first_batch` and `last_batch` are (query id, batch id)."""
 
     group: str
     batches: int
@@ -63,7 +63,7 @@ class Verification(NamedTuple):
 
     @property
     def is_proved(self) -> bool:
-        """Whether there was something to judge, and nothing is wrong."""
+        """Whether there was a commit to judge, and no fault."""
         return self.batches > 0 and not self.faults
 
 
@@ -72,7 +72,8 @@ def verify(
 ) -> Verification:
     """Reads and compares everything; see the module.
 
-    `may_share_sink`: records of other producers in the sink are a note and no fault. `UnknownTopicError` for a sink that does not exist.
+    With `may_share_sink`, records of other producers in the sink are a note and not a fault. Raises `UnknownTopicError` for a sink that
+    does not exist.
     """
     sink = SinkContents(client, sinks)
     try:
@@ -110,7 +111,7 @@ def _name(commit: GroupCommit) -> tuple[str, int]:
 
 
 def _producer_ids(client: Client, group: str) -> set[int]:
-    """The producer id that the pipeline holds now, where the broker says it."""
+    """Returns the pipeline's current producer id, if the broker reports it."""
     try:
         return {client.describe_transaction(f"{STREAM_ID_PREFIX}{group}").producer_id}
     except KafkaError:
@@ -118,7 +119,8 @@ def _producer_ids(client: Client, group: str) -> set[int]:
 
 
 def _settled(history: CommitHistory, sink: SinkContents, known: set[int], settle_s: float) -> Findings:
-    """Judges, and reads on while faults may be of a batch that is just being committed: such a fault passes, a real one stays."""
+    """Judges, and reads further while a fault may belong to a batch that is being committed: such a fault disappears, a real one remains.
+    """
     deadline = time.monotonic() + settle_s
     findings = _judged(history, sink, known)
     suspects = _suspects(findings)
@@ -152,9 +154,9 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
 
 
 def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[Fault]]:
-    """The ranges next to the source as it is today; a fault for each partition that is of another topic, or ends before its range.
+    """Compares the ranges with the current source; adds a fault for each partition that belongs to another topic or ends before its range.
 
-    A query without a source of ours counts its batches as offsets of its sink, which are no positions in a log.
+    A query without a source of ours counts its batches as offsets of its sink, which are not positions in a log.
     """
     partitions = sorted(partition for partition in findings.ranges if partition.topic not in sinks)
     topic_ids = read_ids(client, sorted({partition.topic for partition in partitions})) if partitions else {}
@@ -178,7 +180,7 @@ def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> 
 
 
 def _count_rows(client: Client, partition: TopicPartition, start: int, end: int) -> int:
-    """The records of a range; batches at its edges, and those that compaction thinned out, are counted record by record."""
+    """Counts the records of a range. Batches at its edges, and batches thinned by compaction, are counted record by record."""
     rows = 0
     for fetched in client.read(partition, start, end):
         for header, batch in fetched.batches:

@@ -1,10 +1,10 @@
-"""Spark's Python worker processes: whether this is one, what keeps its garbage collections short, and its memory in place.
+"""Spark's Python worker processes: detects them, keeps their garbage collections short, and keeps freed memory.
 
-After each task a worker collects all garbage. With pyspark, pyarrow and numpy in memory, none of which is garbage, that takes 30 to 40 ms
-of CPU, more than most tasks of a small batch. So what the imports have left is taken out of the collector's sight (`gc.freeze`).
+After each task a worker runs a full garbage collection. With pyspark, pyarrow and numpy in memory that takes 30 to 40 ms of CPU, more than
+most tasks of a small batch. Objects of imported modules are therefore excluded from collection (`gc.freeze`).
 
-Record batches come and go in buffers of about a megabyte. The C library returns so much to the kernel as soon as it is freed, and the
-kernel clears every page of the next one anew. So a worker keeps what it has freed, up to `KEPT_BYTES_MAX` (`mallopt`, of glibc only).
+Record batches use buffers of about a megabyte. The C library returns such memory to the kernel when it is freed, and the kernel clears
+every page of the next buffer. A worker therefore keeps freed memory, up to `KEPT_BYTES_MAX` (`mallopt`, glibc only).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
 _frozen_counts: set[int] = set()
-"""How many modules there were at each freeze: a process that has imported nothing since has nothing more to freeze."""
+"""The number of modules at each freeze. If nothing was imported since, there is nothing more to freeze."""
 
 
 def is_worker_process() -> bool:
@@ -28,7 +28,8 @@ def is_worker_process() -> bool:
 
 
 def freeze_imports() -> None:
-    """Spares later collections the objects of imported modules. Called where a worker enters our code; does nothing in other processes."""
+    """Excludes objects of imported modules from later collections. Called where a worker enters our code; does nothing in other processes.
+    """
     count = len(sys.modules)
     if count not in _frozen_counts and is_worker_process():
         if not _frozen_counts:
@@ -38,7 +39,7 @@ def freeze_imports() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Lets this process keep memory that it has freed, for the next buffers; where the C library has no such setting, nothing changes."""
+    """Makes this process keep freed memory for later buffers; does nothing without glibc's setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for name in _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD:

@@ -1,1 +1,1 @@
-"""A directory for the PYTHONPATH of Spark's Python workers: Python runs the `sitecustomize` in it when it starts. See there."""
+"""A directory on the PYTHONPATH of Spark's Python workers; Python runs its `sitecustomize` at the start."""

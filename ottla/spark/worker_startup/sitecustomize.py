@@ -1,10 +1,10 @@
-"""Start of a Python worker of Spark: lets it import the pyspark that is installed, compiled, instead of the same in an archive.
+"""Start of a Spark Python worker: imports the installed, compiled pyspark instead of the same modules in an archive.
 
-Spark puts `pyspark/python/lib/pyspark.zip` first on the path of its workers. The archive has no compiled modules, so that each process
-compiles what it imports, for more time than it then needs for a small batch. If the archive is part of a pyspark that this interpreter has
-installed, both have the same modules, and the archive goes to the end of the path. Another interpreter, or another Spark, is left alone.
+Spark puts `pyspark/python/lib/pyspark.zip` first on the path of its workers. The archive has no compiled modules, so each process compiles
+its imports, which takes longer than a small batch. If the archive is part of a pyspark that this interpreter has installed, both have the
+same modules, and the archive is moved to the end of the path. Other interpreters and other Sparks are left unchanged.
 
-Python runs one module of this name, so that the one that it would have run without us is run at the end. Imports nothing of ours, since
+Python runs only one module of this name, so the one that it would have run otherwise is run at the end. Imports nothing of ours, because
 every start of a worker waits for it.
 """
 
@@ -18,7 +18,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def installed_first(path: list[str]) -> list[str]:
-    """The path with archives of pyspark and py4j at its end, if a directory on it has what is in them."""
+    """Returns the path with archives of pyspark and py4j at its end, if a directory on the path has their contents."""
     late = [entry for entry in path if _is_installed(entry, path)]
     return [entry for entry in path if entry not in late] + late
 
@@ -35,7 +35,7 @@ def _is_installed(archive: str, path: list[str]) -> bool:
 
 
 def _run_the_next() -> None:
-    """Imports the `sitecustomize` that would have been run if this one were not on the path."""
+    """Imports the `sitecustomize` that Python would have run without this one."""
     this = sys.modules.pop("sitecustomize")
     try:
         importlib.import_module("sitecustomize")
