@@ -77,8 +77,8 @@ class SharePartitions:
         self._in_turn(done)
 
     def close_where(self, is_gone: Callable[[SharePartition], bool]) -> None:
-        """Closes the share partitions for which `is_gone` is true (deleted topic, other leader), some in each iteration of the loop.
-        Requests check by themselves whether this broker still leads the partition."""
+        """Closes the share partitions that match `is_gone` (deleted topic, another leader), some in each iteration of the loop. Requests
+        check by themselves whether this broker still leads the partition."""
         for share in self:
             if is_gone(share):
                 self._in_turn(share.close)

@@ -51,8 +51,8 @@ class ClosingConnection(Origin, Protocol):
 
 
 class ShareSession:
-    """The partitions that one member reads, in the order in which it named them. `epoch` is expected in its next request. `checks` has, for
-    each partition that it begins to read, the check of the stored state that it waits for; None if that is not sent yet."""
+    """The partitions that one member reads, in the order of its request. `epoch` is expected in its next request. `checks` has, for each
+    new partition, the pending check of its stored state; None if it was not sent yet."""
 
     __slots__ = ("checks", "connection", "epoch", "group_id", "member_id", "principal", "wanted")
 

@@ -1,5 +1,5 @@
-"""A broker for tests of other projects: `with ottla.testing.Broker() as broker: ...`, several of them with a ZooKeeper:
-`with ottla.testing.Cluster(3) as cluster: ...`, and the pytest fixtures in `plugin.py`.
+"""A broker for tests of other projects: `with ottla.testing.Broker() as broker: ...`; a cluster with ZooKeeper: `with
+ottla.testing.Cluster(3) as cluster: ...`; and pytest fixtures in `plugin.py`.
 
 Modules are imported on use, because pytest imports this package in every run where it is installed.
 """

@@ -1,4 +1,4 @@
-"""The pytest plugin's work around each test with the brokers of its process: faults end, and a failed test gets its part of the logs.
+"""The pytest plugin's work around each test: ends the faults of its brokers, and adds the brokers' logs to the report of a failed test.
 
 Imported only when a broker exists.
 """
@@ -14,14 +14,14 @@ LOG_BYTES_MAX = 20_000
 
 
 class LogMark(NamedTuple):
-    """How long a log was when a test began."""
+    """The length of a log at the start of a test."""
 
     path: Path
     size_bytes: int
 
 
 def end_faults() -> None:
-    """Ends every pause and removes the faults that have not happened."""
+    """Ends every pause and removes pending faults."""
     for handle in BrokerHandle.all_handles():
         handle.end_faults()
 
@@ -32,7 +32,7 @@ def mark_logs() -> list[LogMark]:
 
 
 def logs_since(marks: list[LogMark]) -> list[tuple[str, str]]:
-    """A title and what was logged since, for each broker that has logged anything; long logs lose their beginning."""
+    """Returns a title and the new log lines of each broker, if there are any; long logs are truncated at the beginning."""
     starts = {mark.path: mark.size_bytes for mark in marks}
     found = []
     for handle in BrokerHandle.all_handles():

@@ -1,11 +1,11 @@
-"""A broker in a process of its own, for tests.
+"""A broker in its own process, for tests.
 
     with Broker() as broker:
         broker.get_bootstrap_server()
 
-The interface is that of testcontainers' `KafkaContainer`, so that changing the import is enough: an image may be named and is ignored,
-variables of `with_env` become settings, and methods about the container's host answer for this machine. The data directory is temporary and
-removed at the end, unless one is given. `snapshot()` copies it, and `Broker.from_snapshot(path)` starts a broker on a copy of a snapshot.
+The interface is that of testcontainers' `KafkaContainer`, so that changing the import is sufficient. An image may be named and is ignored,
+variables of `with_env` become settings, and methods about the container's host return this machine. Without `data_dir` the data directory
+is temporary and removed at the end. `snapshot()` copies it, and `Broker.from_snapshot(path)` starts a broker on a copy of a snapshot.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ DEFAULTS = {
     "ottla.shutdown.timeout.ms": "1000",
     "ottla.log.format": "text",
 }
-"""For tests: one partition of each internal topic is created faster than fifty, and a joining member does not wait for others.
+"""Settings for tests: one partition of each internal topic is created faster than fifty, and a joining member does not wait for others.
 
-Records with timestamps of past years are expired by Kafka's rules as soon as they are looked for; that is once a day, so that they stay for
-the whole run of a test however long its broker has been up.
+Records with timestamps of past years expire by Kafka's rules at the first check of retention. It runs once a day, so that such records are
+kept for a whole test run.
 """
 
 CONTAINER_PORT = 9093
@@ -45,10 +45,10 @@ PLACES = (
 
 
 class Broker(BrokerHandle):
-    """A broker in a process of its own, from `start` or the beginning of a `with` block to `stop` or its end.
+    """A broker in its own process, from `start` or the beginning of a `with` block to `stop` or its end.
 
-    `settings` are those of `server.properties`; `topics` (`"orders:3"`) are created at the start. An `image` may be named, as for a
-    container, and is ignored. Without `data_dir` the data are temporary, and removed at the end.
+    `settings` are broker settings (`server.properties`); `topics` (`"orders:3"`) are created at the start. An `image` may be named, as for
+    a container, and is ignored. Without `data_dir` the data are temporary, and removed at the end.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class Broker(BrokerHandle):
         users: Mapping[str, str] | None = None,
         tls: bool = False,
     ) -> None:
-        """`users`: passwords by name; clients must then log in (`logins.py`). `tls`: with a certificate of this machine.
+        """`users` has passwords by name; clients must then log in (`logins.py`). `tls` enables TLS with a certificate for this machine.
 
-        Raises `ValueError` for a setting that neither Ottla nor Kafka knows, with the nearest name.
+        Raises `ValueError` for a setting that neither Ottla nor Kafka knows, with the most similar name.
         """
         checked = checked_settings(settings)
         authority, certificate = _certificates() if tls else ("", "")
@@ -90,7 +90,7 @@ class Broker(BrokerHandle):
     def from_snapshot(
         cls, path: str | Path, *, settings: Mapping[str, object] | None = None, users: Mapping[str, str] | None = None
     ) -> Broker:
-        """A broker, not started yet, on a copy of the snapshot; the snapshot is not changed."""
+        """Returns a broker that is not started yet, on a copy of the snapshot; the snapshot is not changed."""
         broker = cls(settings=settings, users=users)
         broker._source = Path(path).resolve()
         return broker
@@ -203,7 +203,7 @@ class Broker(BrokerHandle):
 
     @property
     def log(self) -> str:
-        """What the broker has logged."""
+        """The broker's log."""
         return self.process.log_file.read_text(errors="replace")
 
     @property
@@ -229,8 +229,7 @@ class Broker(BrokerHandle):
     # Snapshots
 
     def snapshot(self, path: str | Path | None = None) -> Path:
-        """Copies the broker's data as of this moment to `path` (which must not exist), or to a new directory that is removed when this
-        process ends.
+        """Copies the broker's current data to `path` (which must not exist), or to a new directory that is removed when this process ends.
         """
         from ottla.testing.snapshot import copy_data, new_snapshot, take_snapshot
 
@@ -242,7 +241,7 @@ class Broker(BrokerHandle):
 
 @lru_cache(maxsize=1)
 def _certificates() -> tuple[str, str]:
-    """One authority and one certificate for all brokers of this process."""
+    """Returns one authority and one certificate for all brokers of this process."""
     return make_certificates(temporary_directory("ottla-certificates-") / "certificates")
 
 
@@ -252,7 +251,7 @@ def _clean_up(process: BrokerProcess, home: Path) -> None:
 
 
 def checked_settings(settings: Mapping[str, object] | None) -> dict[str, str]:
-    """The settings as texts. Raises `ValueError` for a name that neither Ottla nor Kafka knows."""
+    """Returns the settings as texts. Raises `ValueError` for a name that neither Ottla nor Kafka knows."""
     for name in settings or {}:
         if reason := unknown_setting(name):
             raise ValueError(reason)
@@ -260,7 +259,7 @@ def checked_settings(settings: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def unknown_setting(name: str) -> str:
-    """Says that neither Ottla nor Kafka has a setting of this name, with the nearest one; empty if one of them has it."""
+    """Returns an error text for a setting that neither Ottla nor Kafka knows, with the most similar name; empty for a known one."""
     from ottla.base.config import BROKER_SETTINGS
     from ottla.base.settings.known import is_known_to_kafka
     from ottla.base.settings.sources import nearest

@@ -1,13 +1,13 @@
-"""Several brokers and a ZooKeeper, each in a process of its own, for tests.
+"""A cluster for tests: several brokers and a ZooKeeper, each in its own process.
 
     with Cluster(3) as cluster:
         cluster.get_bootstrap_server()
         cluster.leader_of("orders").kill()
 
-A `Cluster` has the interface of a single broker (`handle.py`), faults on the wire included, which hit any of its brokers; those of each
-broker hit that one. Faults of processes are each broker's own: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A broker that is
-started again keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation that ZOOKEEPER_HOME names;
-without one, the start fails with one line.
+A `Cluster` has the interface of a single broker (`handle.py`). Its wire faults hit any of its brokers; a wire fault of a `ClusterBroker`
+hits that broker. Process faults exist only for single brokers: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A restarted
+broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation in ZOOKEEPER_HOME; without one, the
+start fails with one line.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.
 
 
 def cluster_defaults(broker_count: int) -> dict[str, str]:
-    """Settings for tests: those of a single broker, and those of `replica_defaults`."""
+    """Returns settings for tests: the settings for a single broker, and `replica_defaults`."""
     return {**DEFAULTS, **replica_defaults(broker_count)}
 
 
 def replica_defaults(broker_count: int) -> dict[str, str]:
-    """As many replicas of each topic as there are brokers, at most three; of three, two must be in sync. Groups form at once."""
+    """Returns settings for replication: as many replicas as brokers, at most three, of which all but one must be in sync; groups form
+    immediately."""
     replicas = min(broker_count, REPLICAS_MAX)
     in_sync = str(max(1, replicas - 1))
     found = {"group.initial.rebalance.delay.ms": "0", "default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
@@ -67,7 +68,7 @@ class ClusterBroker:
 
     @property
     def log(self) -> str:
-        """What the broker has logged, in all its lives."""
+        """The broker's log, since its first start."""
         return self.process.log_file.read_text(errors="replace")
 
     def start(self, timeout: float = START_SECONDS_MAX) -> None:
@@ -76,7 +77,7 @@ class ClusterBroker:
         self.process.start(timeout)
 
     def stop(self) -> None:
-        """Stops the broker cleanly: it hands over what it leads."""
+        """Stops the broker cleanly, after a handover of its leaderships."""
         self.process.stop()
         self._is_suspended = False
 
@@ -96,15 +97,15 @@ class ClusterBroker:
             self._is_suspended = False
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
-        """Makes the next request of an API to this broker fail, as `BrokerHandle.fail_next` does to any."""
+        """Makes the next request of an API to this broker fail, like `BrokerHandle.fail_next`."""
         self._faults().fail_next(api, error, times, self._place)
 
     def lose_answer(self, api: str, times: int = 1) -> None:
-        """Lets this broker carry out the next request of an API, and closes the connection in place of the answer."""
+        """Lets this broker execute the next request of an API, and closes the connection instead of answering."""
         self._faults().lose_answer(api, times, self._place)
 
     def drop_connections(self) -> int:
-        """Closes all connections of clients of this process to this broker; they may connect again at once."""
+        """Closes all connections of this process's clients to this broker; they may reconnect immediately."""
         return self._faults().drop_connections(self._place)
 
     @property
@@ -115,7 +116,7 @@ class ClusterBroker:
 class Cluster(BrokerHandle):
     """Several brokers and a ZooKeeper, as processes of this machine, from `start` or the beginning of a `with` block to `stop` or its end.
 
-    `settings` are those of `server.properties`, the same for all brokers; `topics` (`"orders:3"`) are created at the start.
+    `settings` are broker settings (`server.properties`), the same for all brokers; `topics` (`"orders:3"`) are created at the start.
     """
 
     what = "a cluster of several brokers"
@@ -133,8 +134,8 @@ class Cluster(BrokerHandle):
         zookeeper: str | None = None,
         start_timeout: float = START_SECONDS_MAX,
     ) -> None:
-        """`racks` and `ports` are those of the brokers in order, where they are given; `directory` keeps the data of all; `defaults` are
-        settings in place of those for tests; `zookeeper` is the address of one that runs already."""
+        """`racks` and `ports` are for the brokers in order. `directory` keeps the data of all. `defaults` replaces the settings for tests.
+        `zookeeper` is the address of a running ZooKeeper."""
         checked = checked_settings(settings)
         super().__init__()
         assert brokers > 0, "a cluster has at least one broker"
@@ -183,7 +184,7 @@ class Cluster(BrokerHandle):
         return self
 
     def _wait_until_ready(self, process: BrokerProcess, *, may_move: bool) -> None:
-        """A port that another process took before the broker could listen on it is replaced, if the broker `may_move`."""
+        """Waits until the broker is ready. If another process took its port, chooses another one if `may_move`."""
         for attempts_left in reversed(range(START_ATTEMPTS)):
             try:
                 process.wait_until_ready(self._start_timeout)
@@ -195,7 +196,7 @@ class Cluster(BrokerHandle):
             process.launch()
 
     def _create_topics(self) -> None:
-        """When all brokers are there: the first of them would find no place for three replicas."""
+        """Creates the topics after all brokers have started, because the first broker alone cannot place three replicas."""
         for entry in ",".join(self._topics).split(","):
             name, _, count = entry.strip().partition(":")
             if name:
@@ -215,9 +216,8 @@ class Cluster(BrokerHandle):
         return self._ports[number] if number < len(self._ports) else 0
 
     def stop(self) -> None:
-        """Stops everything; a temporary directory is removed. Without ZooKeeper no broker can hand over what it leads: each gets a second
-        signal, which ends it at once.
-        """
+        """Stops everything and removes a temporary directory. Without ZooKeeper no broker can hand over its leaderships, so each gets a
+        second signal, which ends it immediately."""
         self.close()
         if self.zookeeper is not None and not self.zookeeper.is_running:
             for broker in self.brokers:

@@ -100,7 +100,7 @@ class FaultProxy:
             self._faults += [Fault(key, code, broker=broker)] * times
 
     def lose_answer(self, api: str, times: int = 1, broker: Address | None = None) -> None:
-        """The broker carries out the next `times` requests of an API, and each connection is closed when the answer has come."""
+        """Lets the broker execute the next `times` requests of an API, and closes the connection when it has answered."""
         self._check_process()
         with self._lock:
             self._faults += [Fault(key_of(api), None, is_carried_out=True, broker=broker)] * times
@@ -175,7 +175,7 @@ class FaultProxy:
             try:
                 upstream = socket.create_connection(broker, timeout=CONNECT_SECONDS_MAX)
             except OSError:
-                _close(client)  # the broker is gone, so its port here is closed as well
+                _close(client)  # the broker has ended, so its port here is closed as well
                 continue
             upstream.settimeout(None)
             for sock in (client, upstream):

@@ -31,9 +31,9 @@ _ALGORITHM = "ssl.endpoint.identification.algorithm"
 
 
 class ForeignLogins:
-    """The options with which clients connect, in place of `Logins`: the broker's users are those that it has.
+    """The client options, in place of `Logins`: the broker's users already exist.
 
-    `passwords` are of further users, who log in by the mechanism of the options. ValueError where the options make no sense.
+    `passwords` has further users, who log in by the mechanism of the options. Raises `ValueError` for invalid options.
     """
 
     def __init__(self, options: Mapping[str, str], passwords: Mapping[str, str], directory: Path) -> None:
@@ -144,7 +144,7 @@ class ForeignBroker(BrokerHandle):
 
 @contextmanager
 def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> Iterator[ForeignBroker]:
-    """The broker at these addresses, or at those of the file of client options. ValueError where the file cannot be used."""
+    """Yields the broker at these addresses, or at the addresses in the file of client options. Raises `ValueError` for an unusable file."""
     options = read_options(path) if path else {}
     address = bootstrap or options.get("bootstrap.servers", "")
     if not address:

@@ -38,7 +38,7 @@ OF_AN_OWN_BROKER = frozenset(
         "stop", "with_cluster_id", "with_env", "with_envs",
     )
 )  # fmt: skip
-"""What only a `Broker` has, because this process has started it."""
+"""Members that only a `Broker` has, because this process has started it."""
 SHOWN_RECORDS_MAX = 5
 SHOWN_BYTES_MAX = 60
 
@@ -135,7 +135,7 @@ class BrokerHandle:
 
     @property
     def address(self) -> tuple[str, int]:
-        """That of the proxy; with TLS, which no proxy can look into, the broker's own."""
+        """The proxy's address; with TLS, which a proxy cannot read, the broker's own."""
         if not self._has_tls:
             return self._faults().address
         from ottla.client.addresses import parse_addresses

@@ -1,8 +1,8 @@
-"""Users and certificates of a broker for tests, and the options with which each kind of client connects, as one of the users.
+"""Users and certificates of a broker for tests, and the client options for logging in as one of the users.
 
-A broker with users has one listener, with SASL; each user may log in by PLAIN and by SCRAM with the same password. The administrator is a
-user more, who may do everything: the conveniences of the fixture log in as it, and so do clients for which no user is named. With TLS the
-broker has a certificate of this machine, signed by an authority of its own.
+A broker with users has one listener, with SASL. Each user may log in by PLAIN and by SCRAM with the same password. There is one more user,
+the administrator, who may do everything; the fixture's own client logs in as the administrator, as do clients without a named user. With
+TLS the broker has a certificate for this machine, signed by its own authority.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Logins:
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     authority: str = ""
     mechanism: str = SCRAM[0]
-    """By which clients log in unless another is named."""
+    """The mechanism for clients that name none."""
 
     @property
     def protocol(self) -> str:

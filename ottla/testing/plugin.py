@@ -82,7 +82,7 @@ def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> I
     name = kafka_broker.create_topic(_unique(request))
     owner_pid = os.getpid()
     yield name
-    if _is_foreign() and os.getpid() == owner_pid:  # a forked child that ends here leaves its parent's topic
+    if _is_foreign() and os.getpid() == owner_pid:  # a forked child must not delete its parent's topic
         kafka_broker.delete_topics([name])
 
 
@@ -143,7 +143,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Ends the test's faults before its fixtures close their clients, and again those that the fixtures have set."""
+    """Ends the test's faults before its fixtures close their clients, and again afterwards, because fixtures may set faults."""
     _end_faults()
     yield
     _end_faults()

@@ -1,9 +1,9 @@
-"""A broker as a process of its own: started and waited for, stopped in time, suspended and resumed by signals.
+"""A broker as a separate process: started and waited for, stopped in time, suspended and resumed by signals.
 
 The process listens on a free port of the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under
-load; an idle one needs a fraction of a second. The broker's log goes to a file beside its data, and into the error message when it does not
-start. It has a session of its own, so that Ctrl-C reaches the process that started it and not the broker; when that process has died, its
-reaper (`reaper.py`) kills the broker.
+load; an idle one needs a fraction of a second. The broker's log is a file beside its data, and part of the error if it does not start. The
+process has its own session, so that Ctrl-C reaches only the process that started it. When that process has died, its reaper (`reaper.py`)
+kills the broker.
 
 Only the process that started a broker ends it: in a forked child of that process `stop` and `kill` do nothing.
 """
@@ -58,7 +58,7 @@ class BrokerProcess:
         self.data_dir = data_dir
         self.log_file = log_file
         self.port = 0
-        """That of the last start; 0 before the first one: any free port."""
+        """The port of the last start; 0 before the first one (any free port)."""
         self._settings = dict(settings)
         self._topics = list(topics)
         self._protocol = protocol
@@ -154,7 +154,7 @@ class BrokerProcess:
         return self._starter_pid == os.getpid()
 
     def forget(self) -> None:
-        """Leaves the process running, for another process to stop."""
+        """Forgets the process, so that another process can stop it."""
         assert self._process is not None
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -1,8 +1,8 @@
 """Ends the brokers of a test process and removes its temporary directories when that process has died, however it died.
 
-`kill -9` leaves a process no time to clean up, so another one does: `reaper_process.py`, started with the first broker. It holds the read
-end of a pipe whose write end only this process has; the system closes that when this process ends. Brokers and ZooKeepers carry the
-reaper's token in their environment, by which it finds them. After a normal end it finds nothing to do.
+After `kill -9` a process cannot clean up. Therefore `reaper_process.py`, started with the first broker, does. It holds the read end of a
+pipe whose write end only the test process has; the system closes that when the test process ends. Brokers and ZooKeepers have the reaper's
+token in their environment, so that it finds them. After a normal end it finds nothing to do.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Reaper:
         self._write("-process", pid)
 
     def close(self) -> None:
-        """The reaper goes to work, now or when the other process ends."""
+        """Lets the reaper work: now, or when the other process ends."""
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
@@ -68,7 +68,7 @@ class Reaper:
         try:
             os.write(self._pipe, os.fsencode(f"{kind} {what}\n"))
         except BrokenPipeError:
-            self.close()  # it was killed: what it should have done is now left to this process alone
+            self.close()  # the reaper was killed, so only this process cleans up now
 
 
 _of_this_process: list[Reaper] = []

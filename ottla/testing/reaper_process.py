@@ -1,11 +1,11 @@
-"""The reaper's own process: reads what it has to end and to remove, waits for the end of its input, then does it.
+"""The reaper's process: reads a list of directories and processes, waits for the end of its input, and removes and ends them.
 
     python -I -S reaper_process.py TOKEN PID
 
-The input has a line for each thing: `+directory PATH`, `-directory PATH`, `+process PID`, `-process PID`. With PID other than 0 it also
-waits for the end of that process. Where the system has /proc, every process with the token in its environment is killed, also one that
-was started a moment before the end; elsewhere those that were named. A script of its own, with few imports, so that it starts fast and
-imports nothing of the program under test.
+Each line of the input is `+directory PATH`, `-directory PATH`, `+process PID` or `-process PID`. With a PID other than 0 it also waits for
+the end of that process. If the system has /proc, it kills every process with the token in its environment, including one that was started
+just before the end; otherwise it kills the listed processes. It is a separate script with few imports, so that it starts fast and imports
+nothing of the program under test.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ END_SECONDS_MAX = 10.0
 def main(token: str, pid: int) -> None:
     """See the module."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C and a closed terminal reach all processes; this one is for what comes after
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C and a closed terminal reach all processes; this one must outlive them
     os.chdir("/")
     named = read_orders()
     if pid:
@@ -36,7 +36,7 @@ def main(token: str, pid: int) -> None:
 
 
 def read_orders() -> dict[str, list[str]]:
-    """What was named and not withdrawn, at the end of the input."""
+    """Returns the listed and not withdrawn entries, at the end of the input."""
     named: dict[str, list[str]] = {"directory": [], "process": []}
     for line in sys.stdin.buffer:
         kind, _, text = os.fsdecode(line.rstrip(b"\n")).partition(" ")
@@ -76,7 +76,7 @@ def kill_all(token: str, named: list[int]) -> None:
 
 
 def with_token(token: str) -> list[int]:
-    """The processes that have the token in their environment. Those that have ended have no environment any more."""
+    """Returns the processes with the token in their environment. Ended processes have no environment."""
     wanted = f"{TOKEN_VARIABLE}={token}".encode()
     found = []
     for name in os.listdir("/proc"):

@@ -35,7 +35,7 @@ def can_refuse(key: int) -> bool:
 
 
 def refuse(key: int, version: int, request: Any, code: int) -> Response:
-    """The answer to `request` in which everything failed with `code`."""
+    """Returns the response to `request` with the error `code` for everything."""
     response_class = load(key)[1]
     mirror = _MIRRORS.get(key)
     answer = mirror(request, version, code) if mirror is not None else None

@@ -1,13 +1,13 @@
 """Copies the data of a running broker while it is suspended.
 
-The broker writes each batch with one call and its process is suspended while files are copied, so the copy is what `kill -9` would have
-left at that moment: every topic, group and transaction at one point in time, which a broker recovers as after a crash. A copy made while
-the broker runs would be inconsistent: it could have a transaction's end but not the markers before it.
+The broker writes each batch with one call, and its process is suspended during the copy. The copy is therefore what `kill -9` would leave
+at that moment: every topic, group and transaction at one point in time, and a broker recovers it as after a crash. A copy made while the
+broker runs would be inconsistent: it could have a transaction's end but not the markers before it.
 
-Owners and permissions are those of the broker's files, which hold records and the keys of passwords; only root can give files to others.
+Owners and permissions are copied, because the files hold records and keys of passwords; only root can give files to other users.
 
-Sealed segments never change again, so they become hard links where the file system has them; the rest, each partition's last segment and
-small files, is copied. A snapshot can be used any number of times, because each start works on a copy of it.
+Sealed segments never change, so they are hard-linked if the file system supports it. All other files are copied: each partition's last
+segment and small files. A snapshot can be used any number of times, because each start works on a copy of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COPY_BYTES = 1 << 30
 
 
 def new_snapshot(path: str | Path | None) -> Path:
-    """Where a snapshot is put: at `path`, or in a new directory that does not outlive this process."""
+    """Returns the place for a snapshot: `path`, or a new directory that is removed when this process ends."""
     return Path(path).resolve() if path is not None else temporary_directory("ottla-snapshot-") / "data"
 
 

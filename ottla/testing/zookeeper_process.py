@@ -1,12 +1,11 @@
 """A real ZooKeeper as processes of this machine: one server or an ensemble, for tests, `ottla dev --brokers` and the demo.
 
-The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or those below `ZOOKEEPER_HOME`, the folder of a release of Apache.
-Servers listen on the loopback address only, on ports below the range from which the system takes those of outgoing connections, so that
-a stopped server finds its port free again. Each has a directory of its own with `zoo.cfg`, data and log, and goes on with its data when it
-is started again.
+The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or those of the Apache release in `ZOOKEEPER_HOME`. Servers listen only on
+the loopback address, on ports below the system's range for outgoing connections, so that a stopped server finds its port free again. Each
+has its own directory with `zoo.cfg`, data and log, and keeps its data over restarts.
 
-A server is ready when it answers that it takes writes, which an ensemble does once it has a leader. Ticks are short (500 ms), so sessions
-of a second are possible; writes are not synced, which survives the kill of a process but not that of the machine.
+A server is ready when it accepts writes, which an ensemble does once it has a leader. Ticks are short (500 ms), which allows sessions of a
+second. Writes are not synced: they survive the kill of a process but not a crash of the machine.
 """
 
 from __future__ import annotations
