@@ -177,5 +177,5 @@ def _is_of_tls(error: BaseException) -> bool:
 
 
 def wants_more(error: OSError) -> bool:
-    """Whether a read that does not wait failed only because TLS has no whole record yet."""
-    return _is_of_tls(error) and type(error).__name__ == "SSLWantReadError"
+    """Whether a call that does not wait failed only because TLS has no whole record yet, or the socket does not accept more of one."""
+    return _is_of_tls(error) and type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")

@@ -28,8 +28,8 @@ class Producer(producer.Producer):
         super().produce(topic, _bytes(value), _bytes(key), headers=tuple((name, _bytes(data)) for name, data in pairs), **options)
 
     def __del__(self) -> None:
-        if hasattr(self, "_connections"):
-            self._drop_connections()
+        if hasattr(self, "_routes"):
+            self._routes.close()
             self.cluster.close()
 
 

@@ -159,9 +159,9 @@ class Cluster:
         return found
 
     def new_connection(self, broker_id: int) -> Connection:
-        """A connection of the caller's own."""
-        with self.owner:
-            return self._open(self.run(self.core.address_of(broker_id)))
+        """A connection of the caller's own. Waits for no call of another thread if the broker's address is known."""
+        known = self.brokers.get(broker_id)
+        return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)
 
     # What is known of the cluster
 

@@ -1,7 +1,8 @@
 """One connection to one broker on a blocking socket with timeouts: the shell round `core/connection.py`.
 
 `open` connects, negotiates versions and authenticates. `send` and `receive` are apart, so that several requests can be under way: a broker
-answers one connection in order. `request` is both at once.
+answers one connection in order. `request` is both at once. `post`, `push` and `take` do the same for callers that must not wait: bytes that
+the socket does not accept are kept, and an answer that has arrived in part is no answer yet.
 
 Any failure (refused, reset, slow, malformed) closes the connection and raises one `TransportError` whose line names the host. Any other
 exception while bytes are sent or received, such as that of a signal handler, closes it too: the rest of the stream is unknown. A closed
@@ -13,15 +14,15 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla._version import __version__
 from ottla.base.errors import WireError
 from ottla.client.addresses import Address
-from ottla.client.blocking.readable import readable
+from ottla.client.blocking.readable import readable, ready
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.errors import ConnectError, NotSentError, RequestTimeoutError, TransportError
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from ottla.client.security import Security
     from ottla.client.tls import TlsDetails
 
+K = TypeVar("K")
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 _SCATTERED_BYTES_MIN = 64 * 1024
 """From this size on, a frame's pieces go to the kernel as they are, because joining them costs more than a longer call."""
+_WAIT_S = 1.0
+"""A wait for the socket is no longer than this, in seconds: a signal handler that runs meanwhile may close the connection."""
 _PIECES_MAX = 512
 """The kernel takes 1,024 in one call."""
 
@@ -73,6 +77,8 @@ class Connection:
         self._open_until: float | None = None
         """While the connection is being opened: when that must be done."""
         self._renewal = LoginRenewal(random())
+        self._unsent: deque[memoryview] = deque()
+        """Bytes of requests that the socket has not accepted yet."""
         self._early: deque[Any] = deque()
         """Answers that had to be read before another login, for `receive`."""
 
@@ -84,8 +90,9 @@ class Connection:
         self._open_until = time.monotonic() + limit_s
         limit_s = min(limit_s, self.connect_timeout_s)
         try:
-            self._connect(limit_s)
+            self._socket = self._connected(limit_s)
             self._secure()
+            self._socket.setblocking(False)
             self._negotiate()
         except TimeoutError:
             self.close()
@@ -101,10 +108,11 @@ class Connection:
         self._open_until = None
         return self
 
-    def _connect(self, limit_s: float) -> None:
-        self._socket = socket.create_connection(self.address, timeout=limit_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
+    def _connected(self, limit_s: float) -> socket.socket:
+        connected = socket.create_connection(self.address, timeout=limit_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
+        return connected
 
     def _secure(self) -> None:
         """Puts TLS in front of the socket, where that is configured."""
@@ -139,21 +147,28 @@ class Connection:
         """How long one step may take: while the connection is opened, what is left for that."""
         return self.request_timeout_s if self._open_until is None else max(0.001, self._open_until - time.monotonic())
 
-    def _login_again(self) -> None:
+    @property
+    def is_login_due(self) -> bool:
+        """Whether the next `send` logs in again first. A caller of `post` calls `login_again` before it, in a thread that may wait."""
+        return self._renewal.is_due(time.monotonic())
+
+    def login_again(self) -> Connection:
         """Logs in again before the session ends, after the answers that are under way (KIP-368)."""
-        exchange = None if self.security is None else self.security.new_exchange()
-        assert exchange is not None, "a session without a login"
-        while self.protocol.pending:
-            self._early.append(self._next_answer(self.request_timeout_s))
-        self._write(self.protocol.login_again(exchange))
         try:
+            exchange = None if self.security is None else self.security.new_exchange()
+            assert exchange is not None, "a session without a login"
+            while self.protocol.pending:
+                self._early.append(self._next_answer(self.request_timeout_s))
+            self._write(self.protocol.login_again(exchange))
             self._finish_login(self._read_frame(self.request_timeout_s))
         except BaseException:
             self.close()
             raise
+        return self
 
     def close(self) -> None:
         self.protocol.close()
+        self._unsent.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -170,7 +185,6 @@ class Connection:
         if not readable([open_socket.fileno()], 0.0):
             return False
         try:
-            open_socket.settimeout(0.0)
             open_socket.recv(1)
         except BlockingIOError:
             return False
@@ -209,9 +223,20 @@ class Connection:
 
     def send(self, body: Request, *, version: int | None = None, is_answered: bool = True, timeout_s: float | None = None) -> None:
         """Sends a request without waiting; answers come by `receive` in the order of sending."""
-        if self._renewal.is_due(time.monotonic()) and self.is_open:
-            self._login_again()
+        if self.is_login_due and self.is_open:
+            self.login_again()
         self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered), timeout_s=timeout_s)
+
+    def post(self, body: Request, *, is_answered: bool = True) -> None:
+        """Begins to send a request: what the socket does not accept at once is sent by `push`."""
+        self._post(self.protocol.request_pieces(body, is_answered=is_answered))
+
+    def take(self) -> Any:
+        """Returns the answer to the oldest request, or None if it has not arrived completely."""
+        if self._early:
+            return self._early.popleft()
+        frame = self._take_frame() if self.protocol.pending else None
+        return None if frame is None else self._answer(frame)
 
     def receive(self, timeout_s: float | None = None) -> Any:
         """The answer to the oldest request under way."""
@@ -221,7 +246,9 @@ class Connection:
         return self._next_answer(self.request_timeout_s if timeout_s is None else timeout_s)
 
     def _next_answer(self, timeout_s: float) -> Any:
-        frame = self._read_frame(timeout_s)
+        return self._answer(self._read_frame(timeout_s))
+
+    def _answer(self, frame: memoryview) -> Any:
         try:
             return self.protocol.response(frame)
         except TransportError:
@@ -234,8 +261,9 @@ class Connection:
 
     def has_input(self) -> bool:
         """Whether `receive` has something without reading from the socket: the connection is closed, or bytes were read before."""
-        if self._socket is None or self._early:
-            return True
+        return self._socket is None or bool(self._early) or self._has_decrypted()
+
+    def _has_decrypted(self) -> bool:
         pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already; a plain socket keeps nothing back
         return pending is not None and bool(pending())
 
@@ -246,49 +274,88 @@ class Connection:
         return self._socket.fileno()
 
     def _write(self, *pieces: Buffer, timeout_s: float | None = None) -> None:
+        """Sends pieces and waits until the socket has accepted them."""
+        timeout_s = self._step_s() if timeout_s is None else timeout_s
+        self._post(pieces)
+        deadline = time.monotonic() + timeout_s
+        while self._unsent:
+            if self._wait(deadline, is_for_writing=True):
+                self.push()
+            elif time.monotonic() >= deadline:
+                raise self._broken(RequestTimeoutError(f"{self.address} takes no data for {round(timeout_s, 2):g} s"))
+
+    def _post(self, pieces: Sequence[Buffer]) -> None:
         if self._socket is None:
             raise NotSentError(f"the connection to {self.address} is closed")
-        timeout_s = self._step_s() if timeout_s is None else timeout_s
+        if self.security is not None or sum(map(len, pieces)) < _SCATTERED_BYTES_MIN:
+            pieces = [b"".join(pieces)]
+        self._unsent.extend([memoryview(piece) for piece in pieces if len(piece)])
+        self.push()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the socket has not accepted all bytes of a request yet."""
+        return bool(self._unsent)
+
+    def push(self) -> None:
+        """Sends bytes that are left, as many as the socket accepts without waiting."""
+        unsent = self._unsent
         try:
-            self._socket.settimeout(timeout_s)
-            if self.security is not None or sum(map(len, pieces)) < _SCATTERED_BYTES_MIN:
-                self._socket.sendall(b"".join(pieces))
-            else:
-                _send_scattered(self._socket, pieces)
-        except TimeoutError:
-            raise self._broken(RequestTimeoutError(f"{self.address} takes no data for {round(timeout_s, 2):g} s")) from None
+            while unsent and self._socket is not None:
+                if len(unsent) == 1 or self.security is not None:
+                    _skip(unsent, self._socket.send(unsent[0]))
+                else:
+                    _skip(unsent, self._socket.sendmsg(islice(unsent, _PIECES_MAX)))
+        except BlockingIOError:
+            return
         except OSError as error:
-            raise self._broken(NotSentError(str(lost(self.address, error)))) from None
+            if not wants_more(error):
+                raise self._broken(NotSentError(str(lost(self.address, error)))) from None
         except BaseException:
             self.close()
             raise
 
     def _read_frame(self, timeout_s: float) -> memoryview:
-        if self._socket is None:
-            raise ConnectError(f"the connection to {self.address} is closed")
-        frames = self.protocol.frames
         deadline = time.monotonic() + timeout_s
+        while True:
+            if (self._socket is None or self._has_decrypted() or self._wait(deadline)) and (frame := self._take_frame()) is not None:
+                return frame
+            if self._socket is not None and time.monotonic() >= deadline:
+                raise self._broken(RequestTimeoutError(f"{self.address} did not answer within {round(timeout_s, 2):g} s"))
+
+    def _wait(self, deadline: float, *, is_for_writing: bool = False) -> bool:
+        """Waits until the socket can be read, or accepts data. Returns False after the deadline, and after `_WAIT_S`."""
+        descriptors = [self.fileno()]
+        left = max(0.0, min(_WAIT_S, deadline - time.monotonic()))
         try:
-            while True:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                self._socket.settimeout(left)
+            return bool(ready((), descriptors, left) if is_for_writing else readable(descriptors, left))
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_frame(self) -> memoryview | None:
+        """Reads without waiting. Returns the next frame, or None if it has not arrived completely."""
+        frames = self.protocol.frames
+        try:
+            while self._socket is not None:
                 count = self._socket.recv_into(frames.get_buffer())
                 if not count:
                     raise self._broken(self.protocol.hung_up())
                 frame = frames.buffer_updated(count)
                 if frame is not None:
                     return frame
-        except TimeoutError:
-            raise self._broken(RequestTimeoutError(f"{self.address} did not answer within {round(timeout_s, 2):g} s")) from None
+        except BlockingIOError:
+            return None
         except OSError as error:
+            if wants_more(error):
+                return None
             raise self._broken(lost(self.address, error)) from None
         except WireError as error:
             raise self._broken(self.protocol.malformed(error, self.protocol.pending[0] if self.protocol.pending else None)) from None
         except BaseException:
             self.close()
             raise
+        raise ConnectError(f"the connection to {self.address} is closed")
 
     def _broken(self, error: TransportError) -> TransportError:
         """Closes the connection, since nothing is known about the bytes that follow."""
@@ -296,23 +363,33 @@ class Connection:
         return error
 
 
-def _send_scattered(open_socket: socket.socket, pieces: Iterable[Buffer]) -> None:
-    """Sends all pieces without joining them; the kernel takes as much as its buffer has room for, again and again."""
-    left = deque(memoryview(piece) for piece in pieces if len(piece))
-    while left:
-        sent = open_socket.sendmsg(islice(left, _PIECES_MAX))
-        while left and sent >= len(left[0]):
-            sent -= len(left.popleft())
-        if sent:
-            left[0] = left[0][sent:]
+def _skip(pieces: deque[memoryview], count: int) -> None:
+    """Removes the first `count` bytes."""
+    while pieces and count >= len(pieces[0]):
+        count -= len(pieces.popleft())
+    if count:
+        pieces[0] = pieces[0][count:]
 
 
-def first_readable(connections: Mapping[int, Connection], timeout_s: float) -> list[int]:
-    """Waits until a connection has an answer or has ended, and returns the keys of all such connections; none after `timeout_s`."""
-    if not connections:
+class Source(Protocol):
+    """Something that `first_ready` waits for."""
+
+    @property
+    def has_unsent(self) -> bool: ...
+
+    def has_input(self) -> bool: ...
+
+    def fileno(self) -> int: ...
+
+
+def first_ready(sources: Mapping[K, Source], timeout_s: float) -> set[K]:
+    """Waits until a connection has an answer, has ended or can send on, or an errand has ended. Returns the keys of all such sources; none
+    after `timeout_s`."""
+    if not sources:
         if timeout_s > 0:  # a sleep of 0 s gives up the processor: 1 ms on a busy machine
             time.sleep(timeout_s)
-        return []
-    ready = [key for key, connection in connections.items() if connection.has_input()]
-    others = {connection.fileno(): key for key, connection in connections.items() if key not in ready}
-    return ready + [others[descriptor] for descriptor in readable(list(others), 0.0 if ready else timeout_s)]
+        return set()
+    found = {key for key, source in sources.items() if source.has_input()}
+    others = {source.fileno(): key for key, source in sources.items() if key not in found}
+    sending = {descriptor for descriptor, key in others.items() if sources[key].has_unsent}
+    return found | {others[descriptor] for descriptor in ready(others.keys() - sending, sending, 0.0 if found else timeout_s)}

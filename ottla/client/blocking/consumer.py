@@ -20,7 +20,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, first_readable
+from ottla.client.blocking.connection import Connection, first_ready
 from ottla.client.blocking.group_admin import Committed, commit_offsets, committed_offsets
 from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, METADATA_AGE_S, SESSION_TIMEOUT_MS, GroupMembership
 from ottla.client.blocking.owner import Owner, owned
@@ -238,7 +238,7 @@ class Consumer:
 
     def _take_answers(self, timeout_s: float) -> None:
         """Takes the answers that are there; waits for the first one at most `timeout_s`."""
-        for broker_id in first_readable({broker_id: self._connections[broker_id] for broker_id in self._asked}, timeout_s):
+        for broker_id in first_ready({broker_id: self._connections[broker_id] for broker_id in self._asked}, timeout_s):
             asked, connection = self._asked.pop(broker_id), self._connections[broker_id]
             try:
                 answer = connection.receive()

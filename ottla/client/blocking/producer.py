@@ -2,7 +2,7 @@
 
 `produce` gathers records by partition. A full batch is encoded and sent without waiting, up to `in_flight_max` requests a broker. `poll`
 sends batches that have lingered and takes in answers; `flush` waits for all. `core/send_queue.py` decides what is sent when, and again
-after a failure. Each partition waits for itself: one without a leader delays no other.
+after a failure. Each partition waits for itself: one without a leader, or whose leader is silent, delays no other (`blocking/routes.py`).
 
 The end of each record is reported once (`blocking/deliveries.py`), also of records that cannot be encoded and of those that `close`,
 `abort` or an exception in `with` leaves behind. A call that raises before it has taken its record reports nothing about that record.
@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, first_readable
+from ottla.client.blocking.connection import Connection, first_ready
 from ottla.client.blocking.deliveries import Deliveries, Delivery
 from ottla.client.blocking.owner import Owner, owned
 from ottla.client.blocking.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
+from ottla.client.blocking.routes import Routes
 from ottla.client.core.encoding import Encoding, check_record
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.core.send_queue import Batch, SendQueue
-from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError, TransportError, refused
+from ottla.client.errors import ClientError, RequestTimeoutError, TransportError, refused
 from ottla.wire.batch_header import stamp_producer
+from ottla.wire.messages.metadata import MetadataResponseTopic
 from ottla.wire.records import CODEC_NAMES, Headers, Record
 
 __all__ = ["ACKS_ALL", "BATCH_BYTES", "IN_FLIGHT_MAX", "Delivery", "Producer"]
@@ -51,8 +53,9 @@ _STEP_S = 1.0
 class Producer:
     """Sends records in batches, in order, each exactly once by default. One thread at a time may use it; a forked child may not.
 
-    There is no thread: a program that produces slowly calls `poll` in between. `with` flushes at the end. After an exception in `with`
-    nothing more is sent, an open transaction is aborted, and the records that have not ended are reported as failed.
+    No thread sends: a program that produces slowly calls `poll` in between. `poll(0)` does not wait for any broker. `with` flushes at the
+    end. After an exception in `with` nothing more is sent, an open transaction is aborted, and the records that have not ended are reported
+    as failed.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Producer:
         self._sticky = StickyPartitioner(random.Random().choice)
         self._partitions: dict[str, list[int]] = {}
         self._learned_at: dict[str, float] = {}
+        self._learned: dict[str, MetadataResponseTopic] = {}
         self._open: dict[TopicPartition, Batch] = {}
         self._open_sticky: dict[str, Batch] = {}
         """The open batch of each topic for records without a key or partition: most records need this one look-up."""
@@ -97,7 +101,7 @@ class Producer:
             cluster.metadata, acks=acks, is_idempotent=has_identity, may_renumber=has_identity and not self._is_transactional
         )
         self._deliveries = Deliveries(self._queue.ended, on_delivery)
-        self._connections: dict[int, Connection] = {}
+        self._routes = Routes(cluster, self._queue, self.identity if self._is_transactional else None)
 
     @property
     def delivered(self) -> int:
@@ -198,7 +202,7 @@ class Producer:
     def close(self) -> None:
         """Flushes; an open transaction is aborted. In a forked child it only closes what the child inherited."""
         if self.owner.is_in_child:
-            self._drop_connections()
+            self._routes.close()
             return
         with ExitStack() as steps:
             steps.callback(self._leave_behind)
@@ -208,7 +212,7 @@ class Producer:
     def _leave_behind(self) -> None:
         """Ends whatever is left without sending it: reports it as failed, and aborts an open transaction."""
         with ExitStack() as steps:
-            steps.callback(self._drop_connections)
+            steps.callback(self._routes.close)
             if self._is_transactional and self.identity is not None and self.identity.is_open:
                 steps.callback(self.identity.renew)
             self._end_all(ClientError("the producer was closed before the record was sent"))
@@ -222,11 +226,6 @@ class Producer:
             del self._open[partition]
         self._open_sticky.clear()
         self._queue.end_all(error, only_unsent=only_unsent)
-
-    def _drop_connections(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
 
     # Transactions
 
@@ -254,7 +253,7 @@ class Producer:
         """Drops what was not sent yet and aborts."""
         identity = self._transactional()
         self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is aborted"), only_unsent=True)
-        while not self._queue.is_empty:
+        while self._routes.adds_to_transaction or not self._queue.is_empty:
             self._step(_STEP_S)
         identity.core.has_gap = identity.core.has_gap or bool(self._queue.gaps)
         identity.end(is_commit=False)
@@ -270,7 +269,7 @@ class Producer:
         """
         self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is abandoned"))
         self._queue.gaps.clear()
-        self._drop_connections()
+        self._routes.close()
         self.cluster.close()
         self._transactional().renew()
         self._deliveries.forget_failure()
@@ -288,22 +287,22 @@ class Producer:
     # Batches
 
     def _learn(self, topic: str) -> list[int]:
-        self.cluster.topic(topic, auto_create=True)
-        found = self._partitions[topic] = self.cluster.partitions(topic)
         self._learned_at[topic] = time.monotonic()
+        return self._take_over(topic, self.cluster.topic(topic, auto_create=True))
+
+    def _take_over(self, topic: str, learned: MetadataResponseTopic) -> list[int]:
+        self._learned[topic] = learned
+        found = self._partitions[topic] = sorted(partition.partition_index for partition in learned.partitions)
         return found
 
     def _look_for_growth(self, topic: str, now: float) -> None:
-        """Asks from time to time how many partitions a topic has; the old ones go on while no broker answers."""
-        if now < self._learned_at.get(topic, now) + self.metadata_age_s:
-            return
-        self._learned_at[topic] = now
-        try:
-            self.cluster.refresh([topic])
-            if topic in self.cluster.topics:
-                self._learn(topic)
-        except (KafkaError, TransportError):
-            return
+        """Takes over the partitions that a topic has by now. Asks for them from time to time, without waiting for the answer."""
+        known = self.cluster.topics.get(topic)
+        if known is not None and known is not self._learned.get(topic):
+            self._take_over(topic, known)
+        elif now >= self._learned_at.get(topic, now) + self.metadata_age_s:
+            self._learned_at[topic] = now
+            self._routes.look_for_growth(topic)
 
     def _batch_for(self, topic: str, key: bytes | None, partition: int, size: int) -> Batch:
         """Returns the open batch of a record's partition, or a new one if the record does not fit."""
@@ -387,27 +386,20 @@ class Producer:
         self._deliveries.report()
 
     def _send_ready(self) -> None:
-        queue = self._queue
+        queue, routes = self._queue, self._routes
         self._renumber()
-        while partitions := queue.sendable(now := time.monotonic()):
+        routes.take_in(time.monotonic())
+        while partitions := queue.sendable(time.monotonic()):
             has_sent = False
-            for broker_id, some in self._by_leader(partitions, now).items():
-                if len(queue.in_flight.get(broker_id, ())) < self.in_flight_max and (batches := queue.gather(broker_id, some)):
-                    self._send(broker_id, batches)
+            for broker_id, some in routes.by_leader(partitions).items():
+                if len(queue.in_flight.get(broker_id, ())) >= self.in_flight_max:
+                    continue
+                connection = routes.connection(broker_id)
+                if connection is not None and (batches := queue.gather(broker_id, some)):
+                    self._send(broker_id, connection, batches)
                     has_sent = True
             if not has_sent:
                 return
-
-    def _by_leader(self, partitions: Sequence[TopicPartition], now: float) -> dict[int, list[TopicPartition]]:
-        """Partitions by their leaders. Those without a leader pause."""
-        try:
-            found, missing = self.cluster.leaders(partitions)
-        except (KafkaError, TransportError) as error:
-            self._queue.not_sent(partitions, error, now)
-            return {}
-        for partition, reason in missing.items():
-            self._queue.not_sent([partition], reason, now)
-        return found
 
     def _renumber(self) -> None:
         """Gives the batches behind one that has failed for good the sequence numbers of another epoch."""
@@ -427,52 +419,47 @@ class Producer:
                     is_transactional=False,
                 )
 
-    def _send(self, broker_id: int, batches: list[Batch]) -> None:
-        partitions = [batch.partition for batch in batches]
-        try:
-            if self._is_transactional and self.identity is not None:
-                self.identity.add(partitions)
-            connection = self._connection(broker_id)
-        except (KafkaError, TransportError) as error:
-            self._queue.not_sent(partitions, error, time.monotonic())
-            return
+    def _send(self, broker_id: int, connection: Connection, batches: list[Batch]) -> None:
         request = self._queue.request(batches, self.identity.transactional_id if self.identity is not None else None)
         self._queue.sending(broker_id, batches, time.monotonic())
         self.bytes_sent += sum(len(batch.data) for batch in batches)
         try:
-            connection.send(request, is_answered=self.acks != 0)
+            connection.post(request, is_answered=self.acks != 0)
         except TransportError as error:
             self._lost(broker_id, error)
             return
-        if self.acks == 0:
+        if self.acks == 0 and not connection.has_unsent:
             self._queue.sent_unanswered(broker_id)
 
-    def _connection(self, broker_id: int) -> Connection:
-        """A connection of the producer's own: a produce that waits for its acknowledgement must not hold up other requests."""
-        known = self._connections.get(broker_id)
-        if known is None or not known.is_open:
-            known = self._connections[broker_id] = self.cluster.new_connection(broker_id)
-        return known
-
     def _take_answers(self, timeout_s: float) -> bool:
-        """Takes in every answer that is there; waits for the first one at most `timeout_s`. Whether there was one."""
-        waiting = {broker_id: self._connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}
-        ready = first_readable(waiting, timeout_s)
-        for broker_id in ready:
+        """Takes in every answer that is there.
+
+        Waits at most `timeout_s` for the first one, for a socket that accepts more data, or for the end of an errand. Returns whether there
+        was any of them.
+        """
+        connections = self._routes.connections
+        waiting = {broker_id: connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}
+        errands = self._routes.sources()
+        ready = first_ready({**errands, **waiting} if errands else waiting, timeout_s)
+        for broker_id in waiting.keys() & ready:
             self._take_from(broker_id, waiting[broker_id])
         now = time.monotonic()
-        for broker_id in waiting.keys() - set(ready):
+        for broker_id in waiting.keys() - ready:
             if now >= self._queue.in_flight[broker_id][0].at + self.cluster.timeout_s:
                 self._lost(broker_id, RequestTimeoutError(f"broker {broker_id} did not answer within {self.cluster.timeout_s:g} s"))
         return bool(ready)
 
     def _take_from(self, broker_id: int, connection: Connection) -> None:
         try:
-            while self._queue.in_flight.get(broker_id) and connection.is_readable():
-                self._queue.answered(broker_id, connection.receive(), time.monotonic())
+            if connection.has_unsent:
+                connection.push()
+                if self.acks == 0 and not connection.has_unsent:
+                    self._queue.sent_unanswered(broker_id)
+            while self._queue.in_flight.get(broker_id) and (answer := connection.take()) is not None:
+                self._queue.answered(broker_id, answer, time.monotonic())
         except TransportError as error:
             self._lost(broker_id, error)
 
     def _lost(self, broker_id: int, error: TransportError) -> None:
-        self._connections.pop(broker_id).close()
+        self._routes.connections.pop(broker_id).close()
         self._queue.connection_lost(broker_id, error, time.monotonic())

@@ -28,6 +28,7 @@ class ProducerIdentity:
         self.epoch_of = self.core.epoch_of
         self.begin_epoch = self.core.begin_epoch
         self.begin = self.core.begin
+        self.not_added = self.core.not_added
         self._run = cluster.run
 
     @property

@@ -17,7 +17,7 @@ from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid
 from ottla.client.blocking.admin import refusal
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, first_readable
+from ottla.client.blocking.connection import Connection, first_ready
 from ottla.client.blocking.consumer import topic_names
 from ottla.client.blocking.owner import Owner, owned
 from ottla.client.blocking.share_membership import ShareMembership
@@ -195,7 +195,7 @@ class ShareConsumer:
             self._lose(session, error, wanted)
 
     def _take_answers(self, timeout_s: float) -> None:
-        for broker_id in first_readable({broker_id: self._connections[broker_id] for broker_id in self._asked}, timeout_s):
+        for broker_id in first_ready({broker_id: self._connections[broker_id] for broker_id in self._asked}, timeout_s):
             self._receive(broker_id)
 
     def _receive(self, broker_id: int) -> None:

@@ -178,9 +178,13 @@ class ProducerIdentityCore:
             raise refused(ErrorCode.INVALID_TXN_STATE, "the end of the last transaction is unknown: initialize the id again")
         self.is_open = True
 
+    def not_added(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Returns the partitions that do not belong to the open transaction yet."""
+        return [partition for partition in partitions if partition not in self._added]
+
     def add(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
         """Adds partitions to the transaction before anything is written to them; with the second protocol writing does it."""
-        new = [partition for partition in partitions if partition not in self._added]
+        new = self.not_added(partitions)
         if not new:
             return
         if not self.uses_v2:

@@ -166,6 +166,7 @@ def test_a_broker_that_takes_no_data_ends_the_sending_of_large_pieces(opened: Op
         assert connection._socket is not None
         connection._socket.close()
         connection._socket = socket.create_connection(deaf.getsockname())
+        connection._socket.setblocking(False)
         data = [PartitionProduceData(index=0, records=bytes(64 << 20))]
         with pytest.raises(RequestTimeoutError, match=r"takes no data for 0\.2 s"):
             connection.send(ProduceRequest(acks=-1, timeout_ms=5, topic_data=[TopicProduceData(name="t", partition_data=data)]))
