@@ -23,7 +23,7 @@ from math import inf
 
 from ottla.adapters.commit_pace import CommitPace
 from ottla.adapters.node_journal import NodeJournal
-from ottla.adapters.node_tree import NodeTree, Ringing, Staged
+from ottla.adapters.node_tree import NodeTree, Ringing, StagedNodes
 from ottla.base.errors import StorageError
 from ottla.base.loop.turns import Turns, once
 from ottla.base.ports import MULTI_BYTES_MAX, Operation, Outcome, SessionEvent, StoreNode, StoreResult, Watch, operation_bytes
@@ -36,7 +36,7 @@ SESSIONS_PER_OPENING_BITS = 16
 OPERATIONS_AT_ONCE_MAX = 2048
 PIECE_OPERATIONS = 1024
 
-Done = Callable[[Outcome], object]
+MultiDone = Callable[[Outcome], object]
 
 
 class _SharedTree:
@@ -75,7 +75,7 @@ class _SharedTree:
         self._ring(self.tree.commit(self.tree.stage_end_of(session_id)))
         yield
 
-    def multi(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> None:
+    def multi(self, session: LocalStore, operations: Sequence[Operation], done: MultiDone) -> None:
         self._add(self._run(session, operations, done), is_large=len(operations) > OPERATIONS_AT_ONCE_MAX)
 
     def read(self, function: Callable[[], None]) -> None:
@@ -113,12 +113,12 @@ class _SharedTree:
             if not self._is_committing and not is_given_up:
                 self._go_on()
 
-    def _run(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> Iterator[None]:
+    def _run(self, session: LocalStore, operations: Sequence[Operation], done: MultiDone) -> Iterator[None]:
         """Stages, saves and commits a multi, with pauses. Nothing has changed before the last pause."""
         if session.is_closed:
             done(Outcome(StoreResult.SESSION_EXPIRED))
             return
-        staged, outcome = Staged(), Outcome(StoreResult.OK)
+        staged, outcome = StagedNodes(), Outcome(StoreResult.OK)
         czxid = (self.journal.opening << CZXIDS_PER_OPENING_BITS) + self._multis + 1
         for start in range(0, len(operations), PIECE_OPERATIONS):
             piece = operations[start : start + PIECE_OPERATIONS]
@@ -156,7 +156,7 @@ class _SharedTree:
         """Whether a thread commits. Before the loop runs, no thread could report its result."""
         return self._pace is not None and self._pace.is_slow and self._turns is not None and self._turns.is_bounded
 
-    def _commit_in_thread(self, staged: Staged, outcome: Outcome, done: Done) -> None:
+    def _commit_in_thread(self, staged: StagedNodes, outcome: Outcome, done: MultiDone) -> None:
         assert self._pace is not None
         self._is_working = self._is_committing = True
 
@@ -173,11 +173,11 @@ class _SharedTree:
 
         self._pace.run_in_thread(self.journal.commit, committed)
 
-    def _take(self, staged: Staged) -> Ringing:
+    def _take(self, staged: StagedNodes) -> Ringing:
         self._multis += 1
         return self.tree.commit(staged)
 
-    def _refuse(self, failure: StorageError, done: Done) -> None:
+    def _refuse(self, failure: StorageError, done: MultiDone) -> None:
         if self._is_closed:
             done(Outcome(StoreResult.SESSION_EXPIRED))
             return
@@ -239,7 +239,7 @@ class LocalStore:
 
         self._shared.read(read)
 
-    def multi(self, operations: Sequence[Operation], done: Done) -> None:
+    def multi(self, operations: Sequence[Operation], done: MultiDone) -> None:
         if self.is_closed:
             done(Outcome(StoreResult.SESSION_EXPIRED))
         elif sum(map(operation_bytes, operations)) > MULTI_BYTES_MAX:

@@ -292,7 +292,7 @@ def _read_whole(part: Slice) -> bytes:
 
 Secure = Callable[[SocketChannel], Channel]
 Connected = Callable[[Channel], None]
-Failed = Callable[[str], None]
+ConnectFailed = Callable[[str], None]
 
 
 class SocketListener:
@@ -346,8 +346,8 @@ class SocketNetwork:
         self.secure_of: Callable[[str], Secure] | None = None
         """Returns, for a listener's name, the function that wraps its channels in TLS. Raises `AddressError` if its settings are
         incomplete."""
-        self.connect_by_tls: Callable[[SocketChannel, str, Connected, Failed], object] | None = None
-        """Does a TLS handshake with a host, then calls `Connected` or `Failed`."""
+        self.connect_by_tls: Callable[[SocketChannel, str, Connected, ConnectFailed], object] | None = None
+        """Does a TLS handshake with a host, then calls `Connected` or `ConnectFailed`."""
         self._connecting: set[asyncio.Task[None]] = set()
 
     def listen(self, host: str, port: int, backlog: int, tls: str = "") -> SocketListener:
@@ -372,7 +372,7 @@ class SocketNetwork:
         sock.setblocking(False)
         return SocketListener(self._loop, sock, secure)
 
-    def connect(self, host: str, port: int, connected: Connected, failed: Failed, *, tls: str = "") -> None:
+    def connect(self, host: str, port: int, connected: Connected, failed: ConnectFailed, *, tls: str = "") -> None:
         if tls:
             by_tls = self.connect_by_tls
             assert by_tls is not None, "a connection by TLS and nothing to make it"
@@ -390,7 +390,7 @@ class SocketNetwork:
         for task in self._connecting:
             task.cancel()
 
-    async def _connect(self, host: str, port: int, connected: Callable[[SocketChannel], object], failed: Failed) -> None:
+    async def _connect(self, host: str, port: int, connected: Callable[[SocketChannel], object], failed: ConnectFailed) -> None:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 sock = await self._connected_socket(host, port)

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from threading import Lock
 
-from ottla.adapters.node_tree import NodeTree, Staged
+from ottla.adapters.node_tree import NodeTree, StagedNodes
 from ottla.base.errors import StorageError
 from ottla.base.ports import StoreNode
 
 SCHEMA_VERSION = 1
 ROWS_PER_PIECE = 1024
-Row = tuple[object, ...]
+JournalRow = tuple[object, ...]
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS node (path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS opening (number INTEGER NOT NULL);
@@ -68,7 +68,7 @@ class NodeJournal:
             raise self._unreadable(error) from None
         return NodeTree(nodes, sequences)
 
-    def write_in_pieces(self, staged: Staged) -> Iterator[None]:
+    def write_in_pieces(self, staged: StagedNodes) -> Iterator[None]:
         """Writes one transaction in several steps. No other transaction may begin between the steps, and `commit` must follow. After a
         `StorageError` the file is unchanged."""
         rows = _rows(staged)
@@ -136,10 +136,10 @@ class NodeJournal:
         return int(opening)
 
 
-def _rows(staged: Staged) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
+def _rows(staged: StagedNodes) -> tuple[list[JournalRow], list[JournalRow], list[JournalRow], list[JournalRow]]:
     """The rows for each of STATEMENTS; ephemeral nodes leave none."""
-    gone: list[Row] = []
-    put: list[Row] = []
+    gone: list[JournalRow] = []
+    put: list[JournalRow] = []
     for path, node in staged.nodes.items():
         if node is None:
             gone.append((path,))

@@ -25,7 +25,7 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-class Staged:
+class StagedNodes:
     """The nodes that a multi changes, as they are after it."""
 
     __slots__ = ("created", "growth", "nodes", "sequences")
@@ -82,13 +82,13 @@ class NodeTree:
                     del watches[path]
         return taken
 
-    def stage(self, operations: Sequence[Operation], *, czxid: int, session_id: int) -> tuple[Staged, Outcome]:
+    def stage(self, operations: Sequence[Operation], *, czxid: int, session_id: int) -> tuple[StagedNodes, Outcome]:
         """Returns (the changed nodes, OK), or (nothing, the failure with the index of the failed operation)."""
-        staged = Staged()
+        staged = StagedNodes()
         outcome = self.stage_more(operations, staged, czxid=czxid, session_id=session_id)
-        return (staged if outcome.result is StoreResult.OK else Staged()), outcome
+        return (staged if outcome.result is StoreResult.OK else StagedNodes()), outcome
 
-    def stage_more(self, operations: Sequence[Operation], staged: Staged, *, czxid: int, session_id: int) -> Outcome:
+    def stage_more(self, operations: Sequence[Operation], staged: StagedNodes, *, czxid: int, session_id: int) -> Outcome:
         """Stages the next operations of a multi that is checked piece by piece. The tree must not change between the pieces."""
         for index, operation in enumerate(operations):
             result = self._stage_one(operation, staged, czxid, session_id)
@@ -96,13 +96,13 @@ class NodeTree:
                 return Outcome(result, index)
         return Outcome(StoreResult.OK, -1, tuple(staged.created))
 
-    def stage_end_of(self, session_id: int) -> Staged:
+    def stage_end_of(self, session_id: int) -> StagedNodes:
         """The removal of all ephemeral nodes of a session."""
-        staged = Staged()
+        staged = StagedNodes()
         staged.nodes = dict.fromkeys((path for path, node in self._nodes.items() if node.ephemeral_owner == session_id), None)
         return staged
 
-    def commit(self, staged: Staged) -> Ringing:
+    def commit(self, staged: StagedNodes) -> Ringing:
         """Applies the staged nodes; returns the watches that the caller must call."""
         changed: dict[str, WatchEvent] = {}
         changed_parents: dict[str, None] = {}
@@ -133,7 +133,7 @@ class NodeTree:
             for session_id, watch in self._child_watches.pop(path, ()):
                 yield session_id, watch, event
 
-    def _stage_one(self, operation: Operation, staged: Staged, czxid: int, session_id: int) -> StoreResult:
+    def _stage_one(self, operation: Operation, staged: StagedNodes, czxid: int, session_id: int) -> StoreResult:
         if isinstance(operation, Create):
             return self._stage_create(operation, staged, czxid, session_id)
         path = operation.path
@@ -156,7 +156,7 @@ class NodeTree:
             assert isinstance(operation, Check)
         return StoreResult.OK
 
-    def _stage_create(self, operation: Create, staged: Staged, czxid: int, session_id: int) -> StoreResult:
+    def _stage_create(self, operation: Create, staged: StagedNodes, czxid: int, session_id: int) -> StoreResult:
         path, parent = operation.path, parent_of(operation.path)
         assert path.startswith("/") and (operation.is_sequential or not path.endswith("/")), f"{path!r} is not a path"
         above = staged.nodes[parent] if parent in staged.nodes else self._nodes.get(parent)

@@ -24,7 +24,7 @@ QUEUED_CIPHER_BYTES_MAX = 1 << 20
 BYTES_PER_TURN = 4 << 20
 SECURED, WANTS_MORE, CLOSED = "secured", "wants more", "closed"
 
-Run = Callable[[Callable[[], str], Callable[[str], object]], object]
+RunThenCall = Callable[[Callable[[], str], Callable[[str], object]], object]
 """Runs work in a thread, then calls a function with its result on the loop."""
 
 
@@ -32,7 +32,7 @@ class TlsLoop:
     """Shared by the channels of one event loop: threads, and one buffer for encrypted bytes, which a channel empties as soon as they are
     received."""
 
-    def __init__(self, run: Run, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, run: RunThenCall, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self.run = run
         self.call_soon = call_soon
         self.cipher = memoryview(bytearray(CIPHER_BYTES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.adapters.network import Connected, Failed
+from ottla.adapters.network import Connected, ConnectFailed
 from ottla.adapters.tls_channel import TlsChannel
 
 HANDSHAKE_SECONDS_MAX = 10.0
@@ -13,7 +13,7 @@ HANDSHAKE_SECONDS_MAX = 10.0
 class TlsConnecting:
     """Receives the events of the channel during the handshake. Calls `connected` with the channel, or `failed` with the reason, once."""
 
-    def __init__(self, channel: TlsChannel, connected: Connected, failed: Failed) -> None:
+    def __init__(self, channel: TlsChannel, connected: Connected, failed: ConnectFailed) -> None:
         self._channel = channel
         self._connected = connected
         self._failed = failed

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ottla.adapters.network import Connected, Failed, Secure, SocketChannel
+from ottla.adapters.network import Connected, ConnectFailed, Secure, SocketChannel
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.tls_channel import TlsChannel, TlsLoop
 from ottla.adapters.tls_connecting import HANDSHAKE_SECONDS_MAX, TlsConnecting
@@ -68,7 +68,7 @@ class TlsListeners:
 
         return secure
 
-    def connect(self, plain: SocketChannel, host: str, connected: Connected, failed: Failed) -> None:
+    def connect(self, plain: SocketChannel, host: str, connected: Connected, failed: ConnectFailed) -> None:
         """Does a handshake with another broker, then calls `connected` or `failed`."""
         context = self._contexts[self._between_brokers].to_brokers
         assert context is not None, "the listener for brokers was bound"

@@ -46,12 +46,12 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from ottla.adapters.zookeeper_client import (
     EVENTS,
     NOT_ANSWERED,
-    Answer,
-    Link,
+    KazooAnswer,
     LinkState,
     Multi,
     TlsFiles,
     ZooKeeperClient,
+    ZooKeeperLink,
     creator_acl,
     tls_context,
 )
@@ -144,7 +144,7 @@ class ZooKeeperStore:
         self._is_delivery_due = False
         self._waiting: deque[_Request] = deque()
         self._under_way = 0
-        self._link: Link | None = None
+        self._link: ZooKeeperLink | None = None
         self._session_id = 0
         self._is_over = self._is_closed = False
         self._failure = ""
@@ -292,7 +292,7 @@ class ZooKeeperStore:
         while link is not None and self._waiting and self._under_way < UNDER_WAY_MAX:
             request = self._waiting[0]
             request.sent_ms = self._clock.monotonic_ms()
-            if not self._client.hand_over(request.message, Answer(partial(self._on_settled, request)), link.number):
+            if not self._client.hand_over(request.message, KazooAnswer(partial(self._on_settled, request)), link.number):
                 return
             self._waiting.popleft()
             self._under_way += 1
@@ -315,7 +315,7 @@ class ZooKeeperStore:
 
     # The session
 
-    def _on_link(self, state: LinkState, link: Link | None) -> None:
+    def _on_link(self, state: LinkState, link: ZooKeeperLink | None) -> None:
         if self._is_closed:
             return
         if state is LinkState.UP:
@@ -335,7 +335,7 @@ class ZooKeeperStore:
             log.warning("the session with ZooKeeper has expired")
             self._notify(SessionEvent.EXPIRED)
 
-    def _on_up(self, link: Link) -> None:
+    def _on_up(self, link: ZooKeeperLink) -> None:
         self.connects += 1
         is_first, is_new = not self._session_id, link.session_id != self._session_id
         if is_new:

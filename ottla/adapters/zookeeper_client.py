@@ -87,7 +87,7 @@ class LinkState(Enum):
 
 
 @immutable(kw_only=True)
-class Link:
+class ZooKeeperLink:
     """An open connection: its number among the connections of this client, its session, and the session timeout that the server granted."""
 
     number: int
@@ -107,10 +107,10 @@ class TlsFiles:
     is_host_checked: bool = True
 
 
-OnLink = Callable[[LinkState, Link | None], object]
+OnLink = Callable[[LinkState, ZooKeeperLink | None], object]
 
 
-class Answer:
+class KazooAnswer:
     """Receives kazoo's answer to a request; `settle(value, error)` is called once, in the connection thread."""
 
     __slots__ = ("_settle",)
@@ -286,7 +286,7 @@ class ZooKeeperClient(KazooClient):
             log.error("%s", reason)
             self._on_refusal()
 
-    def hand_over(self, request: Any, answer: Answer, link: int) -> bool:
+    def hand_over(self, request: Any, answer: KazooAnswer, link: int) -> bool:
         """Gives the request to the connection with this number. Returns False without effect if that connection is no longer up."""
         with self.lock:
             if not self._is_up or link != self._links:
@@ -319,7 +319,7 @@ class ZooKeeperClient(KazooClient):
             self._links += 1
             self._is_up = True
             connection = self._connection
-            link = Link(
+            link = ZooKeeperLink(
                 number=self._links, session_id=self._session_id, timeout_ms=connection.granted_ms, asked_ms=connection.asked_ms
             )  # fmt: skip
             self._on_link(LinkState.UP, link)

@@ -29,7 +29,7 @@ from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.passwords import PasswordSettings, StoredPasswords
 from ottla.base.settings.security import SecuritySettings
-from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
+from ottla.base.settings.setting import Scope, Setting, SettingError, Type, UpdateMode, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.staging import StagingSettings
@@ -49,17 +49,17 @@ __all__ = [
     "Scope",
     "Setting",
     "SettingError",
-    "Source",
+    "ConfigSource",
     "Synonym",
     "Type",
-    "Update",
+    "UpdateMode",
     "gather",
     "load",
     "problems",
 ]
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """The source of a value; the numbers are Kafka's in DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
@@ -77,7 +77,7 @@ class Synonym(NamedTuple):
 
     name: str
     text: str | None
-    source: Source
+    source: ConfigSource
 
 
 class _AllSettings(
@@ -120,28 +120,28 @@ class BrokerConfig(_AllSettings):
         value = self.value(name)
         return None if value is None else BROKER_SETTINGS[name].text(value)
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> ConfigSource:
         return self.synonyms(name)[0].source
 
     def where(self, name: str) -> str:
         """Where the value in force was written, for people."""
         source = self.source(name)
-        if source is Source.STATIC_BROKER:
+        if source is ConfigSource.STATIC_BROKER:
             return self._given[name].where
-        return "default" if source is Source.DEFAULT else "dynamic"
+        return "default" if source is ConfigSource.DEFAULT else "dynamic"
 
     def synonyms(self, name: str) -> list[Synonym]:
         """Every value that the setting has somewhere, the one in force first."""
         setting = BROKER_SETTINGS[name]
         found = []
         if name in self._broker_dynamic:
-            found.append(Synonym(name, self._broker_dynamic[name], Source.DYNAMIC_BROKER))
+            found.append(Synonym(name, self._broker_dynamic[name], ConfigSource.DYNAMIC_BROKER))
         if name in self._cluster_dynamic:
-            found.append(Synonym(name, self._cluster_dynamic[name], Source.DYNAMIC_DEFAULT_BROKER))
+            found.append(Synonym(name, self._cluster_dynamic[name], ConfigSource.DYNAMIC_DEFAULT_BROKER))
         if name in self._given:
-            found.append(Synonym(name, self._given[name].text, Source.STATIC_BROKER))
+            found.append(Synonym(name, self._given[name].text, ConfigSource.STATIC_BROKER))
         default = self._default(setting)
-        found.append(Synonym(name, None if default is None else setting.text(default), Source.DEFAULT))
+        found.append(Synonym(name, None if default is None else setting.text(default), ConfigSource.DEFAULT))
         return found
 
     @property
@@ -193,7 +193,7 @@ class BrokerConfig(_AllSettings):
         now = {**self._cluster_dynamic, **self._broker_dynamic}
         changed = [name for name in {**before, **now} if name not in BROKER_SETTINGS and before.get(name) != now.get(name)]
         for name, setting in BROKER_SETTINGS.items():
-            if setting.update is Update.READ_ONLY:
+            if setting.update is UpdateMode.READ_ONLY:
                 continue
             value = self._dynamic_value(setting, self._broker_dynamic)
             if value != self.__dict__[setting.attribute]:
@@ -216,7 +216,7 @@ class BrokerConfig(_AllSettings):
         """Takes over from a configuration that was read again what may change while the broker runs; the names that changed value."""
         before = {name: self.value(name) for name in BROKER_SETTINGS}
         for name, setting in BROKER_SETTINGS.items():
-            if setting.update is not Update.READ_ONLY:
+            if setting.update is not UpdateMode.READ_ONLY:
                 self._given.pop(name, None)
                 if name in newer._given:
                     self._given[name] = newer._given[name]
@@ -255,11 +255,12 @@ class BrokerConfig(_AllSettings):
         Only the first name's default is shown, as in Kafka, so that no default is in another unit.
         """
         setting = TOPIC_SETTINGS[name]
-        found = [Synonym(name, overrides[name], Source.DYNAMIC_TOPIC)] if name in overrides else []
+        found = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC)] if name in overrides else []
         for broker_name, _ in setting.broker_names:
-            found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is not Source.DEFAULT]
+            found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is not ConfigSource.DEFAULT]
         for broker_name, _ in setting.broker_names[:1]:
-            found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is Source.DEFAULT and synonym.text is not None]
+            defaults = (synonym for synonym in self.synonyms(broker_name) if synonym.source is ConfigSource.DEFAULT)
+            found += [synonym for synonym in defaults if synonym.text is not None]
         return found
 
     def is_flush_on_ack(self, log_config: LogConfig) -> bool:
@@ -343,11 +344,11 @@ class BrokerConfig(_AllSettings):
         return int(min(max(value, low), high))
 
     def group_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
-        found = [Synonym(name, overrides[name], Source.DYNAMIC_GROUP)] if name in overrides else []
+        found = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_GROUP)] if name in overrides else []
         setting = GROUP_SETTINGS[name]
         if setting.broker_names:
             return found + self.synonyms(setting.broker_names[0][0])
-        return [*found, Synonym(name, setting.default_text, Source.DEFAULT)]
+        return [*found, Synonym(name, setting.default_text, ConfigSource.DEFAULT)]
 
     def check_group(self, overrides: Mapping[str, str | None]) -> None:
         """Raises `ApiError` INVALID_CONFIG if a group may not have these settings."""

@@ -61,24 +61,24 @@ class ShareState(NamedTuple):
     batches: tuple[StateBatch, ...] = ()
 
 
-Done = Callable[[ErrorCode], None]
-Found = Callable[[ErrorCode, ShareState | None], None]
+StateWritten = Callable[[ErrorCode], None]
+StateFound = Callable[[ErrorCode, ShareState | None], None]
 
 
 class Persister(Protocol):
     """The share coordinators. Each call answers exactly once, now or later, never by raising; an error's state is None."""
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: StateWritten) -> None:
         """Initializes the state of a share partition, or initializes it again with a higher state epoch."""
 
-    def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+    def read(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
         """Reads a state for the partition's leader, which takes it over with its leader epoch: FENCED_LEADER_EPOCH for an older one."""
 
-    def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+    def summary(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
         """Reads a state without batches and without taking it over, for tools."""
 
-    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
+    def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
         """Adds what has changed: `state.batches` holds only changes. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH for an older epoch."""
 
-    def delete(self, key: SharePartitionKey, done: Done) -> None:
+    def delete(self, key: SharePartitionKey, done: StateWritten) -> None:
         """Forgets it all; NONE also when nothing was known."""

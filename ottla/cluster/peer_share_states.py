@@ -1,4 +1,4 @@
-"""Requests to the share coordinator on one other broker: a command becomes one of the requests 83 to 87, the answer becomes a `Result`.
+"""Requests to the share coordinator on one other broker: a command becomes one of the requests 83 to 87, the answer a `StateResult`.
 
 The port is `sharing.remote.PeerShareCoordinators`. One share partition a request. An answer that does not name the share partition is
 UNKNOWN_SERVER_ERROR: what a peer sends is not trusted. The requests are imported when the first one is made, which saves a broker that is
@@ -12,7 +12,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.ports import Peers
 from ottla.base.share_state import UNKNOWN_DELIVERY_COMPLETE_COUNT, ShareState, StateBatch
-from ottla.sharing.commands import Command, Delete, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.commands import DeleteState, DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
 
 
 class PeerShareStates:
@@ -21,16 +21,16 @@ class PeerShareStates:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
 
-    def ask(self, broker_id: int, command: Command, done: DoneResult) -> None:
+    def ask(self, broker_id: int, command: StateCommand, done: DoneResult) -> None:
         def answered(response: Any, code: int) -> None:
-            done(Result(error_code(code)) if response is None else result_of(command, response))
+            done(StateResult(error_code(code)) if response is None else result_of(command, response))
 
         self._peers.send(broker_id, request_of(command), answered)
 
 
-def request_of(command: Command) -> Any:
+def request_of(command: StateCommand) -> Any:
     group_id, topic_id, partition = command.key
-    if isinstance(command, Write):
+    if isinstance(command, WriteState):
         from ottla.wire.messages import write_share_group_state as write
 
         written = write.WriteStateData(topic_id=topic_id, partitions=[changed_partition(command)])
@@ -46,20 +46,20 @@ def request_of(command: Command) -> Any:
         asked = summary.PartitionData(partition=partition, leader_epoch=command.leader_epoch)
         topic = summary.ReadStateSummaryData(topic_id=topic_id, partitions=[asked])
         return summary.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[topic])
-    if isinstance(command, Initialize):
+    if isinstance(command, InitializeState):
         from ottla.wire.messages import initialize_share_group_state as initialize
 
         begun = initialize.PartitionData(partition=partition, state_epoch=command.state_epoch, start_offset=command.start_offset)
         state = initialize.InitializeStateData(topic_id=topic_id, partitions=[begun])
         return initialize.InitializeShareGroupStateRequest(group_id=group_id, topics=[state])
-    assert isinstance(command, Delete), f"{command} is no command"
+    assert isinstance(command, DeleteState), f"{command} is no command"
     from ottla.wire.messages import delete_share_group_state as delete
 
     gone = delete.DeleteStateData(topic_id=topic_id, partitions=[delete.PartitionData(partition=partition)])
     return delete.DeleteShareGroupStateRequest(group_id=group_id, topics=[gone])
 
 
-def changed_partition(command: Write) -> Any:
+def changed_partition(command: WriteState) -> Any:
     from ottla.wire.messages import write_share_group_state as write
 
     state = command.state
@@ -76,7 +76,7 @@ def changed_partition(command: Write) -> Any:
     )
 
 
-def result_of(command: Command, response: Any) -> Result:
+def result_of(command: StateCommand, response: Any) -> StateResult:
     found = [
         partition
         for topic in response.results
@@ -84,16 +84,16 @@ def result_of(command: Command, response: Any) -> Result:
         if (topic.topic_id, partition.partition) == (command.key.topic_id, command.key.partition)
     ]
     if len(found) != 1:
-        return Result(ErrorCode.UNKNOWN_SERVER_ERROR, message="the answer is about another share partition")
+        return StateResult(ErrorCode.UNKNOWN_SERVER_ERROR, message="the answer is about another share partition")
     (answer,) = found
     if answer.error_code:
-        return Result(error_code(answer.error_code), message=answer.error_message)
+        return StateResult(error_code(answer.error_code), message=answer.error_message)
     if isinstance(command, ReadState):
         batches = tuple(StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in answer.state_batches)
         state = ShareState(answer.state_epoch, command.leader_epoch, answer.start_offset, UNKNOWN_DELIVERY_COMPLETE_COUNT, batches)
-        return Result(ErrorCode.NONE, state)
+        return StateResult(ErrorCode.NONE, state)
     if isinstance(command, ReadSummary):
-        return Result(
+        return StateResult(
             ErrorCode.NONE, ShareState(answer.state_epoch, answer.leader_epoch, answer.start_offset, answer.delivery_complete_count)
         )
-    return Result(ErrorCode.NONE)
+    return StateResult(ErrorCode.NONE)

@@ -17,7 +17,7 @@ from ottla.machine.memory import NO_OWNER
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols of a classic member as (name, metadata), the preferred one first."""
 
-Owned = Mapping[Uuid, Collection[int]]
+OwnedPartitions = Mapping[Uuid, Collection[int]]
 """The partitions that a member says it has."""
 
 
@@ -108,7 +108,7 @@ class ConsumerHeartbeat:
     topics: Sequence[str] | None = None
     regex: str | None = None
     assignor: str | None = None
-    owned: Owned | None = None
+    owned: OwnedPartitions | None = None
     makes_member_id: bool = True  # the client names itself; before version 1 the coordinator does
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.base.errors import ErrorCode
-from ottla.machine.contract import Answer, Effect, Reply
-from ottla.machine.draft import Draft, Refusal
+from ottla.machine.contract import Effect, Reply, Respond
+from ottla.machine.draft import Draft, MakeRefusal
 
 
 class Deferred:
@@ -21,7 +21,7 @@ class Deferred:
 
     __slots__ = ("_waiting", "key", "refusal", "reply")
 
-    def __init__(self, waiting: DeferredAnswers, key: str, reply: Reply, refusal: Refusal) -> None:
+    def __init__(self, waiting: DeferredAnswers, key: str, reply: Reply, refusal: MakeRefusal) -> None:
         self.key = key
         self.reply = reply
         self.refusal = refusal
@@ -54,7 +54,7 @@ class DeferredAnswers:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def defer(self, what: str, reply: Reply, refusal: Refusal, draft: Draft) -> Deferred:
+    def defer(self, what: str, reply: Reply, refusal: MakeRefusal, draft: Draft) -> Deferred:
         """Registers the caller of `draft`, to be answered later; `what` is the prefix of the key."""
         self._count += 1
         deferred = Deferred(self, f"{what}/{self._count}", reply, refusal)
@@ -69,4 +69,4 @@ class DeferredAnswers:
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
         """Returns error answers for all waiting callers, when the coordinator loses its partition."""
         waiting, self._waiting = self._waiting, {}
-        return [Answer(deferred.reply, deferred.refusal(code)) for deferred in waiting]
+        return [Respond(deferred.reply, deferred.refusal(code)) for deferred in waiting]

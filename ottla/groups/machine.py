@@ -54,7 +54,7 @@ from ottla.groups.share.records import SHARE_KEYS, SHARE_SCHEMA, fold_share
 from ottla.groups.share.sessions import watch_share_members
 from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, Run, Transactional, run_nothing
+from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, RunDecision, Transactional, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 from ottla.wire.messages.group_records import (
@@ -102,7 +102,7 @@ class GroupMachine:
 
     # The life of a shard (`machine/coordinator.py`)
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunDecision) -> None:
         self.shard.run = run
 
     def end(self) -> None:

@@ -18,7 +18,7 @@ from ottla.groups.deferred import Deferred, DeferredAnswers
 from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import OFFSET_BYTES, GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
-from ottla.machine.contract import Run, run_nothing
+from ottla.machine.contract import RunDecision, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 
@@ -106,7 +106,7 @@ class GroupShard:
         self.memory = memory.share(self._sizes)
         self.offset_memory = offset_memory.share(self._offset_sizes)
         self.persister = persister  # the share coordinators; their answers are decisions of `run`
-        self.run: Run = run_nothing
+        self.run: RunDecision = run_nothing
         self.later: Callable[[Iterator[object]], None] = run_at_once  # spreads long work over iterations of the loop
         self.updates: dict[str, object] = {}  # soft: the running update of a modern group
         self.own_settings = own_settings

@@ -13,7 +13,7 @@ from typing import Any
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.share_state_calls import ask, responder
-from ottla.sharing.commands import Delete, Result
+from ottla.sharing.commands import DeleteState, StateResult
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
@@ -24,12 +24,14 @@ from ottla.wire.messages.delete_share_group_state import (
 
 def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupStateRequest) -> Any:
     commands = [
-        Delete(SharePartitionKey(body.group_id, topic.topic_id, asked.partition)) for topic in body.topics for asked in topic.partitions
+        DeleteState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition))
+        for topic in body.topics
+        for asked in topic.partitions
     ]
     return ask(broker, request, commands, respond)
 
 
-def to_wire(partition: int, result: Result) -> PartitionResult:
+def to_wire(partition: int, result: StateResult) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.share_state_calls import ask, responder
-from ottla.sharing.commands import Initialize, Result
+from ottla.sharing.commands import InitializeState, StateResult
 from ottla.wire.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
@@ -25,14 +25,14 @@ from ottla.wire.messages.initialize_share_group_state import (
 
 def handle(broker: Broker, request: RequestContext, body: InitializeShareGroupStateRequest) -> Any:
     commands = [
-        Initialize(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.state_epoch, asked.start_offset)
+        InitializeState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.state_epoch, asked.start_offset)
         for topic in body.topics
         for asked in topic.partitions
     ]
     return ask(broker, request, commands, respond)
 
 
-def to_wire(partition: int, result: Result) -> PartitionResult:
+def to_wire(partition: int, result: StateResult) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.share_state_calls import ask, responder
-from ottla.sharing.commands import ReadSummary, Result
+from ottla.sharing.commands import ReadSummary, StateResult
 from ottla.wire.messages.read_share_group_state_summary import (
     PartitionResult,
     ReadShareGroupStateSummaryRequest,
@@ -32,7 +32,7 @@ def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateSum
     return ask(broker, request, commands, respond)
 
 
-def to_wire(partition: int, result: Result) -> PartitionResult:
+def to_wire(partition: int, result: StateResult) -> PartitionResult:
     state = result.state
     if state is None:
         return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)

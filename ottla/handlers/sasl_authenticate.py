@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
-from ottla.security.authentication import Authentication, Exchange, Outcome
+from ottla.security.authentication import Authentication, Exchange, StepResult
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 AUTHENTICATED_ALREADY = "SaslAuthenticate request received after successful authentication"
@@ -27,7 +27,7 @@ def handle(broker: Broker, request: RequestContext, body: SaslAuthenticateReques
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=AUTHENTICATED_ALREADY)
     pending = Pending()
 
-    def stepped(code: ErrorCode, outcome: Outcome) -> None:
+    def stepped(code: ErrorCode, outcome: StepResult) -> None:
         answer = SaslAuthenticateResponse(error_code=code, error_message=outcome.error, auth_bytes=outcome.token)
         if code:
             _refuse(broker, connection, authentication, outcome, pending, answer)
@@ -42,7 +42,7 @@ def handle(broker: Broker, request: RequestContext, body: SaslAuthenticateReques
 
 
 def _refuse(
-    broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: Outcome, pending: Pending,
+    broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: StepResult, pending: Pending,
     answer: SaslAuthenticateResponse,
 ) -> None:  # fmt: skip
     """Answers after a while, so that guesses take their time."""
@@ -54,7 +54,7 @@ def _refuse(
     pending.abandon = timer.cancel
 
 
-def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: Outcome) -> int:
+def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: StepResult) -> int:
     """Ends the session in time; returns after how many milliseconds, 0 for never."""
     listener, mechanism = connection.listener, authentication.mechanism
     limits = [broker.config.of_listeners.value(listener, "connections.max.reauth.ms", mechanism)]
@@ -78,7 +78,7 @@ def _prove(broker: Broker, connection: ConnectionInfo, exchange: Exchange, token
     """Takes a step of the proof that the other end is a broker."""
     pending = Pending()
 
-    def stepped(outcome: Outcome) -> None:
+    def stepped(outcome: StepResult) -> None:
         if outcome.error is not None or outcome.principal is not None:
             connection.peer_exchange = None
         if outcome.error is not None:

@@ -31,7 +31,7 @@ from ottla.requests.share_acknowledgements import (
 )
 from ottla.requests.share_reading import ShareReading
 from ottla.sharing.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT
-from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
+from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.wire.messages.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -144,7 +144,7 @@ class Answer:
 
     def _response(self, codes: Codes) -> Generator[None, None, ShareFetchResponse]:
         """Partitions with records, with errors, or with acknowledgements."""
-        results: dict[Place, PartitionData] = {}
+        results: dict[TopicIdPartition, PartitionData] = {}
         leaders: dict[int, None] = {}
         for number, (place, got) in enumerate(self.fetch.got.items(), 1):
             result = results[place] = make_result(partition_index=place[1])
@@ -168,7 +168,7 @@ class Answer:
                 yield
         return self._finished(results, leaders)
 
-    def _finished(self, results: dict[Place, PartitionData], leaders: dict[int, None]) -> ShareFetchResponse:
+    def _finished(self, results: dict[TopicIdPartition, PartitionData], leaders: dict[int, None]) -> ShareFetchResponse:
         response = ShareFetchResponse(responses=by_topic(results))
         quotas, request = self._broker.quotas, self._request
         if quotas is not None and self.fetch.got:
@@ -185,20 +185,20 @@ class Answer:
             ]
         return response
 
-    def _result(self, results: dict[Place, PartitionData], place: Place) -> PartitionData:
+    def _result(self, results: dict[TopicIdPartition, PartitionData], place: TopicIdPartition) -> PartitionData:
         found = results.get(place)
         if found is None:
             found = results[place] = make_result(partition_index=place[1])
         return found
 
-    def _name_leader(self, result: PartitionData, place: Place, code: ErrorCode, leaders: dict[int, None]) -> None:
+    def _name_leader(self, result: PartitionData, place: TopicIdPartition, code: ErrorCode, leaders: dict[int, None]) -> None:
         if code in LEADERSHIP_ERRORS:
             leader_id, leader_epoch = leader_of(self._broker, place)
             result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             leaders[leader_id] = None
 
 
-def by_topic(results: dict[Place, PartitionData]) -> list[ShareFetchableTopicResponse]:
+def by_topic(results: dict[TopicIdPartition, PartitionData]) -> list[ShareFetchableTopicResponse]:
     topics: dict[bytes, list[PartitionData]] = {}
     for (topic_id, _), result in results.items():
         topics.setdefault(topic_id, []).append(result)

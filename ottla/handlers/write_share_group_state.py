@@ -14,7 +14,7 @@ from typing import Any
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.share_state_calls import ask, responder
-from ottla.sharing.commands import Result, Write
+from ottla.sharing.commands import StateResult, WriteState
 from ottla.wire.messages.write_share_group_state import (
     PartitionData,
     PartitionResult,
@@ -26,14 +26,14 @@ from ottla.wire.messages.write_share_group_state import (
 
 def handle(broker: Broker, request: RequestContext, body: WriteShareGroupStateRequest) -> Any:
     commands = [
-        Write(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), to_state(asked))
+        WriteState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), to_state(asked))
         for topic in body.topics
         for asked in topic.partitions
     ]
     return ask(broker, request, commands, respond)
 
 
-def to_wire(partition: int, result: Result) -> PartitionResult:
+def to_wire(partition: int, result: StateResult) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
 
 

@@ -38,7 +38,7 @@ class Transactional:
 
 
 @immutable
-class Answer:
+class Respond:
     """Effect: send this response to the caller."""
 
     reply: Reply
@@ -69,7 +69,7 @@ class Call:
     function: Callable[[], None]
 
 
-Effect = Answer | Schedule | Cancel | Call
+Effect = Respond | Schedule | Cancel | Call
 
 
 def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
@@ -97,12 +97,12 @@ NOTHING = Decision()
 
 Decide = Callable[[int], Decision]
 """Takes the time in milliseconds."""
-Run = Callable[[Decide], None]
+RunDecision = Callable[[Decide], None]
 """Runs a decision that a machine makes by itself, on its own host."""
 
 
 def run_nothing(_decide: Decide) -> None:
-    """The `Run` of a machine that has no host, or whose host is closed."""
+    """The `RunDecision` of a machine that has no host, or whose host is closed."""
 
 
 class Machine(Protocol):

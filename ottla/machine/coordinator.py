@@ -18,18 +18,18 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, Timers
 from ottla.base.types import TopicPartition
-from ottla.machine.contract import Machine, MachineLog, Run
+from ottla.machine.contract import Machine, MachineLog, RunDecision
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
 from ottla.storage.log import Log
 
-Key = TypeVar("Key")
+CoordinatorKey = TypeVar("CoordinatorKey")
 
 
 class ShardMachine(Machine, Protocol):
     """A machine of a coordinator."""
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunDecision) -> None:
         """Called before loading. `run` does nothing while the host is not active."""
 
     def end(self) -> None:
@@ -65,7 +65,7 @@ def reader_of(log: Log, bytes_max: int) -> BatchReader:
     return BatchReader(read)
 
 
-class Coordinator(Generic[Key]):
+class Coordinator(Generic[CoordinatorKey]):
     """The shards of one kind."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Coordinator(Generic[Key]):
 
     # Look-up
 
-    def partition_for(self, key: Key) -> int:
+    def partition_for(self, key: CoordinatorKey) -> int:
         """The partition of the topic that a key belongs to. Raises ApiError COORDINATOR_NOT_AVAILABLE while there is no topic."""
         count = self._partition_count()
         if count <= 0:
@@ -136,11 +136,11 @@ class Coordinator(Generic[Key]):
     def _place(self, key: Any, partition_count: int) -> int:
         return java_partition(key, partition_count)
 
-    def find(self, key: Key) -> MachineHost | None:
+    def find(self, key: CoordinatorKey) -> MachineHost | None:
         """The host of a key's shard if it is on this broker, also while it loads."""
         return self._hosts.get(self.partition_for(key)) if self._hosts and self._partition_count() > 0 else None
 
-    def host_of(self, key: Key) -> MachineHost:
+    def host_of(self, key: CoordinatorKey) -> MachineHost:
         """The active host of a key's shard. Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         host = self.find(key)
         if host is None:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Reply, Schedule, Transactional
+from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Reply, Respond, Schedule, Transactional
 
-Refusal = Callable[[ErrorCode], Any]
+MakeRefusal = Callable[[ErrorCode], Any]
 """Makes the answer that carries this error."""
 Undo = Callable[["Draft", ErrorCode], object]
 """Repairs soft state when the log refuses the records. The host releases the effects that it adds to the given draft."""
@@ -30,12 +30,12 @@ class Draft:
         self.records: list[LogRecord] = [*records]
         self.parts: list[Decision] = []
         self.transactional: Transactional | None = None
-        self._answers: list[tuple[Reply, Any, Refusal]] = []
+        self._answers: list[tuple[Reply, Any, MakeRefusal]] = []
         self._timers: dict[str, Effect] = {}
         self._calls: list[Effect] = []
         self._undo: list[Undo] = []
 
-    def answer(self, reply: Reply, answer: Any, refusal: Refusal) -> None:
+    def answer(self, reply: Reply, answer: Any, refusal: MakeRefusal) -> None:
         self._answers.append((reply, answer, refusal))
 
     def schedule(self, key: str, delay_ms: int, decide: Callable[[int], Decision]) -> None:
@@ -64,29 +64,29 @@ class Draft:
         return Decision(self.records, self.effects(), self.transactional, self._refused, self.parts)
 
     def effects(self) -> Sequence[Effect]:
-        return [*self._timers.values(), *(Answer(reply, answer) for reply, answer, _ in self._answers), *self._calls]
+        return [*self._timers.values(), *(Respond(reply, answer) for reply, answer, _ in self._answers), *self._calls]
 
     def _refused(self, code: ErrorCode) -> Sequence[Effect]:
         repair = Draft()
         repair._timers.update(self._timers)
         for undo in self._undo:
             undo(repair, code)
-        errors = [Answer(reply, refusal(code)) for reply, _, refusal in self._answers]
+        errors = [Respond(reply, refusal(code)) for reply, _, refusal in self._answers]
         return [*errors, *repair.effects()]
 
 
 def answered(
-    reply: Reply, answer: Any, refusal: Refusal, records: Sequence[LogRecord] = (), transactional: Transactional | None = None
+    reply: Reply, answer: Any, refusal: MakeRefusal, records: Sequence[LogRecord] = (), transactional: Transactional | None = None
 ) -> Decision:
     """The decision that only answers, when the records, if there are any, are committed."""
-    return Decision(records, (Answer(reply, answer),), transactional, lambda code: (Answer(reply, refusal(code)),))
+    return Decision(records, (Respond(reply, answer),), transactional, lambda code: (Respond(reply, refusal(code)),))
 
 
-def logged(record: LogRecord, reply: Reply, answer: Any, refusal: Refusal, call: Callable[[], None] | None = None) -> Decision:
+def logged(record: LogRecord, reply: Reply, answer: Any, refusal: MakeRefusal, call: Callable[[], None] | None = None) -> Decision:
     """The decision that logs one record and answers; `call` is called first, when the record is committed."""
-    answers = Answer(reply, answer)
+    answers = Respond(reply, answer)
     effects = (answers,) if call is None else (Call(call), answers)
-    return Decision((record,), effects, None, lambda code: (Answer(reply, refusal(code)),))
+    return Decision((record,), effects, None, lambda code: (Respond(reply, refusal(code)),))
 
 
 def followed(record: LogRecord, call: Callable[[], None], undo: Undo) -> Decision:

@@ -25,7 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.base.ports import Clock, TimerHandle, Timers
-from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Machine, MachineLog, Schedule, Transactional
+from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Machine, MachineLog, Respond, Schedule, Transactional
 
 log = logging.getLogger("ottla.coordinator")
 
@@ -119,7 +119,7 @@ class SlewedClock:
         return monotonic_ms + self._offset_ms
 
 
-class _Held:
+class _HeldDecision:
     """A decision whose effects wait for the high watermark to reach `end`."""
 
     __slots__ = ("decision", "end")
@@ -140,7 +140,7 @@ class MachineHost:
         self._clock = clock
         self._time = SlewedClock(clock)
         self._timers = timers
-        self._held: deque[_Held] = deque()
+        self._held: deque[_HeldDecision] = deque()
         self._scheduled: dict[str, TimerHandle] = {}
         self._follow_up = machine.follow_up if isinstance(machine, HasFollowUp) else None
         self._is_deciding = False
@@ -179,7 +179,7 @@ class MachineHost:
         finally:
             self._is_deciding = False
         if self._held or self._is_releasing or self._log.committed_end() < self.applied_end:
-            self._held.append(_Held(self.applied_end, decision))
+            self._held.append(_HeldDecision(self.applied_end, decision))
             self._release_committed()
         else:
             self._release(decision.effects)
@@ -264,7 +264,7 @@ class MachineHost:
         self._is_releasing = True
         try:
             for effect in effects:
-                if type(effect) is Answer:
+                if type(effect) is Respond:
                     effect.reply(effect.response)
                 elif self.state is HostState.CLOSED:
                     continue
@@ -345,5 +345,5 @@ class MachineHost:
 
 def _report(refusal: ApiError, count: int, effects: Sequence[Effect]) -> None:
     """Logs a refusal that no client is answered, and any refusal for size."""
-    if refusal.code in TOO_LARGE or not any(type(effect) is Answer for effect in effects):
+    if refusal.code in TOO_LARGE or not any(type(effect) is Respond for effect in effects):
         log.warning("a batch of %d coordinator records was refused: %s", count, refusal)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ottla.base.config import Setting, Source, Type
+from ottla.base.config import ConfigSource, Setting, Type
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigEntry as Change
 from ottla.controller.api import ConfigOperation
@@ -29,7 +29,7 @@ _DOC = "Log level of this part of the broker; not kept over a restart."
 def logger_entries() -> list[ConfigEntry]:
     """The levels in force."""
     return [
-        ConfigEntry(Setting(name, Type.STRING, None, _DOC), _word(logger), Source.DYNAMIC_BROKER_LOGGER, False, [])
+        ConfigEntry(Setting(name, Type.STRING, None, _DOC), _word(logger), ConfigSource.DYNAMIC_BROKER_LOGGER, False, [])
         for name, logger in sorted(_loggers().items())
     ]
 

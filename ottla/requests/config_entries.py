@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Source, Synonym, Type
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, ConfigSource, Setting, Synonym, Type
 from ottla.base.settings.client_metrics import CLIENT_METRICS_SETTINGS
 from ottla.base.settings.dynamic_values import has_secret_word
 from ottla.base.settings.listener_values import SETTINGS_OF_LISTENERS
@@ -22,7 +22,7 @@ class ConfigEntry(NamedTuple):
 
     setting: Setting[Any]
     value: str | None
-    source: Source
+    source: ConfigSource
     is_read_only: bool
     synonyms: list[Synonym]
 
@@ -34,7 +34,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
             continue  # An internal setting that is not set.
         synonyms = config.topic_synonyms(name, overrides)
         value = config.topic_value(name, overrides)
-        source = synonyms[0].source if synonyms else Source.DEFAULT
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         entries.append(ConfigEntry(setting, setting.text(value), source, False, synonyms))
     return entries
 
@@ -52,8 +52,8 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Kafka shows no synonym for a default."""
     entries = []
     for name, setting in CLIENT_METRICS_SETTINGS.items():
-        synonyms = [Synonym(name, overrides[name], Source.DYNAMIC_CLIENT_METRICS)] if name in overrides else []
-        source = synonyms[0].source if synonyms else Source.DEFAULT
+        synonyms = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_CLIENT_METRICS)] if name in overrides else []
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         entries.append(ConfigEntry(setting, overrides.get(name, setting.default_text), source, False, synonyms))
     return entries
 
@@ -69,7 +69,7 @@ def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mappin
         value = str(config.this_broker_id) if name in BROKER_ID_NAMES else config.text(name)
         entries.append(ConfigEntry(setting, value, synonyms[0].source, not setting.is_dynamic, synonyms))
     for name in sorted({*own, *default} - BROKER_SETTINGS.keys()):
-        levels = ((own, Source.DYNAMIC_BROKER), (default, Source.DYNAMIC_DEFAULT_BROKER))
+        levels = ((own, ConfigSource.DYNAMIC_BROKER), (default, ConfigSource.DYNAMIC_DEFAULT_BROKER))
         entries.append(_stored_entry(name, [Synonym(name, values[name], source) for values, source in levels if name in values]))
     return entries
 
@@ -79,7 +79,7 @@ def default_broker_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     entries = []
     for name in sorted(overrides):
         setting = BROKER_SETTINGS.get(name)
-        synonym = Synonym(name, overrides[name], Source.DYNAMIC_DEFAULT_BROKER)
+        synonym = Synonym(name, overrides[name], ConfigSource.DYNAMIC_DEFAULT_BROKER)
         if setting is None:
             entries.append(_stored_entry(name, [synonym]))
         else:

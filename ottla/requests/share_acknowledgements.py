@@ -14,7 +14,7 @@ from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing import acknowledgement
 from ottla.sharing.acknowledgement import Acknowledgement
-from ottla.sharing.sessions import Place, is_member_id
+from ottla.sharing.sessions import TopicIdPartition, is_member_id
 
 RENEWAL_SINCE = 2
 NAMED_MAX = 20_000
@@ -25,9 +25,9 @@ PARTITIONS_PER_STEP = 20
 
 LEADERSHIP_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
-Stated = tuple[Place, list[Acknowledgement]]
+Stated = tuple[TopicIdPartition, list[Acknowledgement]]
 """A partition and the acknowledgements of its records."""
-Codes = dict[Place, ErrorCode]
+Codes = dict[TopicIdPartition, ErrorCode]
 
 
 class Batch(Protocol):
@@ -93,7 +93,7 @@ def acknowledge(
     listeners: list[Callable[[Codes], None]] = []
     left = len(stated)
 
-    def settle(place: Place, code: ErrorCode) -> None:
+    def settle(place: TopicIdPartition, code: ErrorCode) -> None:
         nonlocal left
         codes[place] = code
         left -= 1
@@ -116,7 +116,7 @@ def acknowledge(
 
 def _acknowledge_one(
     broker: Broker, request: RequestContext, key: SharePartitionKey, member_id: str, said: list[Acknowledgement],
-    is_renewing: bool, settle: Callable[[Place, ErrorCode], None],
+    is_renewing: bool, settle: Callable[[TopicIdPartition, ErrorCode], None],
 ) -> None:  # fmt: skip
     place = (key.topic_id, key.partition)
     try:
@@ -146,7 +146,7 @@ def topic_name(broker: Broker, topic_id: bytes) -> str:
     return name
 
 
-def leader_of(broker: Broker, place: Place) -> tuple[int, int]:
+def leader_of(broker: Broker, place: TopicIdPartition) -> tuple[int, int]:
     """The leader of a partition and its epoch, for a member that asked the wrong broker."""
     topic = broker.metadata.topic_by_id(place[0])
     if topic is None or place[1] >= len(topic.partitions):

@@ -19,8 +19,8 @@ from ottla.requests.share_reads import LogWalk, find_start
 from ottla.requests.stepped_wait import SteppedWait
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.acquisition import RECORD_LIMIT, Acquired
-from ottla.sharing.sessions import INITIAL_EPOCH, Place, ShareSession
-from ottla.sharing.share_partition import Check, SharePartition
+from ottla.sharing.sessions import INITIAL_EPOCH, ShareSession, TopicIdPartition
+from ottla.sharing.share_partition import SharePartition, StoredStateCheck
 from ottla.storage.file_slice import FileSlice
 from ottla.wire.messages.share_fetch import ShareFetchRequest
 
@@ -41,11 +41,11 @@ class Reading:
 
     __slots__ = ("check", "error", "partition", "place", "share")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TopicIdPartition) -> None:
         self.place = place
         self.partition: Partition | None = None
         self.share: SharePartition | None = None
-        self.check: Check | None = None
+        self.check: StoredStateCheck | None = None
         self.error = ErrorCode.NONE
 
 
@@ -70,7 +70,7 @@ class ShareReading:
         self._is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         self._readings: list[Reading] = []
         self._stepped_wait: SteppedWait | None = None
-        self.got: dict[Place, Got] = {}
+        self.got: dict[TopicIdPartition, Got] = {}
         self.is_over = True
 
     def start(self) -> Generator[None, None, None]:
@@ -99,7 +99,7 @@ class ShareReading:
                 watched += (reading.partition.notifier, reading.share.notifier)
         return watched
 
-    def outcomes(self) -> list[tuple[Place, ErrorCode]]:
+    def outcomes(self) -> list[tuple[TopicIdPartition, ErrorCode]]:
         """The partitions that failed, with their errors; in the answer that opens a session, every partition."""
         is_opening = self._body.share_session_epoch == INITIAL_EPOCH
         return [(reading.place, reading.error) for reading in self._readings if reading.error or is_opening]
@@ -144,7 +144,7 @@ class ShareReading:
         self.is_over = True
         self._on_end()
 
-    def _open(self, place: Place) -> Reading:
+    def _open(self, place: TopicIdPartition) -> Reading:
         reading = Reading(place)
         try:
             name = topic_name(self._broker, place[0])

@@ -14,15 +14,15 @@ from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_broker
-from ottla.sharing.commands import Command, Result
+from ottla.sharing.commands import StateCommand, StateResult
 
 ResponseT = TypeVar("ResponseT")
-Results = dict[SharePartitionKey, Result]
-REFUSED = Result(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-NEGATIVE = Result(ErrorCode.INVALID_REQUEST, None, "a partition is not negative")
+Results = dict[SharePartitionKey, StateResult]
+REFUSED = StateResult(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+NEGATIVE = StateResult(ErrorCode.INVALID_REQUEST, None, "a partition is not negative")
 
 
-def ask(broker: Broker, request: RequestContext, commands: Iterable[Command], respond: Callable[[Results], Any]) -> Any:
+def ask(broker: Broker, request: RequestContext, commands: Iterable[StateCommand], respond: Callable[[Results], Any]) -> Any:
     """The response, or a `Pending` that the coordinators complete."""
     asked = {command.key: command for command in commands if command.key.group_id}
     if not is_broker(broker, request):
@@ -30,7 +30,7 @@ def ask(broker: Broker, request: RequestContext, commands: Iterable[Command], re
     results: Results = {}
     pending = Pending()
 
-    def answered(key: SharePartitionKey, result: Result) -> None:
+    def answered(key: SharePartitionKey, result: StateResult) -> None:
         results[key] = result
         if len(results) == len(asked):
             pending.complete(respond({key: results[key] for key in asked}))
@@ -44,7 +44,7 @@ def ask(broker: Broker, request: RequestContext, commands: Iterable[Command], re
 
 
 def responder(
-    response: Callable[..., ResponseT], topic_result: Callable[..., Any], partition_result: Callable[[int, Result], Any]
+    response: Callable[..., ResponseT], topic_result: Callable[..., Any], partition_result: Callable[[int, StateResult], Any]
 ) -> Callable[[Results], ResponseT]:
     """Makes the function that builds a response: a result for each topic, with one for each of its partitions."""
 
@@ -59,9 +59,9 @@ def responder(
     return respond
 
 
-def _by_topic(results: Results) -> dict[Uuid, list[tuple[int, Result]]]:
+def _by_topic(results: Results) -> dict[Uuid, list[tuple[int, StateResult]]]:
     """The partitions and results by topic, in the order of the request."""
-    topics: dict[Uuid, list[tuple[int, Result]]] = {}
+    topics: dict[Uuid, list[tuple[int, StateResult]]] = {}
     for key, result in results.items():
         topics.setdefault(key.topic_id, []).append((key.partition, result))
     return topics

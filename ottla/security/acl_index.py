@@ -33,7 +33,7 @@ from ottla.base.acls import (
 )
 
 T = TypeVar("T")
-Hosts = dict[str, int]
+DecisionsByHost = dict[str, int]
 """Allowed and denied bits of each host; `*` is every host."""
 
 DENIED_SHIFT = 32
@@ -74,7 +74,7 @@ class _Prefixes:
     __slots__ = ("_hosts", "_is_stale", "_parents", "_sorted")
 
     def __init__(self) -> None:
-        self._hosts: dict[str, Hosts] = {}
+        self._hosts: dict[str, DecisionsByHost] = {}
         self._sorted: list[str] = []
         self._parents: dict[str, str | None] = {}
         self._is_stale = False
@@ -82,14 +82,14 @@ class _Prefixes:
     def __len__(self) -> int:
         return len(self._hosts)
 
-    def put(self, prefix: str, hosts: Hosts | None) -> None:
+    def put(self, prefix: str, hosts: DecisionsByHost | None) -> None:
         if hosts is None:
             self._is_stale |= self._hosts.pop(prefix, None) is not None
         else:
             self._is_stale |= prefix not in self._hosts
             self._hosts[prefix] = hosts
 
-    def items(self) -> Iterable[tuple[str, Hosts]]:
+    def items(self) -> Iterable[tuple[str, DecisionsByHost]]:
         return self._hosts.items()
 
     def masks(self, name: str, host: str) -> int:
@@ -123,10 +123,10 @@ class _Rules:
     __slots__ = ("literal", "prefixed")
 
     def __init__(self) -> None:
-        self.literal: dict[str, Hosts] = {}
+        self.literal: dict[str, DecisionsByHost] = {}
         self.prefixed = _Prefixes()
 
-    def put(self, pattern: Pattern, hosts: Hosts | None) -> None:
+    def put(self, pattern: Pattern, hosts: DecisionsByHost | None) -> None:
         if pattern.pattern_type is PatternType.PREFIXED:
             self.prefixed.put(pattern.name, hosts)
         elif hosts is None:
@@ -189,7 +189,7 @@ class AclIndex:
         new = frozenset(rules)
         kind = int(pattern.resource_type)
         gone = dict.fromkeys(rule.principal for rule in sorted(self._rules.get(pattern, ())))
-        by_principal: dict[str, Hosts] = {}
+        by_principal: dict[str, DecisionsByHost] = {}
         for rule in sorted(new):
             hosts = by_principal.setdefault(rule.principal, {})
             host = normal_host(rule.host)
@@ -252,7 +252,7 @@ class AclIndex:
         return False
 
 
-def masks_in(hosts: Hosts, host: str) -> int:
+def masks_in(hosts: DecisionsByHost, host: str) -> int:
     return hosts.get(host, 0) | hosts.get(WILDCARD, 0)
 
 
@@ -272,7 +272,7 @@ def _denied_at(of_both: list[_Rules], name: str, host: str) -> int:
     return masks >> DENIED_SHIFT
 
 
-def _put(index: dict[T, _Rules], key: T, pattern: Pattern, hosts: Hosts | None) -> None:
+def _put(index: dict[T, _Rules], key: T, pattern: Pattern, hosts: DecisionsByHost | None) -> None:
     """Changes one entry of an index; removes it when it has no ACLs left."""
     rules = index.get(key)
     if rules is None:

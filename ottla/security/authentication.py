@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from ottla.base.errors import ErrorCode
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """The result of a step: a token for the client, the principal if this was the last step, or why the client is refused."""
 
     token: bytes = b""
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 class Exchange(Protocol):
     """One authentication by one mechanism."""
 
-    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         """Processes the client's next token; calls `done` once, now or later."""
 
 
@@ -97,15 +97,15 @@ class Authentication:
         self._move(_STATES.EXCHANGING)
         return ErrorCode.NONE
 
-    def step(self, token: bytes, done: Callable[[ErrorCode, Outcome], None]) -> None:
+    def step(self, token: bytes, done: Callable[[ErrorCode, StepResult], None]) -> None:
         """Processes the client's next token. Calls `done` with the answer after the state has changed."""
         exchange = self._exchange
         if exchange is None:
             self._move(_STATES.REFUSED)
-            done(ErrorCode.ILLEGAL_SASL_STATE, Outcome(error="SaslAuthenticate request received before SaslHandshake"))
+            done(ErrorCode.ILLEGAL_SASL_STATE, StepResult(error="SaslAuthenticate request received before SaslHandshake"))
             return
 
-        def stepped(outcome: Outcome) -> None:
+        def stepped(outcome: StepResult) -> None:
             outcome = self._same_principal(outcome)
             if outcome.error is not None:
                 self._move(_STATES.REFUSED)
@@ -128,12 +128,12 @@ class Authentication:
         """Refuses the client; its connection is then closed."""
         self._move(_STATES.REFUSED)
 
-    def _same_principal(self, outcome: Outcome) -> Outcome:
+    def _same_principal(self, outcome: StepResult) -> StepResult:
         """Refuses a client that authenticates again as another principal."""
         if self.principal is None or outcome.principal in (None, self.principal):
             return outcome
         claimed = str(outcome.principal)
-        return Outcome(error=f"Cannot change principals during re-authentication from {self.principal}: {claimed}", claimed=claimed)
+        return StepResult(error=f"Cannot change principals during re-authentication from {self.principal}: {claimed}", claimed=claimed)
 
     def _move(self, state: AuthenticationState) -> None:
         assert state in ALLOWED[self.state], f"from {self.state} to {state}"
@@ -148,5 +148,5 @@ class _OtherMechanism:
             f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism '{before}'"
         )
 
-    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
-        done(Outcome(error=self._error))
+    def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
+        done(StepResult(error=self._error))

@@ -19,7 +19,7 @@ log = logging.getLogger("ottla.security")
 PAUSE_MS = 1_000
 """Minimum time between two fetches, in milliseconds."""
 
-Got = Callable[[LoginToken | None, OttlaError | None], object]
+TokenReceived = Callable[[LoginToken | None, OttlaError | None], object]
 
 
 class BrokerTokens:
@@ -32,7 +32,7 @@ class BrokerTokens:
         self._timers = timers
         self._token: LoginToken | None = None
         self._ends_ms = 0.0
-        self._waiting: list[Got] = []
+        self._waiting: list[TokenReceived] = []
         self._is_fetching = self._is_closed = False
         self._failure: OttlaError | None = None
         self._pause_ends_ms = 0.0
@@ -40,7 +40,7 @@ class BrokerTokens:
         self._is_failing = False
         """Whether a failure was logged and no success since."""
 
-    def get(self, done: Got) -> None:
+    def get(self, done: TokenReceived) -> None:
         """Calls `done`, now or later, with a valid token, or with None and the error."""
         if self._token is not None and self._clock.wall_ms() < self._ends_ms:
             done(self._token, None)

@@ -18,7 +18,7 @@ from struct import Struct
 from ottla.base.immutable import immutable
 from ottla.base.ports import Random
 from ottla.base.settings.security import CLUSTER_PROOF
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 
 MECHANISM = CLUSTER_PROOF
 NONCE_BYTES = 16
@@ -120,33 +120,33 @@ class Accepting:
         self._hello: Hello | None = None
         self._expected = b""
 
-    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         if self._hello is None:
             self._greet(token, done)
         elif is_proof(token, self._expected):
             self._accepted(Peer(self._hello.sender, self._hello.broker_epoch))
-            done(Outcome(principal=f"Broker:{self._hello.sender}"))
+            done(StepResult(principal=f"Broker:{self._hello.sender}"))
         else:
-            done(Outcome(error="the cluster's secret is not known to the sender"))
+            done(StepResult(error="the cluster's secret is not known to the sender"))
 
-    def _greet(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def _greet(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         try:
             hello = read_hello(token)
         except ValueError as error:
-            done(Outcome(error=str(error)))
+            done(StepResult(error=str(error)))
             return
         reason = self._refusal_of(hello)
         if reason:
-            done(Outcome(error=reason))
+            done(StepResult(error=reason))
             return
 
         def challenge(secret: bytes | None) -> None:
             if secret is None:
-                done(Outcome(error="the cluster's secret cannot be read now"))
+                done(StepResult(error="the cluster's secret cannot be read now"))
                 return
             self._hello = hello
             self._expected = proof(secret, CONNECTS, token, self._nonce)
-            done(Outcome(token=self._nonce + proof(secret, ACCEPTS, token, self._nonce)))
+            done(StepResult(token=self._nonce + proof(secret, ACCEPTS, token, self._nonce)))
 
         self._secret(challenge)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from ottla.base.settings.oauthbearer import MECHANISM, TokenOptions
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.tokens import INSUFFICIENT_SCOPE, Token, TokenError, check_claims, check_unsecured, read_token
 
 __all__ = ["MECHANISM", "OAuthBearerServer"]
@@ -32,10 +32,10 @@ class OAuthBearerServer:
         self._options = options
         self._verify = verify
         self._now_ms = now_ms
-        self._refusal: Outcome | None = None
+        self._refusal: StepResult | None = None
         """The final answer, sent when the client has confirmed the status."""
 
-    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         if self._refusal is not None:
             done(self._refusal)
             return
@@ -44,11 +44,11 @@ class OAuthBearerServer:
         except TokenError as error:
             done(self._refused(error))
 
-    def _first(self, message: bytes, done: Callable[[Outcome], None]) -> None:
+    def _first(self, message: bytes, done: Callable[[StepResult], None]) -> None:
         found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
         bearer = None if found is None else _BEARER.fullmatch(_pairs(found["pairs"]).get("auth", ""))
         if found is None or bearer is None:
-            done(Outcome(error="Invalid OAUTHBEARER client first message"))
+            done(StepResult(error="Invalid OAUTHBEARER client first message"))
             return
         token, authorized_as = read_token(bearer[1]), found["name"]
         if self._verify is None:
@@ -61,23 +61,23 @@ class OAuthBearerServer:
 
         self._verify(token, verified)
 
-    def _judged(self, token: Token, authorized_as: str | None) -> Outcome:
+    def _judged(self, token: Token, authorized_as: str | None) -> StepResult:
         try:
             name, ends_ms = check_claims(token, self._options, self._now_ms())
         except TokenError as error:
             return self._refused(error)
         if authorized_as is not None and authorized_as.replace("=2C", ",").replace("=3D", "=") != name:
             text = "Authentication failed: Client requested an authorization id that is different from the token's principal name"
-            return Outcome(error=text, claimed=name)
-        return Outcome(principal=f"User:{name}", ends_ms=ends_ms)
+            return StepResult(error=text, claimed=name)
+        return StepResult(principal=f"User:{name}", ends_ms=ends_ms)
 
-    def _refused(self, error: TokenError) -> Outcome:
+    def _refused(self, error: TokenError) -> StepResult:
         answer = {"status": error.status}
         if error.status == INSUFFICIENT_SCOPE:
             answer["scope"] = " ".join(self._options.scopes)
         text = json.dumps(answer, separators=(",", ":"))
-        self._refusal = Outcome(error=text, reason=str(error))
-        return Outcome(token=text.encode())
+        self._refusal = StepResult(error=text, reason=str(error))
+        return StepResult(token=text.encode())
 
 
 def _pairs(text: str) -> dict[str, str]:

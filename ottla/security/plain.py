@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 
 MECHANISM = "PLAIN"
 INVALID = "Authentication failed: Invalid username or password"
@@ -23,29 +23,29 @@ class PlainServer:
         """`users` returns the current passwords by name; it is called at each check."""
         self._users = users
 
-    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         done(self._judge(token))
 
-    def _judge(self, token: bytes) -> Outcome:
+    def _judge(self, token: bytes) -> StepResult:
         parts = token.split(b"\0")
         if len(parts) != 3:
-            return Outcome(error=f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            return StepResult(error=f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         try:
             authorized_as, name, password = (part.decode() for part in parts)
         except UnicodeDecodeError:
-            return Outcome(error=INVALID)
+            return StepResult(error=INVALID)
         if not name:
-            return Outcome(error="Authentication failed: username not specified")
+            return StepResult(error="Authentication failed: username not specified")
         if not password:
-            return Outcome(error="Authentication failed: password not specified", claimed=name)
+            return StepResult(error="Authentication failed: password not specified", claimed=name)
         expected = self._users().get(name)
         is_right = hmac.compare_digest(_hash(password), _hash(expected or "")) and expected is not None
         if not is_right:
-            return Outcome(error=INVALID, claimed=name)
+            return StepResult(error=INVALID, claimed=name)
         if authorized_as not in ("", name):
             error = "Authentication failed: Client requested an authorization id that is different from username"
-            return Outcome(error=error, claimed=name)
-        return Outcome(principal=f"User:{name}", is_valid=lambda: self._users().get(name) is not None)
+            return StepResult(error=error, claimed=name)
+        return StepResult(principal=f"User:{name}", is_valid=lambda: self._users().get(name) is not None)
 
 
 def _hash(password: str) -> bytes:

@@ -17,14 +17,14 @@ _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([
 _PIECE = re.compile(r"\\(.)|\$(\d+)|([^\\$]+|.)", re.S)
 """An escaped character, a group, or other text of a replacement."""
 
-Mapper = Callable[[str], str | None]
+NamePrincipal = Callable[[str], str | None]
 
 
 class MappingError(ValueError):
     """Why rules cannot be parsed, in one sentence."""
 
 
-def parse_rules(text: str) -> Mapper:
+def parse_rules(text: str) -> NamePrincipal:
     """Returns a function that applies the rules; it returns None if no rule matches. Raises `MappingError`."""
     rules: list[tuple[Any, list[str | int], str]] = []
     at = 0

@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.scram import HASHES, ITERATIONS_MIN, attributes
 
 SALT_BYTES = 16
@@ -78,7 +78,7 @@ class ScramServer:
         self._signed = ""
         """The messages so far, which both sides sign."""
 
-    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         try:
             if len(token) > MESSAGE_BYTES_MAX:
                 raise ValueError("a message of SCRAM is not as long as this")
@@ -89,7 +89,7 @@ class ScramServer:
         except (ValueError, binascii.Error):
             done(self._refused())
 
-    def _first(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def _first(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         """Processes the client's name and nonce; answers with the salt and the number of iterations."""
         binding, authorized_as, bare = token.decode("utf-8").split(",", 2)
         if binding not in ("n", "y"):
@@ -119,17 +119,17 @@ class ScramServer:
             return found
         return found or decoy
 
-    def _token_challenge(self, bare: str, login: TokenLogin) -> Outcome:
+    def _token_challenge(self, bare: str, login: TokenLogin) -> StepResult:
         self._token = login
         return self._challenge(bare, login.credential)
 
-    def _challenge(self, bare: str, credential: ScramCredential) -> Outcome:
+    def _challenge(self, bare: str, credential: ScramCredential) -> StepResult:
         self._credential = credential
         answer = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         self._signed = f"{bare},{answer}"
-        return Outcome(token=answer.encode())
+        return StepResult(token=answer.encode())
 
-    def _final(self, token: bytes, credential: ScramCredential) -> Outcome:
+    def _final(self, token: bytes, credential: ScramCredential) -> StepResult:
         """Checks the client's proof; answers with the server's proof."""
         said = attributes(token)
         without_proof, _, _ = token.decode("utf-8").rpartition(",p=")
@@ -149,9 +149,9 @@ class ScramServer:
         name, find = self._username, self._find
         if find(name) is None:
             return self._refused()
-        return Outcome(token=verifier, principal=f"User:{name}", is_valid=lambda: find(name) is not None)
+        return StepResult(token=verifier, principal=f"User:{name}", is_valid=lambda: find(name) is not None)
 
-    def _by_token(self, login: TokenLogin, verifier: bytes) -> Outcome:
+    def _by_token(self, login: TokenLogin, verifier: bytes) -> StepResult:
         ends_ms = login.ends_ms()
         if login.owner is None or ends_ms is None:
             return self._refused()
@@ -161,11 +161,11 @@ class ScramServer:
             now_ends_ms = login.ends_ms()
             return now_ends_ms is not None and now_ends_ms >= ends_ms
 
-        return Outcome(token=verifier, principal=login.owner, is_valid=is_valid, ends_ms=ends_ms, is_by_token=True)
+        return StepResult(token=verifier, principal=login.owner, is_valid=is_valid, ends_ms=ends_ms, is_by_token=True)
 
-    def _refused(self) -> Outcome:
+    def _refused(self) -> StepResult:
         reason = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._mechanism}"
-        return Outcome(error=reason, claimed=self._username)
+        return StepResult(error=reason, claimed=self._username)
 
 
 def _check_order(parts: list[str], expected: tuple[str, str]) -> None:

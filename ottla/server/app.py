@@ -29,7 +29,7 @@ from ottla.adapters.process_memory import give_back_free_memory
 from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.timers import LoopTimers
-from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice, Source
+from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, ConfigSource, Notice
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.loop.turns import Turns
 from ottla.base.ports import AddressError, MetadataStore, Ports
@@ -63,7 +63,7 @@ class StoreNotReached(StartRefused):
 def _given_bytes(config: BrokerConfig, name: str) -> int:
     """A size that is set; -1 without one, for the system's own does better than Kafka's default."""
     size: int = config.value(name)
-    return -1 if config.source(name) is Source.DEFAULT else size
+    return -1 if config.source(name) is ConfigSource.DEFAULT else size
 
 
 class BrokerServer:

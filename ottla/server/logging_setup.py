@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ottla.base.bounded_cache import BoundedCache
-from ottla.base.config import BROKER_SETTINGS, BrokerConfig, Source
+from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigSource
 
 FACTS = {"listener": "listener", "client_id": "client.id", "correlation_id": "correlation.id"}
 """Attributes of a log record, and what they are called in the line."""
@@ -158,6 +158,6 @@ def set_up_logging(form: str, level: str, broker_id: int) -> None:
 
 def sources_line(config: BrokerConfig) -> str:
     """How many settings came from where: `configuration: 5 settings from server.properties, 1 from the environment, ...`."""
-    found = Counter(config.where(name) for name in BROKER_SETTINGS if config.source(name) is Source.STATIC_BROKER)
+    found = Counter(config.where(name) for name in BROKER_SETTINGS if config.source(name) is ConfigSource.STATIC_BROKER)
     given = ", ".join(f"{count} from {where}" for where, count in found.items())
     return f"configuration: {given or 'nothing given'}; {len(BROKER_SETTINGS) - found.total()} by default"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import DeliveryState
-from ottla.sharing.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, InFlight, Run
+from ottla.sharing.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, InFlight, OffsetRun
 
 GAP = 0
 ACCEPT = 1
@@ -75,10 +75,10 @@ def ranges(acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, int]]:
 
 def plan(
     flight: InFlight, member: str, acknowledgements: Sequence[Acknowledgement], rules: Rules, deadline_ms: int
-) -> tuple[list[Run], list[Run]]:
+) -> tuple[list[OffsetRun], list[OffsetRun]]:
     """Sets the target of each run that is to change; (those runs, those whose lock is renewed). Raises `ApiError`, nothing changed."""
-    changing: list[Run] = []
-    renewed: list[Run] = []
+    changing: list[OffsetRun] = []
+    renewed: list[OffsetRun] = []
     try:
         for acknowledgement in acknowledgements:
             _plan_one(flight, member, acknowledgement, rules, changing, renewed)
@@ -92,7 +92,7 @@ def plan(
 
 
 def _plan_one(
-    flight: InFlight, member: str, acknowledgement: Acknowledgement, rules: Rules, changing: list[Run], renewed: list[Run]
+    flight: InFlight, member: str, acknowledgement: Acknowledgement, rules: Rules, changing: list[OffsetRun], renewed: list[OffsetRun]
 ) -> None:
     if acknowledgement.last < flight.start:
         return  # the log or the share partition is past it
@@ -120,13 +120,13 @@ def _plan_one(
             index += 1
 
 
-def outcome(run: Run, kind: int, delivery_count_max: int) -> DeliveryState:
+def outcome(run: OffsetRun, kind: int, delivery_count_max: int) -> DeliveryState:
     state = OUTCOMES[kind]
     is_spent = run.delivery_count >= delivery_count_max and not run.was_accepted
     return ARCHIVED if state is AVAILABLE and is_spent else state
 
 
-def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: int) -> list[Run]:
+def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: int) -> list[OffsetRun]:
     """Plans that all records which members have acquired and not acknowledged become available."""
     held = [run for run in flight.runs if run.state is ACQUIRED and run.member in members and run.target is None]
     for run in held:
@@ -134,7 +134,7 @@ def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: 
     return held
 
 
-def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[Run]:
+def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[OffsetRun]:
     """Takes from their owners, at once, the records that they have had for too long; the runs that have changed."""
     late = [run for run in flight.runs if run.state is ACQUIRED and run.target is None and run.deadline_ms <= now_ms]
     for run in late:

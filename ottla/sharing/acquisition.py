@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.sharing.in_flight import ACQUIRED, AVAILABLE, InFlight, Run
+from ottla.sharing.in_flight import ACQUIRED, AVAILABLE, InFlight, OffsetRun
 
 BATCH_OPTIMIZED = 0
 RECORD_LIMIT = 1
@@ -213,7 +213,7 @@ class Taker:
         flight.join(first_index, index)
         return goes_on
 
-    def _allowed(self, run: Run, size: int) -> tuple[int, bool]:
+    def _allowed(self, run: OffsetRun, size: int) -> tuple[int, bool]:
         """How many of a run's records may be delivered now, and whether others may be along with them."""
         limit, delivered = self._terms.delivery_count_max, run.delivery_count
         if limit > THROTTLED_DELIVERIES_MIN and delivered >= limit - 1:
@@ -225,7 +225,7 @@ class Taker:
         left = self._part_max - self._count
         return min(size, left), size < left
 
-    def _take(self, run: Run) -> None:
+    def _take(self, run: OffsetRun) -> None:
         run.delivery_count += 1
         self._flight.set_state(run, ACQUIRED, self._member, self._terms.deadline_ms)
         self._note(run.first, run.last, run.delivery_count, is_new=False)

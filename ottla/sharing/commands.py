@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 
 
-class Initialize(NamedTuple):
+class InitializeState(NamedTuple):
     key: SharePartitionKey
     state_epoch: int
     start_offset: int
@@ -29,19 +29,19 @@ class ReadSummary(NamedTuple):
     leader_epoch: int
 
 
-class Write(NamedTuple):
+class WriteState(NamedTuple):
     key: SharePartitionKey
     state: ShareState
 
 
-class Delete(NamedTuple):
+class DeleteState(NamedTuple):
     key: SharePartitionKey
 
 
-Command = Initialize | ReadState | ReadSummary | Write | Delete
+StateCommand = InitializeState | ReadState | ReadSummary | WriteState | DeleteState
 
 
-class Result(NamedTuple):
+class StateResult(NamedTuple):
     """`state` is there for a read or a summary that succeeded; `message` says more about a refusal."""
 
     code: ErrorCode
@@ -49,5 +49,5 @@ class Result(NamedTuple):
     message: str | None = None
 
 
-DoneResult = Callable[[Result], None]
-WRITTEN = Result(ErrorCode.NONE)
+DoneResult = Callable[[StateResult], None]
+WRITTEN = StateResult(ErrorCode.NONE)

@@ -33,7 +33,7 @@ NO_MEMBER = ""
 _first = attrgetter("first")
 
 
-class Run:
+class OffsetRun:
     """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch they were once delivered in. `was_accepted`: the
     owner has accepted them, and that could not be made durable; they are not archived for having been delivered too often then."""
 
@@ -62,7 +62,7 @@ class Run:
         """Whether it can be acquired."""
         return self.state is AVAILABLE
 
-    def is_alike(self, other: Run) -> bool:
+    def is_alike(self, other: OffsetRun) -> bool:
         """Whether the two differ in nothing but their offsets."""
         return (
             self.state is other.state
@@ -84,7 +84,7 @@ class InFlight:
         """Takes over stored state; offsets that none of its batches names are yet to be delivered."""
         self.start = start
         self.end = start
-        self.runs: list[Run] = []
+        self.runs: list[OffsetRun] = []
         self.available_count = 0
         self.complete_count = 0
         for batch in sorted(batches):
@@ -117,9 +117,9 @@ class InFlight:
 
     # Shaping runs
 
-    def append(self, last: int, state: DeliveryState, delivery_count: int, member: str = NO_MEMBER, deadline_ms: int = 0) -> Run:
+    def append(self, last: int, state: DeliveryState, delivery_count: int, member: str = NO_MEMBER, deadline_ms: int = 0) -> OffsetRun:
         """Adds the offsets from `end` to `last` to the records in flight."""
-        run = Run(self.end, last, state, delivery_count, member, deadline_ms)
+        run = OffsetRun(self.end, last, state, delivery_count, member, deadline_ms)
         self.runs.append(run)
         self.end = last + 1
         self._count(run, 1)
@@ -138,7 +138,7 @@ class InFlight:
     def _split(self, index: int, offset: int) -> None:
         run = self.runs[index]
         assert run.first < offset <= run.last and run.target is None, f"cannot cut {run} at {offset}"
-        rest = Run(offset, run.last, run.state, run.delivery_count, run.member, run.deadline_ms)
+        rest = OffsetRun(offset, run.last, run.state, run.delivery_count, run.member, run.deadline_ms)
         rest.origin_size, rest.was_accepted = run.origin_size, run.was_accepted
         run.last = offset - 1
         self.runs.insert(index + 1, rest)
@@ -163,7 +163,7 @@ class InFlight:
 
     # Changing states
 
-    def set_state(self, run: Run, state: DeliveryState, member: str = NO_MEMBER, deadline_ms: int = 0) -> None:
+    def set_state(self, run: OffsetRun, state: DeliveryState, member: str = NO_MEMBER, deadline_ms: int = 0) -> None:
         self._count(run, -1)
         run.state = state
         run.member = member
@@ -186,7 +186,7 @@ class InFlight:
         if last >= self.end:
             self.append(last, ARCHIVED, 0)
 
-    def settle(self, runs: Sequence[Run], is_durable: bool) -> bool:
+    def settle(self, runs: Sequence[OffsetRun], is_durable: bool) -> bool:
         """Ends the changes of these runs, as planned or not at all; True if anything has become available."""
         before = self.available_count
         for run in runs:
@@ -202,7 +202,7 @@ class InFlight:
             self._join_around(runs)
         return self.available_count > before
 
-    def _join_around(self, runs: Sequence[Run]) -> None:
+    def _join_around(self, runs: Sequence[OffsetRun]) -> None:
         for run in runs:
             if self.start <= run.first < self.end:
                 index = self.index_of(run.first)
@@ -253,7 +253,7 @@ class InFlight:
         self.start = min(self.start, offset)
         self.end = min(self.end, offset)
 
-    def _count(self, run: Run, sign: int) -> None:
+    def _count(self, run: OffsetRun, sign: int) -> None:
         size = (run.last - run.first + 1) * sign
         if run.state is AVAILABLE:
             self.available_count += size
@@ -261,7 +261,7 @@ class InFlight:
             self.complete_count += size
 
 
-def state_batches(runs: Iterable[Run], start: int) -> tuple[StateBatch, ...]:
+def state_batches(runs: Iterable[OffsetRun], start: int) -> tuple[StateBatch, ...]:
     """The runs' states, or those they are about to have, from `start` on; neighbours that are alike in one."""
     batches: list[StateBatch] = []
     for run in sorted(runs, key=_first):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.sharing.commands import Command, DoneResult, Result
+from ottla.sharing.commands import DoneResult, StateCommand, StateResult
 
 NO_LEADER = -1
 
@@ -17,7 +17,7 @@ NO_LEADER = -1
 class PeerShareCoordinators(Protocol):
     """The share coordinator of one other broker."""
 
-    def ask(self, broker_id: int, command: Command, done: DoneResult) -> None:
+    def ask(self, broker_id: int, command: StateCommand, done: DoneResult) -> None:
         """Calls `done` once; with an error code when the broker could not be asked."""
 
 
@@ -29,10 +29,10 @@ class OtherShareCoordinators:
         self._leader_of = leader_of
         self._peers = peers
 
-    def ask(self, shard: int, command: Command, done: DoneResult) -> None:
+    def ask(self, shard: int, command: StateCommand, done: DoneResult) -> None:
         """Answers once; NOT_COORDINATOR if the shard is led by no other broker."""
         leader = self._leader_of(shard)
         if leader is None or leader in (NO_LEADER, self._broker_id):
-            done(Result(ErrorCode.NOT_COORDINATOR))
+            done(StateResult(ErrorCode.NOT_COORDINATOR))
         else:
             self._peers.ask(leader, command, done)

@@ -20,15 +20,15 @@ from ottla.base.bounded_cache import remembered
 from ottla.base.errors import ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, TimerHandle, Timers
-from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
+from ottla.base.share_state import SharePartitionKey, ShareState, StateFound, StateWritten
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.machine.coordinator import Coordinator, LedPartition
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.memory import CoordinatorMemory
-from ottla.sharing.commands import Command, Delete, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.commands import DeleteState, DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
 from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
-from ottla.sharing.state_settings import ShareStateSettings, TopicsView
+from ottla.sharing.state_settings import ShareStateSettings, StateTopicsView
 
 RETRY_MS_MIN, RETRY_MS_MAX = 10, 1_000
 ATTEMPTS_MAX = 15  # about nine seconds
@@ -57,7 +57,7 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         self,
         *,
         partition_count: Callable[[], int],
-        topics: TopicsView,
+        topics: StateTopicsView,
         settings: ShareStateSettings,
         clock: Clock,
         timers: Timers,
@@ -111,15 +111,15 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
             if host.state is HostState.ACTIVE:
                 host.run(host.machine.forget_topics)
 
-    def run(self, command: Command, done: DoneResult) -> None:
+    def run(self, command: StateCommand, done: DoneResult) -> None:
         """Runs a command here; `done` is called exactly once."""
         host = self.find(command.key)
         if isinstance(command, ReadState | ReadSummary) and not self._is_lease_held():
-            done(Result(ErrorCode.NOT_COORDINATOR))
+            done(StateResult(ErrorCode.NOT_COORDINATOR))
         elif host is not None:
             run_on(host, command, done)
         else:
-            done(Result(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            done(StateResult(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
 @remembered(1 << 20)
@@ -128,12 +128,12 @@ def place(key: SharePartitionKey, partition_count: int) -> int:
     return java_partition(key.coordinator_key, partition_count)
 
 
-def run_on(host: MachineHost, command: Command, done: DoneResult) -> None:
+def run_on(host: MachineHost, command: StateCommand, done: DoneResult) -> None:
     if host.state is not HostState.ACTIVE:
-        done(Result(host.error))
+        done(StateResult(host.error))
         return
     if host.is_full:
-        done(Result(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        done(StateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     decide = host.machine.decide
     host.run(lambda now_ms: decide(now_ms, command, done))
@@ -158,37 +158,37 @@ class SharePersister:
 
     # The port
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
-        self._call(Initialize(key, state_epoch, start_offset), lambda result: done(result.code))
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: StateWritten) -> None:
+        self._call(InitializeState(key, state_epoch, start_offset), lambda result: done(result.code))
 
-    def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+    def read(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
         self._call(ReadState(key, leader_epoch), lambda result: found(result.code, result.state))
 
-    def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+    def summary(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
         self._call(ReadSummary(key, leader_epoch), lambda result: found(result.code, result.state))
 
-    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
-        self._call(Write(key, state), lambda result: done(result.code))
+    def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
+        self._call(WriteState(key, state), lambda result: done(result.code))
 
-    def delete(self, key: SharePartitionKey, done: Done) -> None:
-        def deleted(result: Result) -> None:
+    def delete(self, key: SharePartitionKey, done: StateWritten) -> None:
+        def deleted(result: StateResult) -> None:
             # The state of a deleted topic is deleted with it.
             done(ErrorCode.NONE if result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else result.code)
 
-        self._call(Delete(key), deleted)
+        self._call(DeleteState(key), deleted)
 
     def close(self) -> None:
         """Answers all waiting calls and refuses new ones; the broker stops."""
         self._is_closed = True
         queues, self._queues = self._queues, {}
         for queue in queues.values():
-            queue.give_up(Result(ErrorCode.NOT_COORDINATOR))
+            queue.give_up(StateResult(ErrorCode.NOT_COORDINATOR))
 
     # Inside
 
-    def _call(self, command: Command, done: DoneResult) -> None:
+    def _call(self, command: StateCommand, done: DoneResult) -> None:
         if self._is_closed:
-            done(Result(ErrorCode.NOT_COORDINATOR))
+            done(StateResult(ErrorCode.NOT_COORDINATOR))
             return
         attempt = _Attempt(self, command, done)
         key, coordinators = command.key, self._coordinators
@@ -210,7 +210,8 @@ class SharePersister:
         """Sends the call; True if another broker answers it. A call to a coordinator here takes its place in the order at once."""
         coordinators, command = self._coordinators, attempt.command
         if not coordinators.is_created:
-            self._ensure(SHARE_GROUP_STATE_TOPIC, lambda code: attempt.answered(Result(code or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
+            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            self._ensure(SHARE_GROUP_STATE_TOPIC, lambda code: attempt.answered(StateResult(code or loading)))
             return False
         host = coordinators.find(command.key)
         if host is None:
@@ -219,7 +220,7 @@ class SharePersister:
         run_on(host, command, attempt.answered)
         return False
 
-    def answered(self, attempt: _Attempt, result: Result) -> None:
+    def answered(self, attempt: _Attempt, result: StateResult) -> None:
         if not self._queues and result.code not in RETRIABLE:
             attempt.finish(result)
             return
@@ -251,18 +252,18 @@ class _Attempt:
 
     __slots__ = ("_done", "command", "persister", "tries")
 
-    def __init__(self, persister: SharePersister, command: Command, done: DoneResult) -> None:
+    def __init__(self, persister: SharePersister, command: StateCommand, done: DoneResult) -> None:
         self.persister = persister
         self.command = command
         self._done: DoneResult | None = done
         self.tries = 0
 
-    def answered(self, result: Result) -> None:
+    def answered(self, result: StateResult) -> None:
         """Takes the coordinator's answer; a call that was given up meanwhile already has one."""
         if self._done is not None:
             self.persister.answered(self, result)
 
-    def finish(self, result: Result) -> None:
+    def finish(self, result: StateResult) -> None:
         done, self._done = self._done, None
         assert done is not None, "a call was answered twice"
         done(result)
@@ -311,7 +312,7 @@ class _Queue:
         if not self.waiting and self.asked is None:
             self._persister.emptied(self._key, self)
 
-    def give_up(self, result: Result) -> None:
+    def give_up(self, result: StateResult) -> None:
         """Fails all calls: the first has used up its tries, or the broker stops."""
         if self._timer is not None:
             self._timer.cancel()

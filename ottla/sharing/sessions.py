@@ -25,7 +25,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.loop.fair_slots import FairSlots, Origin
 from ottla.base.loop.turns import Turns, run_steps
 from ottla.sharing.registry import SharePartitions
-from ottla.sharing.share_partition import Check, SharePartition
+from ottla.sharing.share_partition import SharePartition, StoredStateCheck
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -36,7 +36,7 @@ PARTITIONS_PER_STEP = 20
 PARTITIONS_MAX = 250_000
 """Of all sessions together; each takes some 150 bytes."""
 
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
@@ -62,10 +62,10 @@ class ShareSession:
         self.connection = connection
         self.principal = connection.principal
         self.epoch = 1
-        self.wanted: dict[Place, None] = {}
-        self.checks: dict[Place, Check | None] = {}
+        self.wanted: dict[TopicIdPartition, None] = {}
+        self.checks: dict[TopicIdPartition, StoredStateCheck | None] = {}
 
-    def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Applies the additions and removals of a request."""
         for place in forgotten:
             self.wanted.pop(place, None)
@@ -74,7 +74,7 @@ class ShareSession:
             self.wanted[place] = None
             self.checks[place] = None
 
-    def check(self, place: Place, share: SharePartition, is_new: bool) -> Check | None:
+    def check(self, place: TopicIdPartition, share: SharePartition, is_new: bool) -> StoredStateCheck | None:
         """Returns the check that must succeed before records of this share partition are delivered, None if there is nothing to wait for. A
         share partition that is older than the member's subscription may not know of an alteration of the group's offsets."""
         if place not in self.checks:
@@ -89,7 +89,7 @@ class ShareSession:
     def step(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
-    def in_turn(self, epoch: int) -> list[Place]:
+    def in_turn(self, epoch: int) -> list[TopicIdPartition]:
         """The partitions, beginning with each request with another one, so that a limit starves none of them."""
         places = list(self.wanted)
         if len(places) > 1:
@@ -149,7 +149,7 @@ class ShareSessions:
             self.end(surplus)
         return len(slots) < self._sessions_max
 
-    def update(self, session: ShareSession, added: Iterable[Place], forgotten: Iterable[Place]) -> bool:
+    def update(self, session: ShareSession, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> bool:
         """Applies the additions and removals of a request; ends the session and returns False where it would have too many partitions."""
         slots = self._slots
         session.update(added, forgotten)

@@ -21,11 +21,11 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.loop.notifier import Notifier
 from ottla.base.ports import Clock, TimerHandle, Timers
-from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Done, Persister, SharePartitionKey, ShareState
+from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Persister, SharePartitionKey, ShareState, StateWritten
 from ottla.sharing import acknowledgement, acquisition
 from ottla.sharing.acknowledgement import Acknowledgement, Rules
 from ottla.sharing.acquisition import Acquired, LogBatch, Terms
-from ottla.sharing.in_flight import ACQUIRED, TERMINAL, InFlight, Run, state_batches
+from ottla.sharing.in_flight import ACQUIRED, TERMINAL, InFlight, OffsetRun, state_batches
 from ottla.sharing.partition_memory import PARTITION_BYTES, RUN_BYTES, PartitionMemory
 
 CLOSING = frozenset(
@@ -74,7 +74,7 @@ class GroupTerms(NamedTuple):
     may_renew: bool
 
 
-class Check:
+class StoredStateCheck:
     """A request to the share coordinator that checks whether the stored state is still this leader's."""
 
     __slots__ = ("is_over",)
@@ -114,7 +114,7 @@ class SharePartition:
         self._stored_start = UNINITIALIZED_START_OFFSET  # as it was read, or was written since
         self._stored_count: int | None = None  # the completed records behind the start, as they were written last
         self._is_uncertain = False  # a write has failed, and may be stored all the same
-        self._checks: list[Check] = []
+        self._checks: list[StoredStateCheck] = []
         self._written_end = 0  # the start plus the completed records after it, as of the last write
         self.notifier = Notifier()
         self._hold(PARTITION_BYTES)
@@ -174,19 +174,19 @@ class SharePartition:
 
     # Noticing that it was altered or deleted
 
-    def check(self) -> Check:
+    def check(self) -> StoredStateCheck:
         """Asks whether the stored state is still this leader's, and closes if not. Watchers are notified of the answer. While the share
         coordinator is unavailable, members that do not wait for the answer continue to read; it will refuse their acknowledgements."""
-        check = Check()
+        check = StoredStateCheck()
         self._checks.append(check)
         self._ask(check)
         return check
 
-    def _ask(self, check: Check) -> None:
+    def _ask(self, check: StoredStateCheck) -> None:
         if not check.is_over:
             self._persister.summary(self.key, self.leader_epoch, lambda code, state: self._checked(check, code, state))
 
-    def _checked(self, check: Check, code: ErrorCode, state: ShareState | None) -> None:
+    def _checked(self, check: StoredStateCheck, code: ErrorCode, state: ShareState | None) -> None:
         if self.is_closed:
             return
         if code in CLOSING or (state is not None and self._is_other(state)):
@@ -210,7 +210,7 @@ class SharePartition:
             return not self._stored_start <= state.start_offset <= self.flight.start
         return self._stored_start != state.start_offset or self._stored_count not in (None, state.delivery_complete_count)
 
-    def _write(self, state: ShareState, done: Done) -> None:
+    def _write(self, state: ShareState, done: StateWritten) -> None:
         def written(code: ErrorCode) -> None:
             if code:
                 self._is_uncertain = True
@@ -266,7 +266,7 @@ class SharePartition:
 
     # Acknowledging
 
-    def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], done: Done) -> None:
+    def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], done: StateWritten) -> None:
         """Calls `done` when the acknowledgements are durable, or with an error."""
         if not self.is_loaded:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -281,14 +281,14 @@ class SharePartition:
             return
         self._change(changing, done)
 
-    def release(self, members: frozenset[str], done: Done) -> None:
+    def release(self, members: frozenset[str], done: StateWritten) -> None:
         """Makes the records of members that have left available again."""
         if not self.is_loaded:
             done(ErrorCode.NONE)
             return
         self._change(acknowledgement.plan_release(self.flight, members, self.terms().delivery_count_max), done)
 
-    def _change(self, changing: list[Run], done: Done) -> None:
+    def _change(self, changing: list[OffsetRun], done: StateWritten) -> None:
         if not changing:
             done(ErrorCode.NONE)
             return
@@ -309,7 +309,7 @@ class SharePartition:
 
         self._write(state, written)
 
-    def _settle(self, changing: list[Run], code: ErrorCode) -> None:
+    def _settle(self, changing: list[OffsetRun], code: ErrorCode) -> None:
         flight = self.flight
         was_full = self.is_loaded and flight.count >= self._in_flight_max()
         has_more = flight.settle(changing, not code)

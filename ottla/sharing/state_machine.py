@@ -22,14 +22,14 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
-from ottla.machine.contract import Decision, LogRecord, Reply, Run, Transactional
+from ottla.machine.contract import Decision, LogRecord, Reply, RunDecision, Transactional
 from ottla.machine.draft import Draft, answered, logged
 from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.batches import merge
-from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
-from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
+from ottla.sharing.commands import WRITTEN, DeleteState, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
+from ottla.sharing.state_records import ShareStateRecord, Snapshot, StateUpdate, snapshot_record, tombstone, update_record
 from ottla.sharing.state_room import LASTING_MIN, spared
-from ottla.sharing.state_settings import ShareStateSettings, TopicsView
+from ottla.sharing.state_settings import ShareStateSettings, StateTopicsView
 from ottla.sharing.state_shard import BATCH_BYTES, ShareStateShard, StoredShare, state_bytes, updated
 
 NO_EPOCH = -1
@@ -40,15 +40,15 @@ FORGET_RETRY_MS = 1_000
 ADDED_MAX = 2
 """Batches that one batch of a write may add to a state: itself, and one more if it cuts a known batch in two."""
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
-NO_TOPIC = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
-UNINITIALIZED = Result(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
+NO_TOPIC = StateResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
+UNINITIALIZED = StateResult(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
 
 
 class ShareStateMachine:
     """One shard; see `machine/contract.py` for what a host does with it."""
 
     def __init__(
-        self, settings: ShareStateSettings, topics: TopicsView, prune: Callable[[int], None], memory: CoordinatorMemory | None = None
+        self, settings: ShareStateSettings, topics: StateTopicsView, prune: Callable[[int], None], memory: CoordinatorMemory | None = None
     ) -> None:
         self.settings = settings
         self.shard = ShareStateShard((memory or CoordinatorMemory()).exact_share())
@@ -56,16 +56,16 @@ class ShareStateMachine:
         self._topics = topics
         self._prune = prune
         self._decide: dict[type, Callable[[int, Any, Reply], Decision]] = {
-            Initialize: self._initialize,
+            InitializeState: self._initialize,
             ReadState: self._read,
             ReadSummary: self._summary,
-            Write: self._write,
-            Delete: self._delete,
+            WriteState: self._write,
+            DeleteState: self._delete,
         }
 
     # The life of a shard (`machine/coordinator.py`)
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunDecision) -> None:
         """Does nothing: this machine makes no decisions outside of commands and timers."""
 
     def end(self) -> None:
@@ -93,11 +93,11 @@ class ShareStateMachine:
 
     # Commands
 
-    def decide(self, now_ms: int, command: Command, reply: Reply) -> Decision:
-        """Replies a `Result`."""
+    def decide(self, now_ms: int, command: StateCommand, reply: Reply) -> Decision:
+        """Replies a `StateResult`."""
         return self._decide[type(command)](now_ms, command, reply)
 
-    def _initialize(self, now_ms: int, command: Initialize, reply: Reply) -> Decision:
+    def _initialize(self, now_ms: int, command: InitializeState, reply: Reply) -> Decision:
         key, state_epoch, start_offset = command
         known = self.shard.partitions.get(key)
         if known is not None and state_epoch != NO_EPOCH and state_epoch < known.state.state_epoch:
@@ -108,7 +108,7 @@ class ShareStateMachine:
             try:
                 self.shard.memory.find_room(state_bytes(key))
             except ApiError as error:
-                return _answer(reply, Result(ErrorCode.POLICY_VIOLATION, None, error.message))
+                return _answer(reply, StateResult(ErrorCode.POLICY_VIOLATION, None, error.message))
         leader_epoch = UNREAD if key in self.shard.ended else 0
         if known is not None:
             # Epochs never go back: an earlier leader must not return only because the group's offsets were reset.
@@ -129,9 +129,9 @@ class ShareStateMachine:
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
         if leader_epoch == state.leader_epoch:
-            return _answer(reply, Result(ErrorCode.NONE, state))
+            return _answer(reply, StateResult(ErrorCode.NONE, state))
         taken_over = state._replace(leader_epoch=leader_epoch)
-        return self._log(reply, Result(ErrorCode.NONE, taken_over), self._change(now_ms, key, known, taken_over._replace(batches=())))
+        return self._log(reply, StateResult(ErrorCode.NONE, taken_over), self._change(now_ms, key, known, taken_over._replace(batches=())))
 
     def _summary(self, now_ms: int, command: ReadSummary, reply: Reply) -> Decision:
         key = command.key
@@ -139,9 +139,9 @@ class ShareStateMachine:
             return _answer(reply, NO_TOPIC)
         known = self.shard.partitions.get(key)
         state = known.state._replace(batches=()) if known is not None else NOTHING_KNOWN
-        return _answer(reply, Result(ErrorCode.NONE, state))
+        return _answer(reply, StateResult(ErrorCode.NONE, state))
 
-    def _write(self, now_ms: int, command: Write, reply: Reply) -> Decision:
+    def _write(self, now_ms: int, command: WriteState, reply: Reply) -> Decision:
         key, change = command
         known = self.shard.partitions.get(key)
         if known is None:
@@ -151,7 +151,7 @@ class ShareStateMachine:
             return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, change.leader_epoch, state.leader_epoch)
         if state.leader_epoch == UNREAD and change.leader_epoch != NO_EPOCH:
             # The state that was deleted may have had the same epoch: its leader writes on from memory. (Kafka would take that.)
-            return _answer(reply, Result(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this state since it began anew"))
+            return _answer(reply, StateResult(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this state since it began anew"))
         if change.state_epoch not in (NO_EPOCH, state.state_epoch):
             # A higher one is left from a group of the same name that was deleted: Kafka takes what its readers say for the new group's.
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)
@@ -161,9 +161,9 @@ class ShareStateMachine:
         try:
             return self._log(reply, WRITTEN, self._written(now_ms, key, known, change._replace(leader_epoch=state.leader_epoch)))
         except ApiError as error:
-            return _answer(reply, Result(ErrorCode.POLICY_VIOLATION, None, error.message))
+            return _answer(reply, StateResult(ErrorCode.POLICY_VIOLATION, None, error.message))
 
-    def _delete(self, now_ms: int, command: Delete, reply: Reply) -> Decision:
+    def _delete(self, now_ms: int, command: DeleteState, reply: Reply) -> Decision:
         key = command.key
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
@@ -171,7 +171,7 @@ class ShareStateMachine:
             return _answer(reply, WRITTEN)
         return self._log(reply, WRITTEN, tombstone(key))
 
-    def _written(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> StateRecord:
+    def _written(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> ShareStateRecord:
         """The record of a write, which is spared what there is no room for. Raises `ApiError`."""
         if change.batches:
             try:
@@ -185,15 +185,15 @@ class ShareStateMachine:
                     return snapshot_record(key, Snapshot(known.snapshot_epoch + 1, tight, now_ms, now_ms))
         return self._change(now_ms, key, known, change)
 
-    def _change(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> StateRecord:
+    def _change(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> ShareStateRecord:
         if known.updates >= self.settings.updates_per_snapshot:
             return snapshot_record(key, Snapshot(known.snapshot_epoch + 1, updated(known.state, change), now_ms, now_ms))
         batches = merge((), change.batches, change.start_offset)
-        return update_record(key, Update(known.snapshot_epoch, change._replace(batches=batches)))
+        return update_record(key, StateUpdate(known.snapshot_epoch, change._replace(batches=batches)))
 
-    def _log(self, reply: Reply, result: Result, record: StateRecord) -> Decision:
+    def _log(self, reply: Reply, result: StateResult, record: ShareStateRecord) -> Decision:
         self.writes += 1
-        return logged(record, reply, result, Result)
+        return logged(record, reply, result, StateResult)
 
     # Deleted topics and cold snapshots
 
@@ -238,10 +238,10 @@ class ShareStateMachine:
         return draft.decision()
 
 
-def _answer(reply: Reply, result: Result) -> Decision:
+def _answer(reply: Reply, result: StateResult) -> Decision:
     """An answer without records; a host that is closed meanwhile answers another."""
-    return answered(reply, result, Result)
+    return answered(reply, result, StateResult)
 
 
 def _fenced(reply: Reply, code: ErrorCode, epoch: int, known: int) -> Decision:
-    return _answer(reply, Result(code, None, f"the epoch {epoch} is {'behind' if epoch < known else 'ahead of'} {known}"))
+    return _answer(reply, StateResult(code, None, f"the epoch {epoch} is {'behind' if epoch < known else 'ahead of'} {known}"))

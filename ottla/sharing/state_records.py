@@ -43,7 +43,7 @@ class Snapshot(NamedTuple):
     written_ms: int
 
 
-class Update(NamedTuple):
+class StateUpdate(NamedTuple):
     """A change; `state.batches` holds only what has changed, and `state.state_epoch` is not part of it."""
 
     snapshot_epoch: int
@@ -54,17 +54,17 @@ class Read(NamedTuple):
     """A decoded record; `what` is None for the end of a share partition."""
 
     key: SharePartitionKey
-    what: Snapshot | Update | None
+    what: Snapshot | StateUpdate | None
 
 
 @immutable
-class StateRecord(LogRecord):
+class ShareStateRecord(LogRecord):
     """An encoded record with its decoded value, so that the leader that wrote it need not decode it again."""
 
     read: Read
 
 
-def snapshot_record(key: SharePartitionKey, snapshot: Snapshot) -> StateRecord:
+def snapshot_record(key: SharePartitionKey, snapshot: Snapshot) -> ShareStateRecord:
     state = snapshot.state
     value = ShareSnapshotValue(
         snapshot_epoch=snapshot.snapshot_epoch,
@@ -77,10 +77,10 @@ def snapshot_record(key: SharePartitionKey, snapshot: Snapshot) -> StateRecord:
         state_batches=_to_wire(state.batches),
     )
     data = _VALUE_PREFIX + encoder(ShareSnapshotValue, VALUE_VERSION)(value)
-    return StateRecord(_write_key(SNAPSHOT, key), data, Read(key, snapshot))
+    return ShareStateRecord(_write_key(SNAPSHOT, key), data, Read(key, snapshot))
 
 
-def update_record(key: SharePartitionKey, update: Update) -> StateRecord:
+def update_record(key: SharePartitionKey, update: StateUpdate) -> ShareStateRecord:
     state = update.state
     value = _make_update(
         snapshot_epoch=update.snapshot_epoch,
@@ -90,15 +90,15 @@ def update_record(key: SharePartitionKey, update: Update) -> StateRecord:
         state_batches=_to_wire(state.batches),
     )
     data = _VALUE_PREFIX + encoder(ShareUpdateValue, VALUE_VERSION)(value)
-    return StateRecord(_write_key(UPDATE, key), data, Read(key, update))
+    return ShareStateRecord(_write_key(UPDATE, key), data, Read(key, update))
 
 
-def tombstone(key: SharePartitionKey) -> StateRecord:
-    return StateRecord(_write_key(SNAPSHOT, key), None, Read(key, None))
+def tombstone(key: SharePartitionKey) -> ShareStateRecord:
+    return ShareStateRecord(_write_key(SNAPSHOT, key), None, Read(key, None))
 
 
 def read_record(record: LogRecord) -> Read | None:
-    if type(record) is StateRecord:
+    if type(record) is ShareStateRecord:
         return record.read
     try:
         found = _read_key(record.key)
@@ -128,13 +128,13 @@ def _read_key(data: bytes) -> tuple[int, SharePartitionKey] | None:
     return (kind, SharePartitionKey(key.group_id, bytes(key.topic_id), key.partition)) if end == len(data) else None
 
 
-def _read_value(kind: int, data: bytes) -> Snapshot | Update | None:
+def _read_value(kind: int, data: bytes) -> Snapshot | StateUpdate | None:
     if data[:2] != _VALUE_PREFIX:
         return None
     if kind == UPDATE:
         update, _ = decoder(ShareUpdateValue, VALUE_VERSION)(data, 2)
         state = ShareState(0, update.leader_epoch, update.start_offset, update.delivery_complete_count, _from_wire(update.state_batches))
-        return Update(update.snapshot_epoch, state)
+        return StateUpdate(update.snapshot_epoch, state)
     value, _ = decoder(ShareSnapshotValue, VALUE_VERSION)(data, 2)
     state = ShareState(
         value.state_epoch, value.leader_epoch, value.start_offset, value.delivery_complete_count, _from_wire(value.state_batches)

@@ -22,7 +22,7 @@ class ShareStateSettings:
     scan_bytes_max: int = 256 << 10  # ours: bytes that one scan logs at a time
 
 
-class TopicsView(Protocol):
+class StateTopicsView(Protocol):
     """Which partitions exist in the cluster."""
 
     def has_partition(self, topic_id: Uuid, partition: int) -> bool: ...

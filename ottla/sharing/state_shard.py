@@ -14,7 +14,7 @@ from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.machine.contract import LogRecord
 from ottla.machine.memory import ExactShare
 from ottla.sharing.batches import merge
-from ottla.sharing.state_records import Snapshot, Update, read_record
+from ottla.sharing.state_records import Snapshot, StateUpdate, read_record
 from ottla.sharing.state_room import RESERVED_BATCHES
 
 ENDED_BYTES_MAX = 1 << 20
@@ -62,7 +62,7 @@ class ShareStateShard:
         elif type(what) is Snapshot:
             self._take_snapshot(key, what, offset)
         else:
-            assert type(what) is Update
+            assert type(what) is StateUpdate
             self._take_update(key, what, offset)
         self.memory.bytes += self._held_bytes(key) - before
 
@@ -84,7 +84,7 @@ class ShareStateShard:
             )
         self.partitions[key] = StoredShare(state, snapshot.snapshot_epoch, snapshot.created_ms, snapshot.written_ms, offset, 0)
 
-    def _take_update(self, key: SharePartitionKey, update: Update, offset: int) -> None:
+    def _take_update(self, key: SharePartitionKey, update: StateUpdate, offset: int) -> None:
         known = self.partitions.get(key)
         if known is None:
             # Its snapshot is missing: the log was damaged or written by hand. The update is used as the whole state.

@@ -22,7 +22,7 @@ KEY_TYPES = (0, 1)
 """The key types of committed offsets (int16)."""
 
 
-class Transaction(NamedTuple):
+class CommittedTransaction(NamedTuple):
     """The identity of a pipeline's transaction: producer id and epoch, unique for each transaction."""
 
     producer_id: int
@@ -40,7 +40,7 @@ class GroupCommit(NamedTuple):
     """The offsets of one commit of a group. `transaction` is None outside of a transaction; `position` is the offset of the first record.
     """
 
-    transaction: Transaction | None
+    transaction: CommittedTransaction | None
     position: int
     timestamp_ms: int
     ranges: dict[TopicPartition, CommittedRange]
@@ -79,7 +79,7 @@ class CommitHistory:
         ours = [record for record in records if record.key is not None and record.key.startswith(self._prefixes)]
         if not ours:
             return
-        transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
+        transaction = CommittedTransaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
         last = self.commits[-1] if self.commits else None
         if last is None or transaction is None or last.transaction != transaction:
             last = GroupCommit(transaction, ours[0].offset, ours[0].timestamp, {})

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ottla.client import AuthenticationError, AuthorizationError, Client, ClientError, ConnectError, FencedError, TransportError, connect
 from ottla.spark.errors import OptionError, PipelineError
-from ottla.spark.options import Connection
+from ottla.spark.options import ClusterConnection
 from ottla.spark.worker_process import freeze_imports, is_worker_process
 
 T = TypeVar("T")
@@ -25,11 +25,11 @@ FIRST_TRIES = 5
 PAUSE_S_MIN = 0.02
 PAUSE_S_MAX = 0.5
 
-_clients: dict[tuple[int, Connection, str], Client] = {}
+_clients: dict[tuple[int, ClusterConnection, str], Client] = {}
 """Keyed by process too, because a forked child must not use its parent's connections."""
 
 
-def client_of(connection: Connection, *, use: str = "") -> Client:
+def client_of(connection: ClusterConnection, *, use: str = "") -> Client:
     """Returns this process's client for these options. `use` separates clients if several threads need one.
 
     Raises `OptionError` for invalid options, `ClientError` if no broker can be used.
@@ -51,14 +51,14 @@ def client_of(connection: Connection, *, use: str = "") -> Client:
     return client
 
 
-def forget(connection: Connection) -> None:
+def forget(connection: ClusterConnection) -> None:
     """Closes the clients of these options, if there are any."""
     for key in [key for key in _clients if key[:2] == (os.getpid(), connection)]:
         _clients.pop(key).close()
 
 
 @contextmanager
-def explained(connection: Connection, option: str) -> Iterator[None]:
+def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
     """Converts a client's error to a `PipelineError` of one line that names the option to check; `option` is the one with the topics."""
     try:
         yield
@@ -69,7 +69,7 @@ def explained(connection: Connection, option: str) -> Iterator[None]:
         raise PipelineError(f"{_option_of(error, option)}: {error}") from None
 
 
-def ask(connection: Connection, option: str, question: Callable[[Client], T], *, use: str = "") -> T:
+def ask(connection: ClusterConnection, option: str, question: Callable[[Client], T], *, use: str = "") -> T:
     """Returns the result of a read-only request, which is repeated while connections break, for `timeout_s` at most.
 
     `use` chooses the client as in `client_of`. A cluster that this process has not reached yet gets only a few quick attempts, because

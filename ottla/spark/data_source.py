@@ -38,7 +38,7 @@ from pyspark.sql.types import (
 from ottla.spark.connections import ask, reported
 from ottla.spark.errors import MissingRequirementError, OptionError, PipelineError
 from ottla.spark.options import is_source, parse_sink, parse_source
-from ottla.spark.planning import Bounds
+from ottla.spark.planning import BoundsByPartition
 from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader, read_snapshot
 
@@ -69,7 +69,7 @@ class OttlaDataSource(DataSource):
         super().__init__(options)
         _require_pyarrow()
         self._source = parse_source(options) if is_source(options) else None
-        self._bounds: dict[Any, Bounds] | None = None
+        self._bounds: BoundsByPartition | None = None
 
     @classmethod
     def name(cls) -> str:

@@ -23,7 +23,7 @@ from ottla.client import Committed, TopicPartition
 from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
 from ottla.spark.errors import OffsetConflictError
 
-Offsets = Mapping[TopicPartition, int]
+BatchOffsets = Mapping[TopicPartition, int]
 
 _NAMED_MAX = 5
 """Partitions that a message lists; the rest is counted."""
@@ -39,14 +39,14 @@ class BatchRange(NamedTuple):
     batch number (`counted_range`).
     """
 
-    start: Offsets | None
-    end: Offsets
+    start: BatchOffsets | None
+    end: BatchOffsets
     topic_ids: Mapping[str, str] = MappingProxyType({})
     apart: tuple[str, str] = ("", "")
     is_counted: bool = False
 
 
-class Batch(NamedTuple):
+class PlannedBatch(NamedTuple):
     """A batch to compare: its place in the query, its range, and whether it has output."""
 
     group: str
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     trusts_checkpoint: bool = False
 
 
-def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+def is_committed(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Whether the batch is committed; False means that it is to be sent. Raises `OffsetConflictError` if group and checkpoint disagree."""
     start, end, topic_ids, apart, _ = batch.range
     committed = {one: found for one, found in committed.items() if not _is_of_another_topic(one, found, topic_ids)}
@@ -89,7 +89,7 @@ def is_replaced(before: str, now: str) -> bool:
     return bool(before and now and before != now)
 
 
-def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
+def _places(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
     """Returns whether the committed offset of some moved partition is the batch's start, and whether some is its end."""
     at_start = at_end = False
     for partition, end in batch.range.end.items():
@@ -111,7 +111,7 @@ def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Com
     return at_start, at_end
 
 
-def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+def _is_in_metadata(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Decides a batch that moves no offset by the newest batch in the metadata.
 
     Each commit covers all partitions of its batch. A partition that did not exist for some batches still has the metadata of an older one.
@@ -127,7 +127,7 @@ def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed])
     raise _conflict(batch, committed, f"the batch moves no offset and does not follow the last committed batch: {known}")
 
 
-def _is_committed_apart(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Committed]) -> bool:
+def _is_committed_apart(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Decides a batch if sources of the same partition have different offsets before or after it. Offsets and metadata must equal either
     the batch's start or its end."""
     before, after = batch.range.apart
@@ -143,7 +143,7 @@ def _is_committed_apart(batch: Batch, start: Offsets, committed: Mapping[TopicPa
     raise _conflict(batch, committed, "sources of the query read the same partition at different offsets, and another batch was the last")
 
 
-def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+def _is_committed_first(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Decides the first batch of a checkpoint if its start is unknown."""
     if batch.batch_id > 0:
         raise _conflict(batch, committed, f"the checkpoint's offset log has no entry {batch.batch_id - 1}")
@@ -159,7 +159,7 @@ def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committ
     raise _conflict(batch, committed, "the start of the batch is not known, and without it nothing shows whether it was committed")
 
 
-def _last_batches(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
+def _last_batches(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
     """Returns the metadata of the committed offsets; in a pipeline's own commit all belong to one batch."""
     found = (parse_metadata(committed[partition].metadata) for partition in batch.range.end if partition in committed)
     return {None if one is None else one._replace(start=0, topic_id="") for one in found}
@@ -172,7 +172,7 @@ def _gone(partition: TopicPartition) -> str:
     )
 
 
-def _conflict(batch: Batch, committed: Mapping[TopicPartition, Committed], reason: str) -> OffsetConflictError:
+def _conflict(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], reason: str) -> OffsetConflictError:
     start = "unknown" if batch.range.start is None else _text(batch.range.start)
     offsets = _text({partition: found.offset for partition, found in committed.items() if partition in batch.range.end})
     return OffsetConflictError(
@@ -182,7 +182,7 @@ def _conflict(batch: Batch, committed: Mapping[TopicPartition, Committed], reaso
     )
 
 
-def _text(offsets: Offsets) -> str:
+def _text(offsets: BatchOffsets) -> str:
     named = [f"{partition}={offsets[partition]}" for partition in sorted(offsets)[:_NAMED_MAX]]
     more = [f"and {len(offsets) - _NAMED_MAX} more"] if len(offsets) > _NAMED_MAX else []
     return ", ".join([*named, *more]) or "none"
@@ -198,7 +198,7 @@ def counted_range(batch_id: int, topic: str | None) -> BatchRange:
     return _range_in(TopicPartition(topic, 0), batch_id)
 
 
-def place_count(batch: Batch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> Batch:
+def place_count(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> PlannedBatch:
     """Returns the batch with the partition for counting, if there is one: the partition of the last batch of the query (else of any
     pipeline) in the group's offsets, or one of the first output."""
     of_pipelines = {partition: found for partition, one in committed.items() if (found := parse_metadata(one.metadata)) is not None}
@@ -216,7 +216,7 @@ def _range_in(partition: TopicPartition, batch_id: int) -> BatchRange:
     return BatchRange({partition: batch_id}, {partition: batch_id + 1}, is_counted=True)
 
 
-def check_query(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> None:
+def check_query(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> None:
     """Raises `OffsetConflictError` if another query has counted its batches in the group, because its numbers mean other batches."""
     if not batch.range.is_counted or not batch.query_id:
         return

@@ -178,7 +178,7 @@ _warned: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ClusterConnection:
     """How to connect to the cluster. `security` may contain a password, so it is not printed."""
 
     bootstrap: str
@@ -188,7 +188,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class SourcePartitions:
     """The partitions to read: all of some topics, all of topics that match a pattern, or single ones. `option` is the name of the option
     used."""
 
@@ -205,7 +205,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class ReadPosition:
     """Where reading begins or ends. `kind` is `earliest`, `latest`, `offsets`, `timestamp` or `timestamps`, and `option` the name of the
     option used. `numbers` has an offset or timestamp for each partition, `timestamp` one for all."""
 
@@ -219,12 +219,12 @@ class Position:
 class SourceOptions:
     """The options of a read. `starting` and `ending` are None if the query does not set them; 0 means no limit."""
 
-    connection: Connection
-    subscription: Subscription
+    connection: ClusterConnection
+    subscription: SourcePartitions
     group: str | None
     isolation: str
-    starting: Position | None
-    ending: Position | None
+    starting: ReadPosition | None
+    ending: ReadPosition | None
     is_latest_after_last: bool
     max_offsets: int
     max_bytes: int
@@ -241,7 +241,7 @@ class SourceOptions:
 class SinkOptions:
     """The options of a write. `checkpoint` is the query's checkpoint directory as Spark passes it, empty for batch writes."""
 
-    connection: Connection
+    connection: ClusterConnection
     topic: str | None
     group: str | None
     compression: str
@@ -373,11 +373,11 @@ def _warn(message: str) -> None:
         _log.warning(message)
 
 
-def _connection(given: _Options) -> Connection:
+def _connection(given: _Options) -> ClusterConnection:
     bootstrap = given.text("kafka.bootstrap.servers")
     if not bootstrap:
         raise OptionError("kafka.bootstrap.servers: missing; set it to some of the brokers, HOST:PORT[,HOST:PORT...]")
-    return Connection(
+    return ClusterConnection(
         bootstrap=bootstrap,
         security=given.security(),
         client_id=given.text("kafka.client.id") or "ottla-spark",
@@ -390,7 +390,7 @@ def _isolation(given: _Options) -> str:
     return given.choice(name, "read_committed", ISOLATIONS)
 
 
-def _subscription(given: _Options) -> Subscription:
+def _subscription(given: _Options) -> SourcePartitions:
     names = ("subscribe", "subscribePattern", "assign")
     chosen = [name for name in names if given.text(name)]
     if len(chosen) != 1:
@@ -400,17 +400,17 @@ def _subscription(given: _Options) -> Subscription:
         raise OptionError(f"{', '.join(names)}: exactly one of them says what to read, but {how} set{hint if is_sink else ''}")
     option = chosen[0]
     if option == "assign":
-        return Subscription(option=option, partitions=tuple(sorted(_assigned(given))))
+        return SourcePartitions(option=option, partitions=tuple(sorted(_assigned(given))))
     if option == "subscribe":
         topics = tuple(sorted({topic.strip() for topic in given.text(option).split(",") if topic.strip()}))
         if not topics:
             raise OptionError("subscribe: names no topic")
-        return Subscription(option=option, topics=topics)
+        return SourcePartitions(option=option, topics=topics)
     try:
         re.compile(given.text(option))
     except re.error as error:
         raise OptionError(f"subscribePattern: {given.text(option)!r} is no regular expression ({error})") from None
-    return Subscription(option=option, pattern=given.text(option))
+    return SourcePartitions(option=option, pattern=given.text(option))
 
 
 def _assigned(given: _Options) -> set[TopicPartition]:
@@ -424,24 +424,24 @@ def _assigned(given: _Options) -> set[TopicPartition]:
     return assigned
 
 
-def _position(given: _Options, which: str) -> Position | None:
+def _position(given: _Options, which: str) -> ReadPosition | None:
     """Returns where reading starts or ends. A timestamp for all partitions takes precedence over single timestamps, and these over offsets.
     """
     option = f"{which}Timestamp"
     if given.text(option):
-        return Position(kind="timestamp", option=option, timestamp=given.number(option, 0, least=0))
+        return ReadPosition(kind="timestamp", option=option, timestamp=given.number(option, 0, least=0))
     option = f"{which}OffsetsByTimestamp"
     if given.text(option):
-        return Position(kind="timestamps", option=option, numbers=_partition_numbers(given, option, least=0))
+        return ReadPosition(kind="timestamps", option=option, numbers=_partition_numbers(given, option, least=0))
     option = f"{which}Offsets"
     text = given.text(option)
     if not text:
         return None
     if text.lower() in ("earliest", "latest"):
-        return Position(kind=text.lower(), option=option)
+        return ReadPosition(kind=text.lower(), option=option)
     if not text.startswith("{"):
         raise OptionError(f'{option}: {text!r} is neither earliest nor latest nor JSON like {{"topic":{{"0":23}}}}')
-    return Position(kind="offsets", option=option, numbers=_partition_numbers(given, option, least=-2))
+    return ReadPosition(kind="offsets", option=option, numbers=_partition_numbers(given, option, least=-2))
 
 
 def _partition_numbers(given: _Options, option: str, *, least: int) -> dict[TopicPartition, int]:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, TopicPartition
 from ottla.spark.errors import DataLossError, OptionError
-from ottla.spark.options import Position
+from ottla.spark.options import ReadPosition
 
-Offsets = dict[TopicPartition, int]
+SourceOffsets = dict[TopicPartition, int]
 
 TASK_BYTES_MAX = 16 << 20
 TASK_BYTES_MIN = 4 << 20
@@ -33,17 +33,20 @@ class Range(NamedTuple):
     topic_id: str = ""
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """The first offset of a log, and its readable end."""
 
     start: int
     end: int
 
 
+BoundsByPartition = Mapping[TopicPartition, LogBounds]
+
+
 # Where to begin and to end
 
 
-def wanted_timestamps(position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
+def wanted_timestamps(position: ReadPosition, partitions: Iterable[TopicPartition]) -> SourceOffsets:
     """Returns the timestamps to look up for a position; empty if it needs none. Raises `OptionError` if partitions are missing."""
     if position.kind == "timestamp":
         return dict.fromkeys(partitions, position.timestamp)
@@ -53,8 +56,8 @@ def wanted_timestamps(position: Position, partitions: Iterable[TopicPartition]) 
 
 
 def starting_offsets(
-    position: Position, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int], *, is_latest_after_last: bool
-) -> Offsets:
+    position: ReadPosition, bounds: BoundsByPartition, found: Mapping[TopicPartition, int], *, is_latest_after_last: bool
+) -> SourceOffsets:
     """Returns where each partition begins. `found` has the result of looking up `wanted_timestamps`, -1 for a timestamp after the last
     record.
 
@@ -71,7 +74,7 @@ def starting_offsets(
     return _offsets_of(position, bounds)
 
 
-def ending_offsets(position: Position, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int]) -> Offsets:
+def ending_offsets(position: ReadPosition, bounds: BoundsByPartition, found: Mapping[TopicPartition, int]) -> SourceOffsets:
     """Returns where each partition ends, at most the end of its bounds."""
     if position.kind == "earliest":
         raise OptionError(f"{position.option}: earliest makes no sense as an end")
@@ -82,7 +85,7 @@ def ending_offsets(position: Position, bounds: Mapping[TopicPartition, Bounds], 
     return _offsets_of(position, bounds)
 
 
-def _offsets_of(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> Offsets:
+def _offsets_of(position: ReadPosition, bounds: BoundsByPartition) -> SourceOffsets:
     if position.kind == "earliest":
         return {partition: start for partition, (start, _) in bounds.items()}
     if position.kind == "latest":
@@ -95,7 +98,7 @@ def _offsets_of(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> 
     return {one: bounds[one][marks[number]] if number in marks else number for one, number in numbers.items()}
 
 
-def _of_all(position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
+def _of_all(position: ReadPosition, partitions: Iterable[TopicPartition]) -> SourceOffsets:
     wanted = set(partitions)
     missing, unknown = sorted(wanted - set(position.numbers)), sorted(set(position.numbers) - wanted)
     if missing:
@@ -105,8 +108,8 @@ def _of_all(position: Position, partitions: Iterable[TopicPartition]) -> Offsets
     return dict(position.numbers)
 
 
-def initial_offsets(committed: Mapping[TopicPartition, int], starting: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, Bounds]
-                    ) -> Offsets:  # fmt: skip
+def initial_offsets(committed: Mapping[TopicPartition, int], starting: Mapping[TopicPartition, int], bounds: BoundsByPartition
+                    ) -> SourceOffsets:  # fmt: skip
     """Returns where a query without checkpoint begins: at the group's committed offsets, else at `starting`.
 
     If the group has committed offsets, partitions without one are new, and begin at their first record.
@@ -134,7 +137,7 @@ def check_partitions(starts: Iterable[TopicPartition], present: Iterable[TopicPa
         )
 
 
-def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int) -> Offsets:
+def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int) -> SourceOffsets:
     """Returns the ends of a batch of at most `limit` offsets, divided in proportion to the remaining offsets of each partition.
 
     The largest partitions are served first, rounded down; small ones get at least one offset while any are left.

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.client import TopicPartition
-from ottla.spark.commit_history import GroupCommit, Transaction
+from ottla.spark.commit_history import CommittedTransaction, GroupCommit
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.decision import is_replaced
 from ottla.spark.output_digest import OutputDigest
@@ -21,12 +21,12 @@ UNKNOWN_START = -1
 """The start of a partition that is new in this batch: it is read from its first record."""
 
 
-class Fault(NamedTuple):
+class ProofFault(NamedTuple):
     """A violation of exactly-once. `kind` is for programs, `message` for people; `rows` is the number of missing rows."""
 
     kind: str
     message: str
-    transaction: Transaction | None = None
+    transaction: CommittedTransaction | None = None
     rows: int = 0
 
 
@@ -45,13 +45,13 @@ class Findings(NamedTuple):
     batches: int
     rows: int
     ranges: dict[TopicPartition, InputRange]
-    faults: list[Fault]
+    faults: list[ProofFault]
     notes: list[str]
 
 
 def judge(
     commits: Sequence[GroupCommit],
-    outputs: Mapping[Transaction, OutputDigest],
+    outputs: Mapping[CommittedTransaction, OutputDigest],
     *,
     producer_ids: Container[int] = (),
     older_producers: Container[int] = (),
@@ -112,7 +112,7 @@ def _judge_other_commit(partition: TopicPartition, known: InputRange | None, end
         findings.notes.append(f"{partition}: another program committed offset {end}, where the pipeline stood ({where})")
     else:
         message = f"{partition}: another program moved the committed offset from {known.end} to {end} ({where})"
-        findings.faults.append(Fault("moved", message))
+        findings.faults.append(ProofFault("moved", message))
         findings.ranges[partition] = known._replace(end=end)
 
 
@@ -131,11 +131,11 @@ def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, 
         known = InputRange(start, start, 0)
     if start < known.end:
         what = f"offsets {start} to {min(end, known.end) - 1} twice" if end > start else f"from {start}, which was behind {known.end}"
-        findings.faults.append(Fault("overlap", f"{partition}: {name} committed {what}"))
+        findings.faults.append(ProofFault("overlap", f"{partition}: {name} committed {what}"))
     elif start > known.end:
-        findings.faults.append(Fault("gap", f"{partition}: offsets {known.end} to {start - 1} are in no batch before {name}"))
+        findings.faults.append(ProofFault("gap", f"{partition}: offsets {known.end} to {start - 1} are in no batch before {name}"))
     if end < start:
-        findings.faults.append(Fault("backwards", f"{partition}: {name} goes from {start} back to {end}"))
+        findings.faults.append(ProofFault("backwards", f"{partition}: {name} goes from {start} back to {end}"))
     findings.ranges[partition] = InputRange(known.start, max(end, start), known.batches + 1, metadata.topic_id)
 
 
@@ -150,7 +150,7 @@ def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
         named = {found.metadata._replace(start=0, topic_id="") for found in commit.ranges.values() if found.metadata is not None}
         if len(named) > 1:
             message = f"record {commit.position} of the group's log begins a commit whose partitions name different batches"
-            findings.faults.append(Fault("mixed", message))
+            findings.faults.append(ProofFault("mixed", message))
         before = last.get(metadata.query_id)
         if before is not None and metadata.batch_id != before + 1:
             findings.faults.append(_order_fault(metadata, before))
@@ -163,21 +163,24 @@ def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
         newest = metadata
 
 
-def _order_fault(metadata: CommitMetadata, before: int) -> Fault:
+def _order_fault(metadata: CommitMetadata, before: int) -> ProofFault:
     name = f"batch {metadata.batch_id} of query {metadata.query_id}"
     if metadata.batch_id == before:
-        return Fault("repeated", f"{name} is committed twice")
+        return ProofFault("repeated", f"{name} is committed twice")
     if metadata.batch_id < before:
-        return Fault("repeated", f"{name} is committed after batch {before}")
-    return Fault("skipped", f"{name} is committed after batch {before}; what stands between them is not")
+        return ProofFault("repeated", f"{name} is committed after batch {before}")
+    return ProofFault("skipped", f"{name} is committed after batch {before}; what stands between them is not")
 
 
 # The sink
 
 
 def _without_trimmed(
-    commits: Sequence[GroupCommit], faults: Sequence[Fault | None], partitions: Mapping[TopicPartition, SinkPartition], findings: Findings
-) -> list[Fault | None]:
+    commits: Sequence[GroupCommit],
+    faults: Sequence[ProofFault | None],
+    partitions: Mapping[TopicPartition, SinkPartition],
+    findings: Findings,
+) -> list[ProofFault | None]:
     """Drops faults about missing rows that retention or DeleteRecords may have removed; adds a fault if no output is left to prove.
 
     In each partition the output is in commit order. A partition whose oldest records are removed may therefore have lost rows of the
@@ -201,10 +204,10 @@ def _judge_removed(commits: Sequence[GroupCommit], findings: Findings) -> None:
     written = sum(1 for commit in commits if commit.metadata is not None and commit.metadata.rows)
     if written:
         message = f"the sink has the whole output of none of the {written} batches that wrote any: its records are removed"
-        findings.faults.append(Fault("removed", f"{message}, so nothing can be proved"))
+        findings.faults.append(ProofFault("removed", f"{message}, so nothing can be proved"))
 
 
-def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDigest], *, has_digests: bool) -> Fault | None:
+def _output_fault(commit: GroupCommit, outputs: Mapping[CommittedTransaction, OutputDigest], *, has_digests: bool) -> ProofFault | None:
     """Returns the fault in the output of one batch, or None."""
     transaction, metadata = commit.transaction, commit.metadata
     assert transaction is not None and metadata is not None
@@ -213,17 +216,17 @@ def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDiges
     where = f"producer {transaction.producer_id}, epoch {transaction.epoch}"
     if found.rows < metadata.rows:
         message = f"{name} ({where}) wrote {metadata.rows} rows, and the sink has {found.rows} of them; are all of its topics named?"
-        return Fault("missing", message, transaction, metadata.rows - found.rows)
+        return ProofFault("missing", message, transaction, metadata.rows - found.rows)
     if found.rows > metadata.rows:
-        return Fault("surplus", f"{name} ({where}) wrote {metadata.rows} rows, and the sink has {found.rows}", transaction)
+        return ProofFault("surplus", f"{name} ({where}) wrote {metadata.rows} rows, and the sink has {found.rows}", transaction)
     if has_digests and found.text() != metadata.digest:
         digests = f"digest {found.text()}, not {metadata.digest}"
         message = f"{name} ({where}): the sink's {found.rows} rows are not those that were written ({digests})"
-        return Fault("altered", message, transaction)
+        return ProofFault("altered", message, transaction)
     return None
 
 
-def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Transaction, OutputDigest], findings: Findings) -> None:
+def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[CommittedTransaction, OutputDigest], findings: Findings) -> None:
     """Adds faults for outputs of the pipeline's producer without a commit, unless they are older than the oldest remaining commit."""
     first = commits[0].transaction if commits else None
     older = [one for one in outputs if first is not None and one.producer_id == first.producer_id and one.epoch < first.epoch]
@@ -231,7 +234,7 @@ def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Transact
         findings.notes.append(f"not judged: transactions in the sink that are older than the first commit that is left ({len(older)})")
     for one in sorted(set(outputs) - set(older)):
         message = f"{outputs[one].rows} rows of producer {one.producer_id}, epoch {one.epoch} stand in the sink without a commit of offsets"
-        findings.faults.append(Fault("uncommitted", message, one))
+        findings.faults.append(ProofFault("uncommitted", message, one))
 
 
 def left_behind(commits: Sequence[GroupCommit]) -> Sequence[GroupCommit]:

@@ -43,11 +43,11 @@ from ottla.client import (
     TransportError,
 )
 from ottla.spark.commit_metadata import CommitMetadata
-from ottla.spark.decision import Batch, BatchRange, check_query, is_committed, place_count
+from ottla.spark.decision import BatchRange, PlannedBatch, check_query, is_committed, place_count
 from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, OptionError, SpoolError
 from ottla.spark.options import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from ottla.spark.output_digest import OutputDigest
-from ottla.spark.sending import Slice, read_ahead
+from ottla.spark.sending import SentSlice, read_ahead
 from ottla.spark.spool import TaskOutput, output_bytes_max, too_large
 from ottla.spark.staging import Attachment, attach, steps
 
@@ -92,7 +92,7 @@ class Target(NamedTuple):
     trusts_checkpoint: bool = False
 
 
-class Outcome(NamedTuple):
+class CommitOutcome(NamedTuple):
     """The result of a batch. `is_committed_now` is False if it had been committed before and nothing was sent.
 
     `open_s` is how long the transaction was open, in seconds, `tries` the number of attempts.
@@ -109,7 +109,7 @@ class Outcome(NamedTuple):
 
 def commit_batch(
     target: Target, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange, may_use_v2: bool = True
-) -> Outcome:
+) -> CommitOutcome:
     """Commits a batch of a streaming query together with the group's offsets, unless it is already committed.
 
     `outputs` are the commit messages of the successful tasks, in task order. After any crash or error call it again for the same batch,
@@ -124,7 +124,7 @@ def commit_batch(
         return relay.commit(outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
 
 
-def write_batch(target: Target, outputs: Sequence[TaskOutput], *, may_use_v2: bool = True) -> Outcome:
+def write_batch(target: Target, outputs: Sequence[TaskOutput], *, may_use_v2: bool = True) -> CommitOutcome:
     """Writes the output of a batch job in one transaction with its own transactional id. Raises the errors of `commit_batch`."""
     relay = Relay(target, transactional_id=f"{BATCH_ID_PREFIX}{uuid.uuid4()}", may_use_v2=may_use_v2)
     try:
@@ -189,32 +189,32 @@ class Relay:
 
     # A batch of a stream
 
-    def commit(self, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange) -> Outcome:
+    def commit(self, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange) -> CommitOutcome:
         """See `commit_batch`."""
         self._check_size(outputs)
         group = self.target.group or ""
         rows = sum(output.rows for output in outputs)
-        batch = Batch(group, query_id, batch_id, batch_range, rows > 0, self.target.trusts_checkpoint)
+        batch = PlannedBatch(group, query_id, batch_id, batch_range, rows > 0, self.target.trusts_checkpoint)
         held = self._identity
         if held is not None and (held.query_id, held.batch_id + 1) != (query_id, batch_id):
             self._identity = None  # from an earlier run; another driver may have been active since
         name = f"batch {batch_id} of group {group!r}"
         return self._repeat(lambda: self._try(batch, outputs), name)
 
-    def _try(self, batch: Batch, outputs: Sequence[TaskOutput]) -> Outcome:
+    def _try(self, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> CommitOutcome:
         client = self._open_client(batch.group)
         if self._identity is None and self._is_known_committed(client, batch, outputs):
-            return Outcome(False, 0, 0)
+            return CommitOutcome(False, 0, 0)
         transaction = self._initialize(client, batch, outputs)
         batch, is_done = self._compare(client, batch, outputs)
         if is_done:
             self._keep(transaction, batch)
-            return Outcome(False, 0, 0, transaction.producer_id, transaction.epoch)
+            return CommitOutcome(False, 0, 0, transaction.producer_id, transaction.epoch)
         sent = self._send(transaction, outputs, lambda digest: self._commit_offsets(transaction, batch, digest))
         self._keep(transaction, batch)
         return sent
 
-    def _is_known_committed(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> bool:
+    def _is_known_committed(self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> bool:
         """Returns whether the batch is certainly committed, before anybody is fenced. Raises `OffsetConflictError` for the batch of a stale
         copy.
 
@@ -228,8 +228,8 @@ class Relay:
             return False
 
     def _compare(
-        self, client: Client, batch: Batch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
-    ) -> tuple[Batch, bool]:
+        self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
+    ) -> tuple[PlannedBatch, bool]:
         """Returns the batch with its partition for counting, and whether the group's offsets show it as committed."""
         is_to_be_placed = batch.range.is_counted and not batch.range.end
         partitions = None if is_to_be_placed else batch.range.end
@@ -239,7 +239,7 @@ class Relay:
         check_query(batch, committed)
         return batch, is_committed(batch, committed)
 
-    def _commit_offsets(self, transaction: Transaction, batch: Batch, digest: OutputDigest) -> None:
+    def _commit_offsets(self, transaction: Transaction, batch: PlannedBatch, digest: OutputDigest) -> None:
         start, end, topic_ids, (_, apart), _ = batch.range
         text = digest.text()
         offsets = {}
@@ -250,7 +250,7 @@ class Relay:
             offsets[partition] = Committed(offset, metadata=metadata.to_text())
         transaction.commit_offsets(batch.group, offsets)
 
-    def _initialize(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> Transaction:
+    def _initialize(self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> Transaction:
         """Takes over the transactional id, with the identity that this process holds, if any."""
         held = self._identity or _Identity(-1, -1, "", 0)
         self._sending = None
@@ -269,20 +269,20 @@ class Relay:
             self._sending = _Sending(self._now(), timeout_ms, size)
             return transaction
 
-    def _keep(self, transaction: Transaction, batch: Batch) -> None:
+    def _keep(self, transaction: Transaction, batch: PlannedBatch) -> None:
         self._identity = _Identity(transaction.producer_id, transaction.epoch, batch.query_id, batch.batch_id)
 
     # A batch job
 
-    def write(self, outputs: Sequence[TaskOutput]) -> Outcome:
+    def write(self, outputs: Sequence[TaskOutput]) -> CommitOutcome:
         """See `write_batch`."""
         self._check_size(outputs)
         if not any(output.rows for output in outputs):
-            return Outcome(True, 0, 0)
+            return CommitOutcome(True, 0, 0)
         return self._repeat(lambda: self._try_write(outputs), f"the output under {self.transactional_id!r}")
 
-    def _try_write(self, outputs: Sequence[TaskOutput]) -> Outcome:
-        transaction = self._initialize(self._open_client(None), Batch("", "", 0, BatchRange({}, {})), outputs)
+    def _try_write(self, outputs: Sequence[TaskOutput]) -> CommitOutcome:
+        transaction = self._initialize(self._open_client(None), PlannedBatch("", "", 0, BatchRange({}, {})), outputs)
         return self._send(transaction, outputs, lambda _: None, is_end_repeated=True)
 
     # Both
@@ -294,7 +294,7 @@ class Relay:
         commit_offsets: Callable[[OutputDigest], None],
         *,
         is_end_repeated: bool = False,
-    ) -> Outcome:
+    ) -> CommitOutcome:
         digest = OutputDigest()
         identity = transaction.producer_id, transaction.epoch  # the end of a transaction may raise the epoch
         with read_ahead(steps(outputs)) as pieces:
@@ -307,9 +307,9 @@ class Relay:
         commit_offsets(digest)
         self._end(transaction, is_end_repeated)
         size = sum(output.size_bytes for output in outputs)
-        return Outcome(True, digest.rows, size, *identity, self._now() - opened)
+        return CommitOutcome(True, digest.rows, size, *identity, self._now() - opened)
 
-    def _produce(self, transaction: Transaction, pieces: Iterable[Slice | Attachment], digest: OutputDigest) -> None:
+    def _produce(self, transaction: Transaction, pieces: Iterable[SentSlice | Attachment], digest: OutputDigest) -> None:
         for piece in pieces:
             if isinstance(piece, Attachment):
                 piece.add_to(digest)
@@ -338,7 +338,7 @@ class Relay:
             self._pause(pause_s)
             pause_s = min(PAUSE_S_MAX, pause_s * 2)
 
-    def _repeat(self, attempt: Callable[[], Outcome], name: str) -> Outcome:
+    def _repeat(self, attempt: Callable[[], CommitOutcome], name: str) -> CommitOutcome:
         """Repeats the batch after retriable failures, for up to `retry_s`."""
         deadline = self._now() + self.target.retry_s
         pause_s, tries = PAUSE_S_MIN, 1

@@ -17,13 +17,13 @@ from ottla.spark.spool import TaskOutput
 
 SLICE_BYTES_MAX = 16 * 1024 * 1024
 
-Slice = dict[TopicPartition, list[bytearray]]
+SentSlice = dict[TopicPartition, list[bytearray]]
 T = TypeVar("T")
 
 
-def slices(outputs: Sequence[TaskOutput]) -> Iterator[Slice]:
+def slices(outputs: Sequence[TaskOutput]) -> Iterator[SentSlice]:
     """Yields the batches of all tasks, in order, one slice at a time. Raises `SpoolError` if a task's output is missing or damaged."""
-    piece: Slice = {}
+    piece: SentSlice = {}
     size = 0
     for output in outputs:
         for partition, data, _ in output.batches():

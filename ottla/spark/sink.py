@@ -26,7 +26,7 @@ from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
-from ottla.spark.staging import Task, open_output
+from ottla.spark.staging import TaskAttempt, open_output
 from ottla.spark.topics import NONE_KNOWN, KnownTopics, TopicLimits, check_one_cluster, end_left_open, known_topics, remembered_topic
 from ottla.spark.worker_process import freeze_imports
 
@@ -95,7 +95,7 @@ class _Writer:
         options, spool = self.options, self._spool
         assert spool is not None, "the writer was pickled on its way to the task"
         task = TaskContext.get()
-        attempt = Task(task.partitionId(), task.taskAttemptId())
+        attempt = TaskAttempt(task.partitionId(), task.taskAttemptId())
         with (
             reported(),
             hinted(),

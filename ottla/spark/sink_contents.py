@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Fetched, TopicPartition
-from ottla.spark.commit_history import Transaction
+from ottla.spark.commit_history import CommittedTransaction
 from ottla.spark.output_digest import DigestPart, OutputDigest
 from ottla.wire.records import iter_records
 
@@ -25,8 +25,8 @@ class SinkPartition(NamedTuple):
     start: int
     end: int
     has_open: bool
-    rows: dict[Transaction | None, int]
-    spans: dict[Transaction, tuple[int, int]]
+    rows: dict[CommittedTransaction | None, int]
+    spans: dict[CommittedTransaction, tuple[int, int]]
 
 
 class SinkContents:
@@ -41,7 +41,7 @@ class SinkContents:
         self.is_compacted = any("compact" in (config.get("cleanup.policy") or "") for config in configs.values())
         self.is_recompressed = any((config.get("compression.type") or "producer") != "producer" for config in configs.values())
         self.partitions = {one: SinkPartition(starts[one].offset, starts[one].offset, False, {}, {}) for one in found}
-        self.outputs: dict[Transaction, OutputDigest] = {}
+        self.outputs: dict[CommittedTransaction, OutputDigest] = {}
 
     def extend(self) -> bool:
         """Reads each partition up to its last stable offset; returns whether there were new records or a transaction is open."""
@@ -62,7 +62,7 @@ class SinkContents:
         for header, batch in fetched.batches:
             is_cut = header.base_offset < known.start
             rows = sum(1 for record in iter_records(batch) if record.offset >= known.start) if is_cut else header.record_count
-            transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
+            transaction = CommittedTransaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
             known.rows[transaction] = known.rows.get(transaction, 0) + rows
             if transaction is None:
                 continue

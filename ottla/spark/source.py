@@ -38,10 +38,10 @@ from ottla.spark.connections import ask, explained, reported
 from ottla.spark.decision import is_replaced
 from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
-from ottla.spark.options import Position, SourceOptions
+from ottla.spark.options import ReadPosition, SourceOptions
 from ottla.spark.planning import (
-    Bounds,
-    Offsets,
+    BoundsByPartition,
+    SourceOffsets,
     admit,
     available,
     check_partitions,
@@ -74,7 +74,7 @@ SAMPLE_FACTOR = 4
 
 T = TypeVar("T")
 
-Columns = Sequence[tuple[str, bool]]
+ReadColumns = Sequence[tuple[str, bool]]
 """The names of the columns to read, and whether Spark considers them nullable."""
 
 _log = logging.getLogger("ottla.spark")
@@ -83,7 +83,7 @@ _log = logging.getLogger("ottla.spark")
 class OttlaBatchReader(DataSourceReader):
     """Reads a snapshot: the offsets between two positions, within `bounds`."""
 
-    def __init__(self, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds] | None, columns: Columns | None = None) -> None:
+    def __init__(self, options: SourceOptions, bounds: BoundsByPartition | None, columns: ReadColumns | None = None) -> None:
         _check_batch_options(options)
         self.options = options
         self.columns = columns
@@ -103,12 +103,12 @@ class OttlaBatchReader(DataSourceReader):
         starts = {one: skip_lost(options, one, start, bounds[one].start) for one, start in starts.items()}
         return _planned(options, starts, ends, {}, lambda: _sampled(options, starts, ends))
 
-    def _limits(self, client: Client) -> tuple[Offsets, Offsets, Mapping[TopicPartition, Bounds]]:
+    def _limits(self, client: Client) -> tuple[SourceOffsets, SourceOffsets, BoundsByPartition]:
         options = self.options
         bounds = read_snapshot(client, options) if self.bounds is None else self.bounds
         if not bounds:
             topics.check_subscription(client, options.subscription, bounds)
-        ending = options.ending or Position(kind="latest", option="endingOffsets")
+        ending = options.ending or ReadPosition(kind="latest", option="endingOffsets")
         ends = ending_offsets(ending, bounds, _look_up(client, options, ending, bounds))
         if options.group is not None and options.starting is None:
             committed = _committed(client, options, bounds)
@@ -122,7 +122,7 @@ class OttlaBatchReader(DataSourceReader):
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets and ranges of a streaming query; see the module."""
 
-    def __init__(self, options: SourceOptions, columns: Columns | None = None) -> None:
+    def __init__(self, options: SourceOptions, columns: ReadColumns | None = None) -> None:
         if options.ending is not None:
             raise OptionError(f"{options.ending.option}: only a batch read ends; leave it out of a streaming query")
         self.options = options
@@ -131,8 +131,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topic_ids: dict[str, str] = {}
         self._is_first = True
         self._offset_bytes: float | None = None
-        self._final: Offsets | None = None
-        self._planned: Offsets | None = None
+        self._final: SourceOffsets | None = None
+        self._planned: SourceOffsets | None = None
         self._is_warned = False
         self._absence = topics.Absence(options.subscription)
         self._unready: frozenset[str] = frozenset()
@@ -147,7 +147,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = self._to_json(starts)
         return self._initial
 
-    def _find_initial(self, client: Client) -> tuple[Offsets, Offsets]:
+    def _find_initial(self, client: Client) -> tuple[SourceOffsets, SourceOffsets]:
         bounds = read_snapshot(client, self.options, may_match_later=True)
         if not bounds:
             _log.warning("subscribePattern: no topic matches %r yet", self.options.subscription.pattern)
@@ -182,7 +182,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         admitted = ends if is_all else admit(starts, ends, self._offsets_within(limit, starts, ends))
         return write_offsets(before.group, admitted, {**before.topic_ids, **self._topic_ids}, gone)
 
-    def _until_final(self, starts: Offsets, ends: Offsets) -> Offsets:
+    def _until_final(self, starts: SourceOffsets, ends: SourceOffsets) -> SourceOffsets:
         """Limits the ends of a query that stops at the log ends of its start; partitions that were created later are left out."""
         assert self._final is not None
         for partition in starts.keys() & ends.keys():
@@ -216,7 +216,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Stores the ends of the logs: the query stops when it has read up to them."""
         self._final = self._ask(self._present_ends)
 
-    def _present_ends(self, client: Client) -> Offsets:
+    def _present_ends(self, client: Client) -> SourceOffsets:
         present, self._unready = topics.present_partitions(client, self.options.subscription)
         self._topic_ids = topics.known_ids(client, present)
         return topics.read_ends(client, present, self.options.isolation)
@@ -239,7 +239,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         readable = self._readable(starts, ends, topic_ids)
         return _planned(self.options, starts, readable, topic_ids, lambda: self._find_offset_bytes(starts, readable))
 
-    def _check_group_moves(self, group: str, starts: Offsets, ends: Offsets) -> None:
+    def _check_group_moves(self, group: str, starts: SourceOffsets, ends: SourceOffsets) -> None:
         """Warns once if the previous batch is done and no sink has committed its offsets."""
         before, self._planned = self._planned, ends
         if before is None or before != starts or before == ends or self._is_warned or is_used(group):
@@ -251,13 +251,13 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             group,
         )
 
-    def _find_offset_bytes(self, starts: Offsets, ends: Offsets) -> float:
+    def _find_offset_bytes(self, starts: SourceOffsets, ends: SourceOffsets) -> float:
         """Returns the last known stored bytes per offset; samples them if unknown."""
         if self._offset_bytes is None:
             self._offset_bytes = _sampled(self.options, starts, ends)
         return self._offset_bytes
 
-    def _readable(self, starts: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> Offsets:
+    def _readable(self, starts: SourceOffsets, ends: SourceOffsets, topic_ids: Mapping[str, str]) -> SourceOffsets:
         """Returns the ends without topics that were created again since the batch was planned; raises `DataLossError` for lost records.
 
         The cluster is asked only if another process has planned the batch.
@@ -273,7 +273,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Any) -> Iterator[Any]:
         return read_range(self.options, partition, self.columns)
 
-    def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, Offsets, Offsets]:
+    def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[SourceOffsets, SourceOffsets, SourceOffsets]:
         """Returns the valid starts, the ends of all partitions including new ones, and the last offsets of deleted partitions.
 
         A partition that is missing in metadata keeps its position and ends there; a query that stops by itself (`is_waiting`) waits for it.
@@ -292,7 +292,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_progress(starts, ends)
         return starts, ends, left
 
-    def _settled_ends(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[Offsets, set[TopicPartition], set[TopicPartition]]:
+    def _settled_ends(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[SourceOffsets, set[TopicPartition], set[TopicPartition]]:
         """Returns the ends of the partitions in metadata, the deleted partitions of `before`, and the temporarily missing ones."""
         tries, deadline = SETTLE_TRIES, time.monotonic() + topics.GONE_S
         while True:
@@ -317,7 +317,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "another topic of this name, or the log was cut; reset the group's offsets and begin with a new checkpoint"
             )
 
-    def _starts_of_new(self, ends: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]) -> Offsets:
+    def _starts_of_new(self, ends: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]) -> SourceOffsets:
         """Returns the starts of partitions that are new since `starts`: their first record."""
         new = [partition for partition in ends if partition not in starts]
         return self._ask(lambda client: topics.read_starts(client, new)) if new else {}
@@ -337,14 +337,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
 
-def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bool = False) -> dict[TopicPartition, Bounds]:
+def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bool = False) -> BoundsByPartition:
     """Returns first offset and end of all partitions to read. Raises a client's error or `OptionError` if some cannot be read."""
     partitions = topics.settled_partitions(client, options.subscription)
     topics.check_subscription(client, options.subscription, partitions, may_match_later=may_match_later)
     return topics.read_bounds(client, partitions, options.isolation)
 
 
-def read_range(options: SourceOptions, assigned: InputPartition, columns: Columns | None = None) -> Iterator[Any]:
+def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadColumns | None = None) -> Iterator[Any]:
     """Yields the records of a range as pyarrow record batches with these columns (default: all). Runs in the tasks."""
     from ottla.spark.decode import arrow_schema, chosen_fields, decode_batches
 
@@ -442,8 +442,8 @@ def _sampled(options: SourceOptions, starts: Mapping[TopicPartition, int], ends:
     return found or UNKNOWN_OFFSET_BYTES
 
 
-def _starts(client: Client, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds], default: str) -> Offsets:
-    starting = options.starting or Position(kind=default, option="startingOffsets")
+def _starts(client: Client, options: SourceOptions, bounds: BoundsByPartition, default: str) -> SourceOffsets:
+    starting = options.starting or ReadPosition(kind=default, option="startingOffsets")
     found = _look_up(client, options, starting, bounds)
     return starting_offsets(starting, bounds, found, is_latest_after_last=options.is_latest_after_last)
 
@@ -454,20 +454,20 @@ def _start_option(options: SourceOptions) -> str:
     return "group" if options.group is not None else "startingOffsets"
 
 
-def _look_up(client: Client, options: SourceOptions, position: Position, bounds: Mapping[TopicPartition, Bounds]) -> Offsets:
+def _look_up(client: Client, options: SourceOptions, position: ReadPosition, bounds: BoundsByPartition) -> SourceOffsets:
     return topics.look_up(client, wanted_timestamps(position, bounds), options.isolation)
 
 
 def _committed(
-    client: Client, options: SourceOptions, partitions: Mapping[TopicPartition, Bounds], *, may_be_apart: bool = True
-) -> Offsets:
+    client: Client, options: SourceOptions, partitions: BoundsByPartition, *, may_be_apart: bool = True
+) -> SourceOffsets:
     """Returns the group's committed offsets, without topics that were deleted and created again; raises `DataLossError` if that loses
     records.
 
     Raises `OffsetConflictError` if they are the lowest of several sources, unless they `may_be_apart`, because no query can begin there.
     """
     topic_ids = topics.known_ids(client, partitions)
-    offsets: Offsets = {}
+    offsets: SourceOffsets = {}
     last = CommitMetadata("", 0, 0)
     for partition, committed in topics.committed_offsets(client, options.group or "", partitions).items():
         metadata = parse_metadata(committed.metadata)

@@ -23,9 +23,9 @@ from typing import NamedTuple
 from ottla.client import Client, ClientError, ErrorCode, KafkaError, Staged, StagedChunk, TopicPartition, Transaction, TransportError
 from ottla.spark.connections import ask, forget
 from ottla.spark.errors import BrokerError, OptionError, SpoolError
-from ottla.spark.options import AUTO, FILES, MESSAGES, STAGED, Connection
+from ottla.spark.options import AUTO, FILES, MESSAGES, STAGED, ClusterConnection
 from ottla.spark.output_digest import DigestPart, OutputDigest
-from ottla.spark.sending import Slice, slices
+from ottla.spark.sending import SentSlice, slices
 from ottla.spark.spool import Spool, SpoolWriter, StagedOutput, StagedPart, TaskOutput, output_bytes_max, too_large
 from ottla.wire.batch_header import Buffer
 
@@ -37,11 +37,11 @@ ROUND_BYTES = 4 * 1024 * 1024
 
 STAGED_BYTES_MIN = 1024 * 1024
 
-Batch = tuple[Buffer, int]
+StagedBatch = tuple[Buffer, int]
 """An encoded batch and its rows."""
 
 
-class Task(NamedTuple):
+class TaskAttempt(NamedTuple):
     """One attempt of a task, with Spark's numbers."""
 
     partition_id: int
@@ -52,7 +52,9 @@ class Task(NamedTuple):
         return f"{self.partition_id}-{self.attempt_id}"
 
 
-def open_output(way: str, spool: Spool, task: Task, connection: Connection, bytes_max: int | None) -> SpoolWriter | StagedWriter:
+def open_output(
+    way: str, spool: Spool, task: TaskAttempt, connection: ClusterConnection, bytes_max: int | None
+) -> SpoolWriter | StagedWriter:
     """Opens a task's output: a file if the task sees the driver's directory, else the brokers if they support staging, else its message.
 
     `way` is the value of the option `taskOutput`; `bytes_max` overrides the limits of the task's output.
@@ -66,11 +68,11 @@ def open_output(way: str, spool: Spool, task: Task, connection: Connection, byte
     return StagedWriter(task, bytes.fromhex(spool.token), connection, bytes_max, is_required=way == STAGED)
 
 
-class _Lane:
+class _PartitionOutput:
     """The output for one partition: waiting batches and staged chunks."""
 
     def __init__(self) -> None:
-        self.waiting: list[Batch] = []
+        self.waiting: list[StagedBatch] = []
         self.next_chunk = 0
         self.chunks: list[StagedChunk] = []
         self.part = DigestPart()
@@ -81,7 +83,7 @@ class _Round(NamedTuple):
     """Chunks in flight, with the batches of each by its number."""
 
     answer: Future[Staged]
-    batches: dict[TopicPartition, dict[int, list[Batch]]]
+    batches: dict[TopicPartition, dict[int, list[StagedBatch]]]
 
 
 class StagedWriter:
@@ -91,7 +93,7 @@ class StagedWriter:
     """
 
     def __init__(
-        self, task: Task, token: bytes, connection: Connection, bytes_max: int | None = None, *, is_required: bool = False
+        self, task: TaskAttempt, token: bytes, connection: ClusterConnection, bytes_max: int | None = None, *, is_required: bool = False
     ) -> None:
         self.task = task
         self.rows = self.size_bytes = 0
@@ -100,7 +102,7 @@ class StagedWriter:
         self._bytes_max = output_bytes_max(True) if bytes_max is None else bytes_max
         self._message = SpoolWriter(task.name, None, bytes_max)
         self._is_required = is_required
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[TopicPartition, _PartitionOutput] = {}
         self._waiting_bytes = 0
         self._is_relayed = False
         self._client: Client | None = None
@@ -119,7 +121,7 @@ class StagedWriter:
         self.rows += count
         if self.size_bytes > self._bytes_max:
             raise too_large(self.size_bytes, self._bytes_max)
-        lane = self._lanes.setdefault(partition, _Lane())
+        lane = self._lanes.setdefault(partition, _PartitionOutput())
         if self._is_relayed or lane.is_relayed:
             self._message.append(partition, data, count)
             return
@@ -149,7 +151,7 @@ class StagedWriter:
         for partition, lane in self._lanes.items():
             self._relay(partition, lane)
 
-    def _relay(self, partition: TopicPartition, lane: _Lane, before: Sequence[Batch] = ()) -> None:
+    def _relay(self, partition: TopicPartition, lane: _PartitionOutput, before: Sequence[StagedBatch] = ()) -> None:
         """Moves a partition to the message: its waiting batches and all later ones."""
         lane.is_relayed = True
         for data, count in [*before, *lane.waiting]:
@@ -204,9 +206,9 @@ class StagedWriter:
         return BrokerError(f"{OPTION}: the output of task {self.task.name} was not staged: {error}")
 
 
-def _cut(lane: _Lane) -> dict[int, list[Batch]]:
+def _cut(lane: _PartitionOutput) -> dict[int, list[StagedBatch]]:
     """Returns the waiting batches as numbered chunks."""
-    found: dict[int, list[Batch]] = {}
+    found: dict[int, list[StagedBatch]] = {}
     size = 0
     for batch in lane.waiting:
         last = found.get(lane.next_chunk - 1)
@@ -220,7 +222,7 @@ def _cut(lane: _Lane) -> dict[int, list[Batch]]:
     return found
 
 
-def _joined(batches: Sequence[Batch]) -> Buffer:
+def _joined(batches: Sequence[StagedBatch]) -> Buffer:
     return batches[0][0] if len(batches) == 1 else b"".join(data for data, _ in batches)
 
 
@@ -258,7 +260,7 @@ def attach(transaction: Transaction, attachment: Attachment) -> None:
         ) from error
 
 
-def steps(outputs: Sequence[TaskOutput]) -> Iterator[Slice | Attachment]:
+def steps(outputs: Sequence[TaskOutput]) -> Iterator[SentSlice | Attachment]:
     """Yields the slices to send and the output to attach, in task order; a task's staged output is first."""
     for token, group in groupby((output for output in outputs if output.rows), lambda output: output.staged and output.staged.token):
         if not token:

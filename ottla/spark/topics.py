@@ -21,10 +21,10 @@ from typing import NamedTuple
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Committed, ErrorCode, KafkaError, TopicPartition, uuid_to_text
 from ottla.spark.batch_range import find_batch_range, find_last_batch, find_query_id, group_of_query, source_cluster
 from ottla.spark.connections import ask
-from ottla.spark.decision import Batch, BatchRange, check_query, is_committed, place_count
+from ottla.spark.decision import BatchRange, PlannedBatch, check_query, is_committed, place_count
 from ottla.spark.errors import OffsetConflictError, OptionError, OutputError, PipelineError
-from ottla.spark.options import Connection, SinkOptions, Subscription
-from ottla.spark.planning import Bounds, Offsets
+from ottla.spark.options import ClusterConnection, SinkOptions, SourcePartitions
+from ottla.spark.planning import LogBounds, SourceOffsets
 from ottla.spark.relay import STABLE_S, STREAM_ID_PREFIX
 
 LEFT_OPEN_S = 1.0
@@ -56,7 +56,7 @@ class Present(NamedTuple):
     unready: frozenset[str]
 
 
-def present_partitions(client: Client, subscription: Subscription) -> Present:
+def present_partitions(client: Client, subscription: SourcePartitions) -> Present:
     """Requests the partitions of a subscription. Raises `AuthorizationError` for a named topic that may not be read."""
     names = None if subscription.pattern else subscription.topics or sorted({partition.topic for partition in subscription.partitions})
     described = [topic for topic in client.cluster.refresh(names).topics if topic.name is not None]
@@ -72,7 +72,7 @@ def present_partitions(client: Client, subscription: Subscription) -> Present:
     return Present(sorted(present & set(subscription.partitions) if subscription.partitions else present), unready)
 
 
-def settled_partitions(client: Client, subscription: Subscription) -> list[TopicPartition]:
+def settled_partitions(client: Client, subscription: SourcePartitions) -> list[TopicPartition]:
     """Returns the partitions of a subscription when all of its topics can be described. Raises `PipelineError` if some cannot be for too
     long.
 
@@ -87,7 +87,7 @@ def settled_partitions(client: Client, subscription: Subscription) -> list[Topic
     raise unready_error(subscription, unready)
 
 
-def unready_error(subscription: Subscription, unready: Iterable[str]) -> PipelineError:
+def unready_error(subscription: SourcePartitions, unready: Iterable[str]) -> PipelineError:
     """Returns the error for topics that exist but could not be described."""
     return PipelineError(
         f"{subscription.option}: topic {min(unready)!r} exists, but its brokers cannot describe it now; nothing is lost, start the query "
@@ -96,7 +96,7 @@ def unready_error(subscription: Subscription, unready: Iterable[str]) -> Pipelin
 
 
 def check_subscription(
-    client: Client, subscription: Subscription, present: Iterable[TopicPartition], *, may_match_later: bool = False
+    client: Client, subscription: SourcePartitions, present: Iterable[TopicPartition], *, may_match_later: bool = False
 ) -> None:
     """Raises `UnknownTopicError`, `AuthorizationError` or `OptionError` if a named topic or partition cannot be read.
 
@@ -126,7 +126,7 @@ class Absence:
     offsets of a topic that does not exist. A topic that exists without a leader does not delay other topics.
     """
 
-    def __init__(self, subscription: Subscription, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, subscription: SourcePartitions, now: Callable[[], float] = time.monotonic) -> None:
         self._subscription = subscription
         self._now = now
         self._unknown_since: dict[str, float] = {}
@@ -184,24 +184,24 @@ def read_ids(client: Client, names: Sequence[str]) -> dict[str, str]:
     return known_ids(client, [TopicPartition(name, 0) for name in names])
 
 
-def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> dict[TopicPartition, Bounds]:
+def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> dict[TopicPartition, LogBounds]:
     """Returns the first offset and the end of each partition."""
     wanted = list(partitions)
     starts, ends = read_starts(client, wanted), read_ends(client, wanted, isolation)
-    return {partition: Bounds(starts[partition], ends[partition]) for partition in wanted}
+    return {partition: LogBounds(starts[partition], ends[partition]) for partition in wanted}
 
 
-def read_starts(client: Client, partitions: Iterable[TopicPartition]) -> Offsets:
+def read_starts(client: Client, partitions: Iterable[TopicPartition]) -> SourceOffsets:
     """Returns the first offset of each partition."""
     return _listed(client, dict.fromkeys(partitions, EARLIEST), "read_uncommitted")
 
 
-def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> Offsets:
+def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> SourceOffsets:
     """Returns the end of each partition: the last stable offset with read_committed."""
     return _listed(client, dict.fromkeys(partitions, LATEST), isolation)
 
 
-def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation: str) -> Offsets:
+def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation: str) -> SourceOffsets:
     """Returns the offset of the first record at or after a timestamp in each partition, -1 if there is none."""
     return _listed(client, timestamps, isolation)
 
@@ -218,7 +218,7 @@ def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], is
     return size / offsets if offsets and size else None
 
 
-def _listed(client: Client, wanted: Mapping[TopicPartition, int], isolation: str) -> Offsets:
+def _listed(client: Client, wanted: Mapping[TopicPartition, int], isolation: str) -> SourceOffsets:
     if not wanted:
         return {}
     return {partition: found.offset for partition, found in client.list_offsets(wanted, isolation=isolation).items()}
@@ -254,7 +254,7 @@ def known_topics(options: SinkOptions) -> KnownTopics:
         return KnownTopics({}, error)
 
 
-_known: dict[tuple[int, Connection, int, str], tuple[float, TopicLimits]] = {}
+_known: dict[tuple[int, ClusterConnection, int, str], tuple[float, TopicLimits]] = {}
 """Cached limits of topics that rows name, with their time, by process: Spark's workers run the tasks of many batches."""
 
 
@@ -280,7 +280,7 @@ def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
     return ask(options.connection, "topic", question)
 
 
-_present: set[tuple[int, Connection, str]] = set()
+_present: set[tuple[int, ClusterConnection, str]] = set()
 """Source topics that were found on the sink's cluster, by process; this is checked once, before the first batch is sent."""
 
 
@@ -379,7 +379,7 @@ def _is_stale(client: Client, options: SinkOptions, group: str) -> bool:
         return False
     try:
         planned = find_batch_range(options.checkpoint, batch_id, group=options.group, sink_topic=options.topic)
-        batch = Batch(group, find_query_id(options.checkpoint) or "", batch_id, planned, False, options.is_checkpoint_trusted)
+        batch = PlannedBatch(group, find_query_id(options.checkpoint) or "", batch_id, planned, False, options.is_checkpoint_trusted)
         committed = client.committed(group)
         if planned.is_counted and not planned.end:
             batch = place_count(batch, committed, ())

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition, UnknownTopicError
-from ottla.spark.commit_history import CommitHistory, GroupCommit, Transaction
+from ottla.spark.commit_history import CommitHistory, CommittedTransaction, GroupCommit
 from ottla.spark.decision import is_replaced
-from ottla.spark.proof import Fault, Findings, find_older_producers, judge, judge_other_writers
+from ottla.spark.proof import Findings, ProofFault, find_older_producers, judge, judge_other_writers
 from ottla.spark.relay import STREAM_ID_PREFIX
 from ottla.spark.sink_contents import SinkContents
 from ottla.spark.topics import read_ids
@@ -58,7 +58,7 @@ class Verification(NamedTuple):
     last_batch: tuple[str, int] | None
     source: tuple[SourceProof, ...]
     sink: tuple[SinkProof, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[ProofFault, ...]
     notes: tuple[str, ...]
 
     @property
@@ -88,7 +88,7 @@ def verify(
     older = find_older_producers(history.commits, sink.partitions) - ours
     others = judge_other_writers(sink.partitions, ours | older)
     source, lost = _source_proofs(client, findings, sinks)
-    faults = [*findings.faults, *lost, *(Fault("foreign", message) for message in others if not may_share_sink)]
+    faults = [*findings.faults, *lost, *(ProofFault("foreign", message) for message in others if not may_share_sink)]
     notes = [*_history_notes(history), *_older_notes(sink, older), *findings.notes]
     notes += [*(message for message in others if may_share_sink), *_sink_notes(sink)]
     commits = [commit for commit in history.commits if commit.metadata is not None]
@@ -101,7 +101,7 @@ def verify(
 
 
 def _nothing(group: str) -> Verification:
-    fault = Fault("absent", f"group {group!r} has no offsets that a pipeline committed; there is nothing to prove")
+    fault = ProofFault("absent", f"group {group!r} has no offsets that a pipeline committed; there is nothing to prove")
     return Verification(group, 0, 0, None, None, (), (), (fault,), ())
 
 
@@ -137,7 +137,7 @@ def _settled(history: CommitHistory, sink: SinkContents, known: set[int], settle
     return findings._replace(faults=faults, notes=[*findings.notes, *notes])
 
 
-def _suspects(findings: Findings) -> set[Transaction]:
+def _suspects(findings: Findings) -> set[CommittedTransaction]:
     return {fault.transaction for fault in findings.faults if fault.transaction is not None}
 
 
@@ -153,7 +153,7 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
     )
 
 
-def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[Fault]]:
+def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[ProofFault]]:
     """Compares the ranges with the current source; adds a fault for each partition that belongs to another topic or ends before its range.
 
     A query without a source of ours counts its batches as offsets of its sink, which are not positions in a log.
@@ -168,12 +168,12 @@ def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> 
         log_end = ends[partition].offset
         if is_replaced(topic_id, topic_ids.get(partition.topic, "")):
             message = f"{partition} is of another topic than the one that was read (id {topic_id}, now {topic_ids[partition.topic]})"
-            faults.append(Fault("beyond", message))
+            faults.append(ProofFault("beyond", message))
             proofs.append(SourceProof(*partition, start, end, batches, 0, 0))
             continue
         if end > log_end:
             message = f"{partition} ends at {log_end}, and offsets up to {end} are committed: it is not the topic that was read"
-            faults.append(Fault("beyond", message))
+            faults.append(ProofFault("beyond", message))
         rows = _count_rows(client, partition, max(start, starts[partition].offset), min(end, log_end))
         proofs.append(SourceProof(*partition, start, end, batches, rows, max(0, log_end - end)))
     return tuple(proofs), faults

@@ -15,18 +15,18 @@ CONFLUENT, KAFKA_PYTHON, AIOKAFKA, OWN = "confluent-kafka", "kafka-python", "aio
 _MODULES = {CONFLUENT: "confluent_kafka", KAFKA_PYTHON: "kafka", AIOKAFKA: "aiokafka", OWN: "ottla.testing.own_clients"}
 _BLOCKING = (CONFLUENT, KAFKA_PYTHON, OWN)
 
-Settings = Mapping[str, Any]
+ClientSettings = Mapping[str, Any]
 
 
 class NoClientInstalled(RuntimeError):
     """None of the libraries that could make the client is installed."""
 
 
-def producer(bootstrap: str, settings: Settings, library: str | None) -> Any:
+def producer(bootstrap: str, settings: ClientSettings, library: str | None) -> Any:
     return _make(_BLOCKING, "Producer", bootstrap, settings, library)
 
 
-def consumer(bootstrap: str, topics: Iterable[str], settings: Settings, library: str | None) -> Any:
+def consumer(bootstrap: str, topics: Iterable[str], settings: ClientSettings, library: str | None) -> Any:
     made = _make(_BLOCKING, "Consumer", bootstrap, _reading(settings), library)
     topics = list(topics)
     if topics:
@@ -34,30 +34,30 @@ def consumer(bootstrap: str, topics: Iterable[str], settings: Settings, library:
     return made
 
 
-def admin(bootstrap: str, settings: Settings, library: str | None) -> Any:
+def admin(bootstrap: str, settings: ClientSettings, library: str | None) -> Any:
     return _make(_BLOCKING, "Admin", bootstrap, settings, library)
 
 
-def aio_producer(bootstrap: str, settings: Settings) -> Any:
+def aio_producer(bootstrap: str, settings: ClientSettings) -> Any:
     """Makes an aiokafka producer that is not started yet: `async with broker.aio_producer() as producer`."""
     return _make((AIOKAFKA,), "Producer", bootstrap, settings, None)
 
 
-def aio_consumer(bootstrap: str, topics: Iterable[str], settings: Settings) -> Any:
+def aio_consumer(bootstrap: str, topics: Iterable[str], settings: ClientSettings) -> Any:
     library = _load((AIOKAFKA,), None)[1]
     return library.AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **_of_python(AIOKAFKA, _reading(settings)))
 
 
-def aio_admin(bootstrap: str, settings: Settings) -> Any:
+def aio_admin(bootstrap: str, settings: ClientSettings) -> Any:
     return _make((AIOKAFKA,), "Admin", bootstrap, settings, None)
 
 
-def _reading(settings: Settings) -> dict[str, Any]:
+def _reading(settings: ClientSettings) -> dict[str, Any]:
     given = _underscored(settings)
     return {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **given}
 
 
-def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: Settings, wanted: str | None) -> Any:
+def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: ClientSettings, wanted: str | None) -> Any:
     name, module = _load(libraries, wanted)
     if name == CONFLUENT:
         config = {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in settings.items()}}
@@ -84,7 +84,7 @@ _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
 }
 
 
-def _of_python(library: str, settings: Settings) -> dict[str, Any]:
+def _of_python(library: str, settings: ClientSettings) -> dict[str, Any]:
     """The settings under the names of the libraries in Python; aiokafka takes certificates as a context."""
     named = _underscored(settings)
     if library == AIOKAFKA and named.get("security_protocol", "").endswith("SSL") and "ssl_context" not in named:
@@ -97,7 +97,7 @@ def _of_python(library: str, settings: Settings) -> dict[str, Any]:
     return {_OF_PYTHON.get(key, key): value for key, value in named.items()}
 
 
-def _underscored(settings: Settings) -> dict[str, Any]:
+def _underscored(settings: ClientSettings) -> dict[str, Any]:
     return {key.replace(".", "_"): value for key, value in settings.items()}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.base.errors import ErrorCode
-from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Run, Transactional, run_nothing
+from ottla.machine.contract import Decision, Effect, LogRecord, Respond, RunDecision, Transactional, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.end_transaction import send_markers
@@ -38,7 +38,7 @@ class TransactionMachine:
 
     # The life of a shard (`machine/coordinator.py`)
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunDecision) -> None:
         self.shard.run = run
 
     def end(self) -> None:
@@ -73,4 +73,4 @@ class TransactionMachine:
         self.shard.is_abandoned = True
         waiters = [waiter for waiters in self.shard.waiting.values() for waiter in waiters]
         self.shard.waiting.clear()
-        return [Answer(waiter, code) for waiter in waiters]
+        return [Respond(waiter, code) for waiter in waiters]

@@ -36,16 +36,16 @@ class TransactionRecord(NamedTuple):
 
 
 @immutable
-class StateRecord(LogRecord):
+class TransactionStateRecord(LogRecord):
     """An encoded record with its decoded value, so that the leader that wrote it need not decode it again."""
 
     metadata: TransactionMetadata
 
 
-def state_record(metadata: TransactionMetadata) -> StateRecord:
+def state_record(metadata: TransactionMetadata) -> TransactionStateRecord:
     assert metadata.state is not DEAD, "a dead id is a tombstone"
     value = _VALUE_PREFIX + encoder(TransactionLogValue, VALUE_VERSION)(_to_value(metadata))
-    return StateRecord(_write_key(metadata.transactional_id), value, metadata)
+    return TransactionStateRecord(_write_key(metadata.transactional_id), value, metadata)
 
 
 def tombstone(transactional_id: str) -> LogRecord:
@@ -53,7 +53,7 @@ def tombstone(transactional_id: str) -> LogRecord:
 
 
 def read_record(record: LogRecord) -> TransactionRecord | None:
-    if type(record) is StateRecord:
+    if type(record) is TransactionStateRecord:
         return TransactionRecord(record.metadata.transactional_id, record.metadata)
     try:
         key = _read_key(record.key)

@@ -40,7 +40,7 @@ ATTEMPTS_MAX = 4
 
 DoneCode = Callable[[ErrorCode], None]
 DoneEnd = Callable[[EndResult], None]
-Command = Callable[[Shard, int, Reply], Decision]
+TransactionCommand = Callable[[Shard, int, Reply], Decision]
 """Decides on a shard at a time in milliseconds, and replies."""
 
 # The error of a Produce that was not admitted. The client does not ask a coordinator at that point: it only has to try again.
@@ -62,7 +62,7 @@ class HasHost(Protocol):
     def owner(self) -> str: ...
 
 
-class Client(Protocol):
+class TransactionClient(Protocol):
     """The client that used a transactional id: what an operator needs to find the process (`requests.context.RequestContext` is one)."""
 
     @property
@@ -124,7 +124,7 @@ class TransactionCoordinators(Coordinator[str]):
         self.partition_for(transactional_id)
         return super().host_of(transactional_id)
 
-    def note_client(self, transactional_id: str, client: Client) -> None:
+    def note_client(self, transactional_id: str, client: TransactionClient) -> None:
         """Notes the client that has just used the id. Kept until the coordinator moves or the id expires."""
         shard = self._shard_of(transactional_id)
         if shard is not None and transactional_id in shard.transactions:
@@ -259,7 +259,7 @@ class TransactionCoordinators(Coordinator[str]):
 
     # Running
 
-    def _run(self, transactional_id: str, command: Command, done: Reply, refuse: Callable[[Any], Any]) -> None:
+    def _run(self, transactional_id: str, command: TransactionCommand, done: Reply, refuse: Callable[[Any], Any]) -> None:
         try:
             host = self.host_of(transactional_id)
         except ApiError as error:
@@ -271,7 +271,7 @@ class TransactionCoordinators(Coordinator[str]):
         shard = host.machine.shard
         host.run(lambda now_ms: command(shard, now_ms, done))
 
-    def _run_or_wait(self, transactional_id: str, command: Command, done: Reply, refuse: Callable[[Any], Any]) -> None:
+    def _run_or_wait(self, transactional_id: str, command: TransactionCommand, done: Reply, refuse: Callable[[Any], Any]) -> None:
         waiting = _CompletionWait(self, transactional_id, command, done, refuse)
         self._run(transactional_id, command, waiting.answered, refuse)
 
@@ -285,7 +285,7 @@ class _CompletionWait:
         self,
         coordinators: TransactionCoordinators,
         transactional_id: str,
-        command: Command,
+        command: TransactionCommand,
         done: Reply,
         refuse: Callable[[Any], Any],
     ) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
-from ottla.machine.contract import Decision, LogRecord, Reply, Run, run_nothing
+from ottla.machine.contract import Decision, LogRecord, Reply, RunDecision, run_nothing
 from ottla.machine.draft import answered, same_code
 from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 from ottla.transactions.metadata import TransactionMetadata
@@ -101,7 +101,7 @@ class Shard:
         self.settings = settings
         self.producer_ids = producer_ids
         self.markers = markers
-        self.run: Run = run_nothing
+        self.run: RunDecision = run_nothing
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}
         self.clients: dict[str, LastClient] = {}

@@ -33,7 +33,7 @@ from ottla.wire.primitives import (
     read_uvarint,
 )
 from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared_default
-from ottla.wire.source import Source
+from ottla.wire.source import GeneratedSource
 
 OBJECTS_MAX = 1_000_000
 REQUEST_OBJECTS_MAX = 500_000
@@ -133,7 +133,7 @@ _NAMES: dict[str, Any] = {
 }
 
 
-class _DecoderSource(Source):
+class _DecoderSource(GeneratedSource):
     """Writes the source of one decoder. Variables of the source are numbered, so that inlined structs do not clash."""
 
     def __init__(

@@ -25,7 +25,7 @@ from ottla.wire.encoded_values import (
 )
 from ottla.wire.primitives import uvarint
 from ottla.wire.schema import FIXED, Field, Message, Struct, StructType, is_flexible, shared_default
-from ottla.wire.source import Source
+from ottla.wire.source import GeneratedSource
 
 ELEMENTS_PER_STEP = 256
 
@@ -76,7 +76,7 @@ _NAMES: dict[str, Any] = {
 }
 
 
-class _WriterSource(Source):
+class _WriterSource(GeneratedSource):
     """Writes the source of one writer.
 
     `row` gathers the expressions of pieces to be appended by the next statement, `pending` the fixed-width values of the next such piece.

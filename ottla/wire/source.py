@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Source:
+class GeneratedSource:
     """Lines of source, and the values of the names in them."""
 
     def __init__(self, names: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from ottla.base.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
-    Source,
+    ConfigSource,
     load,
 )
 from ottla.base.errors import ApiError, ErrorCode
@@ -171,7 +171,7 @@ def test_dynamic_values_beat_static_ones_and_this_broker_beats_the_cluster() -> 
     changed: list[frozenset[str]] = []
     config.on_change(changed.append)
     assert config.set_dynamic({"message.max.bytes": "2000"}, {}) == []
-    assert (config.message_max_bytes, config.source("message.max.bytes")) == (2000, Source.DYNAMIC_DEFAULT_BROKER)
+    assert (config.message_max_bytes, config.source("message.max.bytes")) == (2000, ConfigSource.DYNAMIC_DEFAULT_BROKER)
     config.set_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
     assert (config.message_max_bytes, config.where("message.max.bytes")) == (3000, "dynamic")
     assert [synonym.text for synonym in config.synonyms("message.max.bytes")] == ["3000", "2000", "1000", "1048588"]
@@ -295,8 +295,8 @@ def test_retention_takes_the_finest_unit_that_is_set(assignments: list[str], ret
 def test_topic_synonyms_name_the_one_in_force_first() -> None:
     config, _ = load(assignments=["log.retention.hours=1"])
     assert [(synonym.name, synonym.source) for synonym in config.topic_synonyms("retention.ms", {"retention.ms": "5"})] == [
-        ("retention.ms", Source.DYNAMIC_TOPIC),
-        ("log.retention.hours", Source.STATIC_BROKER),
+        ("retention.ms", ConfigSource.DYNAMIC_TOPIC),
+        ("log.retention.hours", ConfigSource.STATIC_BROKER),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.client.core.sasl import SaslExchange, exchange
 from ottla.client.errors import AuthenticationError, ConnectError, MalformedResponseError, RequestTimeoutError
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.scram_server import ScramServer, make_credential
 from ottla.server.peer_connection import LoopConnection
 from ottla.wire.messages.heartbeat import HeartbeatResponse
@@ -173,7 +173,7 @@ class ScramBroker:
         self.threads = ManualThreads()
 
     def _authenticate(self, token: bytes) -> SaslAuthenticateResponse:
-        found: list[Outcome] = []
+        found: list[StepResult] = []
         self.server.step(token, found.append)
         code = ErrorCode.NONE if found[0].error is None else ErrorCode.SASL_AUTHENTICATION_FAILED
         return SaslAuthenticateResponse(error_code=int(code), error_message=found[0].error, auth_bytes=found[0].token)

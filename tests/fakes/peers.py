@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import DEFAULT_LANE, Locate
 from ottla.base.types import TopicPartition
-from ottla.sharing.commands import Command, DoneResult
+from ottla.sharing.commands import DoneResult, StateCommand
 from ottla.sharing.remote import OtherShareCoordinators
 from ottla.transactions.markers import Marker
 from ottla.transactions.metadata import ProducerIdAndEpoch
@@ -94,9 +94,9 @@ class HeldPeerShareStates:
     """`sharing.remote.PeerShareCoordinators`."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, Command, DoneResult]] = []
+        self.asked: list[tuple[int, StateCommand, DoneResult]] = []
 
-    def ask(self, broker_id: int, command: Command, done: DoneResult) -> None:
+    def ask(self, broker_id: int, command: StateCommand, done: DoneResult) -> None:
         self.asked.append((broker_id, command, done))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode
-from ottla.base.share_state import UNKNOWN_DELIVERY_COMPLETE_COUNT, Done, Found, SharePartitionKey, ShareState
+from ottla.base.share_state import UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState, StateFound, StateWritten
 from ottla.sharing.state_machine import NOTHING_KNOWN
 from ottla.sharing.state_shard import updated
 
@@ -44,7 +44,7 @@ class MemoryPersister:
         else:
             run()
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: StateWritten) -> None:
         def call() -> None:
             known = self.states.get(key)
             if known is not None and known.state_epoch > state_epoch:
@@ -56,7 +56,7 @@ class MemoryPersister:
 
         self._carry_out(f"initialize {_name(key)} epoch={state_epoch} start={start_offset}", call, done)
 
-    def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+    def read(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
         def call() -> None:
             known = self.states.get(key)
             if known is None:
@@ -69,14 +69,14 @@ class MemoryPersister:
 
         self._carry_out(f"read {_name(key)}", call, lambda code: found(code, None))
 
-    def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+    def summary(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
         def call() -> None:
             known = self.states.get(key, NOTHING_KNOWN)
             found(ErrorCode.NONE, known._replace(batches=()))
 
         self._carry_out(f"summary {_name(key)}", call, lambda code: found(code, None))
 
-    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
+    def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
         def call() -> None:
             known = self.states.get(key)
             if known is None:
@@ -91,7 +91,7 @@ class MemoryPersister:
 
         self._carry_out(f"write {_name(key)}", call, done)
 
-    def delete(self, key: SharePartitionKey, done: Done) -> None:
+    def delete(self, key: SharePartitionKey, done: StateWritten) -> None:
         def call() -> None:
             self.states.pop(key, None)
             done(ErrorCode.NONE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 
 
 class FakeExchange:
@@ -14,7 +14,7 @@ class FakeExchange:
         self._is_slow = is_slow
         self._waiting: list[Callable[[], None]] = []
 
-    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+    def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         if self._is_slow:
             self._waiting.append(lambda: done(self._judge(token)))
         else:
@@ -27,9 +27,9 @@ class FakeExchange:
             answer()
 
     @staticmethod
-    def _judge(token: bytes) -> Outcome:
+    def _judge(token: bytes) -> StepResult:
         if token == b"hello":
-            return Outcome(token=b"who are you?")
+            return StepResult(token=b"who are you?")
         if token == b"mallory":
-            return Outcome(error="no such user")
-        return Outcome(token=b"welcome", principal=f"User:{token.decode()}")
+            return StepResult(error="no such user")
+        return StepResult(token=b"welcome", principal=f"User:{token.decode()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.deferred import Deferred, DeferredAnswers
-from ottla.machine.contract import Answer, Effect
+from ottla.machine.contract import Effect, Respond
 from ottla.machine.draft import Draft, same_code
 
 
@@ -15,7 +15,7 @@ def deferred_and_draft() -> tuple[DeferredAnswers, Deferred, Draft]:
 
 def responses(effects: object) -> list[object]:
     assert isinstance(effects, list)
-    return [effect.response for effect in effects if isinstance(effect, Answer)]
+    return [effect.response for effect in effects if isinstance(effect, Respond)]
 
 
 def test_a_later_decision_answers() -> None:

@@ -12,7 +12,7 @@ from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
-from ottla.machine.contract import Answer, Decision, LogRecord
+from ottla.machine.contract import Decision, LogRecord, Respond
 from tests.fakes.coordinator_settings import group_settings
 from tests.groups.hard_state import hard_state
 from tests.groups.log_rules import LogRules
@@ -210,7 +210,7 @@ def test_a_decision_says_what_to_answer_when_the_log_refuses() -> None:
     world = World()
     decision: Decision = world.machine.delete_group("unknown", print)
     effects = decision.refused(ErrorCode.NOT_COORDINATOR)
-    assert [effect.response for effect in effects if isinstance(effect, Answer)] == [ErrorCode.NOT_COORDINATOR]
+    assert [effect.response for effect in effects if isinstance(effect, Respond)] == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_two_deletions_of_one_big_group_are_both_answered() -> None:

@@ -18,7 +18,7 @@ from ottla.base.acls import WILDCARD, AclOperation, Pattern, PatternType, Permis
 from ottla.security import scram_server
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.audit import AuditLog
-from ottla.security.authentication import Exchange, Outcome
+from ottla.security.authentication import Exchange, StepResult
 from ottla.security.credentials import ScramUsers, credential_text
 from ottla.security.oauthbearer import OAuthBearerServer
 from ottla.security.plain import PlainServer
@@ -42,14 +42,14 @@ def scram(mechanism: str = SHA256) -> ScramServer:
     return ScramServer(mechanism, users.find, users.decoy, f"server-{next(NONCES)}")
 
 
-def step(exchange: Exchange, message: bytes) -> Outcome:
-    outcomes: list[Outcome] = []
+def step(exchange: Exchange, message: bytes) -> StepResult:
+    outcomes: list[StepResult] = []
     exchange.step(message, outcomes.append)
     (outcome,) = outcomes
     return outcome
 
 
-def is_in(outcome: Outcome) -> bool:
+def is_in(outcome: StepResult) -> bool:
     return outcome.principal is not None
 
 
@@ -64,7 +64,7 @@ def proof_of(first: bytes, challenge: bytes, without_proof: str, password: str =
     return base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
 
 
-def login(first: bytes, final: Callable[[str], str]) -> Outcome:
+def login(first: bytes, final: Callable[[str], str]) -> StepResult:
     """The last step of an exchange; `final` makes of the right nonce the message without its proof."""
     server = scram()
     challenge = step(server, first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.machine.contract import NOTHING, Answer, Call, Cancel, Decision, LogRecord, Schedule
+from ottla.machine.contract import NOTHING, Call, Cancel, Decision, LogRecord, Respond, Schedule
 from ottla.machine.draft import Draft, answered, followed, logged
 
 ONE, TWO, THREE = (LogRecord(name, b"") for name in (b"1", b"2", b"3"))
@@ -27,21 +27,21 @@ def refusal(code: ErrorCode) -> str:
 
 def test_an_answer_without_records() -> None:
     decision = answered(reply, "yes", refusal)
-    assert (decision.records, decision.effects) == ((), (Answer(reply, "yes"),))
-    assert decision.refused(ErrorCode.NOT_COORDINATOR) == (Answer(reply, "refused: NOT_COORDINATOR"),)
+    assert (decision.records, decision.effects) == ((), (Respond(reply, "yes"),))
+    assert decision.refused(ErrorCode.NOT_COORDINATOR) == (Respond(reply, "refused: NOT_COORDINATOR"),)
 
 
 def test_one_record_and_an_answer() -> None:
     decision = logged(ONE, reply, "yes", refusal)
-    assert (decision.records, decision.effects) == ((ONE,), (Answer(reply, "yes"),))
-    assert decision.refused(ErrorCode.NOT_COORDINATOR) == (Answer(reply, "refused: NOT_COORDINATOR"),)
+    assert (decision.records, decision.effects) == ((ONE,), (Respond(reply, "yes"),))
+    assert decision.refused(ErrorCode.NOT_COORDINATOR) == (Respond(reply, "refused: NOT_COORDINATOR"),)
 
 
 def test_a_call_comes_before_the_answer_and_not_with_a_refusal() -> None:
     """Markers are sent before the client is answered, so that its next transaction need not wait for them."""
     decision = logged(ONE, reply, "yes", refusal, nothing)
-    assert decision.effects == (Call(nothing), Answer(reply, "yes"))
-    assert decision.refused(ErrorCode.NOT_COORDINATOR) == (Answer(reply, "refused: NOT_COORDINATOR"),)
+    assert decision.effects == (Call(nothing), Respond(reply, "yes"))
+    assert decision.refused(ErrorCode.NOT_COORDINATOR) == (Respond(reply, "refused: NOT_COORDINATOR"),)
 
 
 def test_one_record_and_a_call_that_is_tried_again() -> None:
@@ -56,7 +56,7 @@ def test_the_effects_of_a_draft_are_timers_answers_calls() -> None:
     draft.answer(reply, "yes", refusal)
     draft.schedule("first", 1, again)
     draft.cancel("second")
-    assert draft.decision().effects == [Schedule("first", 1, again), Cancel("second"), Answer(reply, "yes"), Call(nothing)]
+    assert draft.decision().effects == [Schedule("first", 1, again), Cancel("second"), Respond(reply, "yes"), Call(nothing)]
 
 
 def test_a_refused_draft_keeps_its_timers_and_drops_its_calls() -> None:
@@ -65,7 +65,7 @@ def test_a_refused_draft_keeps_its_timers_and_drops_its_calls() -> None:
     draft.answer(reply, "yes", refusal)
     draft.schedule("first", 1, again)
     refused = draft.decision().refused(ErrorCode.NOT_COORDINATOR)
-    assert refused == [Answer(reply, "refused: NOT_COORDINATOR"), Schedule("first", 1, again)]
+    assert refused == [Respond(reply, "refused: NOT_COORDINATOR"), Schedule("first", 1, again)]
 
 
 def test_a_repair_replaces_timers_of_the_draft() -> None:

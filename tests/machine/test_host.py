@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Schedule, Transactional
+from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Respond, Schedule, Transactional
 from ottla.machine.host import HostState, MachineHost, SlewedClock
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
@@ -39,7 +39,7 @@ class WaitingLedger(Ledger):
         self.answers = answers
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        return [Answer(self.answers.append, ("waiter", code))]
+        return [Respond(self.answers.append, ("waiter", code))]
 
 
 class HostWorld:
@@ -58,8 +58,8 @@ class HostWorld:
     def decision(self, *keys: bytes, say: object, more: Sequence[Effect] = ()) -> Decision:
         return Decision(
             records=[LogRecord(key, b"") for key in keys],
-            effects=[Answer(self.answers.append, say), *more],
-            refused=lambda code: [Answer(self.answers.append, code)],
+            effects=[Respond(self.answers.append, say), *more],
+            refused=lambda code: [Respond(self.answers.append, code)],
         )
 
     def run(self, *keys: bytes, say: object, more: Sequence[Effect] = ()) -> None:
@@ -109,8 +109,8 @@ def parts_of(world: HostWorld, *keys: bytes) -> list[Decision]:
 
 
 def run_parts(world: HostWorld, *keys: bytes) -> None:
-    refused = lambda code: [Answer(world.answers.append, code)]  # noqa: E731
-    decision = Decision(parts=parts_of(world, *keys), effects=[Answer(world.answers.append, "all")], refused=refused)
+    refused = lambda code: [Respond(world.answers.append, code)]  # noqa: E731
+    decision = Decision(parts=parts_of(world, *keys), effects=[Respond(world.answers.append, "all")], refused=refused)
     world.host.run(lambda _now_ms: decision)
 
 
@@ -189,7 +189,7 @@ def test_timers_decide_again_and_can_be_replaced_and_cancelled() -> None:
 
 def test_a_call_may_run_another_decision() -> None:
     world = HostWorld()
-    world.run(b"a", say=1, more=[Call(lambda: world.run(b"b", say=2)), Answer(world.answers.append, 3)])
+    world.run(b"a", say=1, more=[Call(lambda: world.run(b"b", say=2)), Respond(world.answers.append, 3)])
     assert world.answers == [1, 3, 2], "the effects of one decision leave together"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.security.authentication import ALLOWED, Authentication, AuthenticationState, Outcome
+from ottla.security.authentication import ALLOWED, Authentication, AuthenticationState, StepResult
 from tests.fakes.sasl import FakeExchange
 
 
@@ -13,8 +13,8 @@ def begin(exchange: FakeExchange | None = None) -> Authentication:
     return Authentication({"FAKE": lambda: exchange or FakeExchange()})
 
 
-def step(authentication: Authentication, token: bytes) -> tuple[ErrorCode, Outcome]:
-    answers: list[tuple[ErrorCode, Outcome]] = []
+def step(authentication: Authentication, token: bytes) -> tuple[ErrorCode, StepResult]:
+    answers: list[tuple[ErrorCode, StepResult]] = []
     authentication.step(token, lambda code, outcome: answers.append((code, outcome)))
     (answer,) = answers
     return answer
@@ -23,9 +23,9 @@ def step(authentication: Authentication, token: bytes) -> tuple[ErrorCode, Outco
 def test_tokens_go_to_and_fro_until_there_is_a_principal() -> None:
     authentication = begin()
     assert authentication.choose("FAKE") is ErrorCode.NONE
-    assert step(authentication, b"hello") == (ErrorCode.NONE, Outcome(token=b"who are you?"))
+    assert step(authentication, b"hello") == (ErrorCode.NONE, StepResult(token=b"who are you?"))
     assert authentication.state is AuthenticationState.EXCHANGING
-    assert step(authentication, b"alice") == (ErrorCode.NONE, Outcome(token=b"welcome", principal="User:alice"))
+    assert step(authentication, b"alice") == (ErrorCode.NONE, StepResult(token=b"welcome", principal="User:alice"))
     assert authentication.state is AuthenticationState.AUTHENTICATED and not authentication.is_refused
 
 

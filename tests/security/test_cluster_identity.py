@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.cluster_identity import (
     HELLO_BYTES_MAX,
     NONCE_BYTES,
@@ -49,14 +49,14 @@ class Broker:
         return self.identity.accepting(self.accepted.append)
 
 
-def step(exchange: Accepting, token: bytes) -> Outcome:
-    outcomes: list[Outcome] = []
+def step(exchange: Accepting, token: bytes) -> StepResult:
+    outcomes: list[StepResult] = []
     exchange.step(token, outcomes.append)
     (outcome,) = outcomes
     return outcome
 
 
-def converse(one: Connecting, other: Accepting) -> Outcome:
+def converse(one: Connecting, other: Accepting) -> StepResult:
     """The outcome on the side that accepts."""
     outcome = step(other, one.first())
     if outcome.error is not None:

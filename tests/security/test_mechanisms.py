@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.base.config import BrokerConfig, Endpoint
-from ottla.security.authentication import Exchange, Outcome
+from ottla.security.authentication import Exchange, StepResult
 from ottla.security.credentials import credential_text
 from ottla.security.mechanisms import ListenerMechanisms
 from ottla.security.scram import ScramClient
@@ -25,8 +25,8 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def step(exchange: Exchange, token: bytes) -> Outcome:
-    outcomes: list[Outcome] = []
+def step(exchange: Exchange, token: bytes) -> StepResult:
+    outcomes: list[StepResult] = []
     exchange.step(token, outcomes.append)
     (outcome,) = outcomes
     return outcome
@@ -106,7 +106,7 @@ def test_tokens_are_checked_by_the_keys_of_the_listener() -> None:
     world = ports(jwks(public_jwk(rsa_key(), "first")))
     mechanisms, _ = of_tokens(world, sasl_oauthbearer_jwks_endpoint_url="file:///keys")
     mechanisms.prepare([SASL])
-    outcomes: list[Outcome] = []
+    outcomes: list[StepResult] = []
     for key in (rsa_key(), rsa_key("other")):
         token = signed(claims_at(world.clock.wall_ms() // 1000), key)
         (mechanisms.of(SASL) or {})["OAUTHBEARER"]().step(first_message(token), outcomes.append)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.oauthbearer import CONFIRMATION, OAuthBearerServer, Verify
 from ottla.security.tokens import TOKEN_BYTES_MAX
 from tests.fakes.issuer import claims_at, first_message, signed, unsecured
@@ -19,8 +19,8 @@ def server(verify: Verify | None = lambda _token, done: done("")) -> OAuthBearer
     return OAuthBearerServer(OPTIONS if verify else UNSECURED, verify, lambda: NOW_S * 1000)
 
 
-def step(exchange: OAuthBearerServer, message: bytes) -> Outcome:
-    outcomes: list[Outcome] = []
+def step(exchange: OAuthBearerServer, message: bytes) -> StepResult:
+    outcomes: list[StepResult] = []
     exchange.step(message, outcomes.append)
     (outcome,) = outcomes
     return outcome
@@ -28,14 +28,14 @@ def step(exchange: OAuthBearerServer, message: bytes) -> Outcome:
 
 def test_a_right_token_logs_in_until_it_ends() -> None:
     for message in (first_message(signed(claims_at(NOW_S))), first_message(signed(claims_at(NOW_S)), "alice")):
-        assert step(server(), message) == Outcome(principal="User:alice", ends_ms=(NOW_S + 600) * 1000)
+        assert step(server(), message) == StepResult(principal="User:alice", ends_ms=(NOW_S + 600) * 1000)
     with_extensions = first_message(signed(claims_at(NOW_S)))[:-1] + b"traceId=7\x01\x01"
     assert step(server(), with_extensions).principal == "User:alice"
 
 
 def test_the_answer_may_come_later() -> None:
     waiting = []
-    outcomes: list[Outcome] = []
+    outcomes: list[StepResult] = []
     server(lambda _token, done: waiting.append(done)).step(first_message(signed(claims_at(NOW_S))), outcomes.append)
     assert outcomes == []
     waiting[0]("")
@@ -46,7 +46,7 @@ def test_the_answer_may_come_later() -> None:
 def test_a_wrong_token_is_refused_after_its_status(confirmation: bytes) -> None:
     exchange = server(lambda _token, done: done("the token's signature is wrong"))
     status = step(exchange, first_message(signed(claims_at(NOW_S))))
-    assert status == Outcome(token=b'{"status":"invalid_token"}')
+    assert status == StepResult(token=b'{"status":"invalid_token"}')
     refusal = step(exchange, confirmation)
     assert (refusal.error, refusal.reason) == ('{"status":"invalid_token"}', "the token's signature is wrong")
     assert refusal.principal is None
@@ -73,7 +73,7 @@ def test_acting_for_another_is_refused() -> None:
     b"n,,\x01auth=Bearer \x01\x01", b"n,,\x01auth=Bearer a b\x01\x01", b"n,,\x01auth=Bearer a\xff.b.c\x01\x01", b"\0" * 1000,
 ])  # fmt: skip
 def test_another_message_is_refused_at_once(message: bytes) -> None:
-    assert step(server(), message) == Outcome(error="Invalid OAUTHBEARER client first message")
+    assert step(server(), message) == StepResult(error="Invalid OAUTHBEARER client first message")
 
 
 def test_unsecured_tokens_where_they_are_allowed() -> None:

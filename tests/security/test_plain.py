@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.plain import PlainServer
 
 
-def judged(token: bytes, users: dict[str, str] | None = None) -> Outcome:
-    outcomes: list[Outcome] = []
+def judged(token: bytes, users: dict[str, str] | None = None) -> StepResult:
+    outcomes: list[StepResult] = []
     known = {"alice": "secret", "Zoë": "pässword", "empty": ""} if users is None else users
     PlainServer(lambda: known).step(token, outcomes.append)
     (outcome,) = outcomes

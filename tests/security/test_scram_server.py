@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.credentials import ScramUsers, credential_text
 from ottla.security.scram import ScramClient
 from ottla.security.scram_server import MESSAGE_BYTES_MAX, ScramCredential, ScramServer, make_credential
@@ -22,8 +22,8 @@ def server(mechanism: str = SHA256, *, nonce: str = "server", users: dict[str, S
     return ScramServer(mechanism, found.find, found.decoy, nonce)
 
 
-def step(exchange: ScramServer, token: bytes) -> Outcome:
-    outcomes: list[Outcome] = []
+def step(exchange: ScramServer, token: bytes) -> StepResult:
+    outcomes: list[StepResult] = []
     exchange.step(token, outcomes.append)
     (outcome,) = outcomes
     return outcome
@@ -54,7 +54,7 @@ def test_the_example_of_rfc_7677() -> None:
     assert (last.token, last.principal) == (b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "User:user")
 
 
-def refusal(name: str, password: str) -> Outcome:
+def refusal(name: str, password: str) -> StepResult:
     exchange = server()
     client = ScramClient(name, password, SHA256, "client")
     return step(exchange, client.final(step(exchange, client.first()).token))
@@ -103,7 +103,7 @@ def test_a_message_that_is_too_long_is_refused_and_not_kept() -> None:
     """The first message is kept until the login ends, and any client may send it."""
     users = ScramUsers("SCRAM-SHA-256", dict, lambda: b"secret")
     server = ScramServer("SCRAM-SHA-256", users.find, users.decoy, "server")
-    outcomes: list[Outcome] = []
+    outcomes: list[StepResult] = []
     server.step(b"n,,n=unknown,r=" + b"r" * MESSAGE_BYTES_MAX, outcomes.append)
     assert outcomes[0].error and not server._signed
 
@@ -120,7 +120,7 @@ def test_a_known_name_costs_the_same_work_as_an_unknown_one(user: str) -> None:
         return users.decoy(name)
 
     server = ScramServer("SCRAM-SHA-256", users.find, decoy, "server")
-    outcomes: list[Outcome] = []
+    outcomes: list[StepResult] = []
     server.step(f"n,,n={user},r=nonce".encode(), outcomes.append)
     assert decoys == [user] and outcomes[0].error is None
 
@@ -129,6 +129,6 @@ def test_a_known_user_logs_in_before_the_cluster_has_a_secret() -> None:
     stored = {"alice": {"SCRAM-SHA-256": credential_text(make_credential("SCRAM-SHA-256", "secret", b"salt" * 4, 4096))}}
     users = ScramUsers("SCRAM-SHA-256", lambda: stored, lambda: None)
     for user, is_refused in (("alice", False), ("mallory", True)):
-        outcomes: list[Outcome] = []
+        outcomes: list[StepResult] = []
         ScramServer("SCRAM-SHA-256", users.find, users.decoy, "server").step(f"n,,n={user},r=nonce".encode(), outcomes.append)
         assert bool(outcomes[0].error) is is_refused

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.security import token_logins
-from ottla.security.authentication import Outcome
+from ottla.security.authentication import StepResult
 from ottla.security.credentials import ScramUsers
 from ottla.security.scram import HASHES, ScramClient
 from ottla.security.scram_server import ScramServer
@@ -28,7 +28,7 @@ class World:
 
     def login(
         self, token_id: str = TOKEN.token_id, password: str = PASSWORD, mechanism: str = "SCRAM-SHA-256", *, by_token: bool = True
-    ) -> Outcome:
+    ) -> StepResult:
         """The last step of a login."""
         users = ScramUsers(mechanism, dict, lambda: b"secret")
         server = ScramServer(mechanism, users.find, users.decoy, "server", self.logins.find if by_token else None)
@@ -39,8 +39,8 @@ class World:
             client.check(last.token)
         return last
 
-    def _step(self, server: ScramServer, message: bytes) -> Outcome:
-        outcomes: list[Outcome] = []
+    def _step(self, server: ScramServer, message: bytes) -> StepResult:
+        outcomes: list[StepResult] = []
         server.step(message, outcomes.append)
         self.threads.run_all()
         (outcome,) = outcomes

@@ -8,7 +8,7 @@ from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.machine.host import MachineHost
 from ottla.machine.memory import CoordinatorMemory
-from ottla.sharing.commands import Command, Result
+from ottla.sharing.commands import StateCommand, StateResult
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_settings import ShareStateSettings
 from tests.fakes.clock import ManualClock
@@ -71,13 +71,13 @@ class StateWorld:
         self.log.end = self.log.high_watermark = old.high_watermark
         self.start()
 
-    def ask(self, command: Command) -> list[Result]:
+    def ask(self, command: StateCommand) -> list[StateResult]:
         """The answer, once it is there."""
-        results: list[Result] = []
+        results: list[StateResult] = []
         self.host.run(lambda now_ms: self.machine.decide(now_ms, command, results.append))
         return results
 
-    def answer(self, command: Command) -> Result:
+    def answer(self, command: StateCommand) -> StateResult:
         [result] = self.ask(command)
         return result
 

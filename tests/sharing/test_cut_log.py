@@ -6,7 +6,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import ShareState, StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, Acknowledgement
 from ottla.sharing.acquisition import Acquired
-from ottla.sharing.commands import Initialize, Write
+from ottla.sharing.commands import InitializeState, WriteState
 from ottla.sharing.routing import SharePersister
 from ottla.sharing.share_partition import GroupTerms, SharePartition
 from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
@@ -37,9 +37,9 @@ def stored_state(world: StateWorld) -> ShareState:
 
 def test_new_records_at_the_offsets_of_removed_ones_are_delivered() -> None:
     world = StateWorld()
-    world.answer(Initialize(KEY, 1, 0))
+    world.answer(InitializeState(KEY, 1, 0))
     known = (StateBatch(10, 11, 0, 2), StateBatch(15, 19, 2, 1))
-    world.answer(Write(KEY, ShareState(1, -1, 10, 5, known)))
+    world.answer(WriteState(KEY, ShareState(1, -1, 10, 5, known)))
     share = share_over(world, 1)
     share.forget_from(17)
     assert stored_state(world) == ShareState(1, 1, 10, 2, (StateBatch(10, 11, 0, 2), StateBatch(15, 16, 2, 1)))
@@ -55,7 +55,7 @@ def test_new_records_at_the_offsets_of_removed_ones_are_delivered() -> None:
 
 def test_the_start_goes_back_with_the_log() -> None:
     world = StateWorld()
-    world.answer(Initialize(KEY, 1, 10))
+    world.answer(InitializeState(KEY, 1, 10))
     share = share_over(world, 1)
     share.forget_from(4)
     assert stored_state(world) == ShareState(1, 1, 4, 0)

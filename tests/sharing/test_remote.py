@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.sharing.commands import Delete, Result
+from ottla.sharing.commands import DeleteState, StateResult
 from ottla.sharing.remote import OtherShareCoordinators
 from tests.fakes.peers import HeldPeerShareStates
 from tests.sharing.state_world import KEY
@@ -13,15 +13,15 @@ from tests.sharing.state_world import KEY
 
 @pytest.mark.parametrize("leader", [1, -1, None])
 def test_a_shard_that_no_other_broker_leads(leader: int | None) -> None:
-    peers, results = HeldPeerShareStates(), list[Result]()
-    OtherShareCoordinators(1, lambda _shard: leader, peers).ask(0, Delete(KEY), results.append)
-    assert results == [Result(ErrorCode.NOT_COORDINATOR)] and not peers.asked
+    peers, results = HeldPeerShareStates(), list[StateResult]()
+    OtherShareCoordinators(1, lambda _shard: leader, peers).ask(0, DeleteState(KEY), results.append)
+    assert results == [StateResult(ErrorCode.NOT_COORDINATOR)] and not peers.asked
 
 
 def test_the_leader_is_asked() -> None:
-    peers, results = HeldPeerShareStates(), list[Result]()
-    OtherShareCoordinators(1, {4: 2}.get, peers).ask(4, Delete(KEY), results.append)
+    peers, results = HeldPeerShareStates(), list[StateResult]()
+    OtherShareCoordinators(1, {4: 2}.get, peers).ask(4, DeleteState(KEY), results.append)
     [(broker_id, command, done)] = peers.asked
-    assert (broker_id, command, results) == (2, Delete(KEY), [])
-    done(Result(ErrorCode.NONE))
-    assert results == [Result(ErrorCode.NONE)]
+    assert (broker_id, command, results) == (2, DeleteState(KEY), [])
+    done(StateResult(ErrorCode.NONE))
+    assert results == [StateResult(ErrorCode.NONE)]

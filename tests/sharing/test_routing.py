@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.host import MachineHost
-from ottla.sharing.commands import Command, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.commands import DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
 from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister
 from ottla.sharing.state_machine import ShareStateMachine
@@ -26,9 +26,9 @@ class Remote(OtherShareCoordinators):
     """A coordinator elsewhere that answers when the test does."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Command, DoneResult]] = []
+        self.asked: list[tuple[StateCommand, DoneResult]] = []
 
-    def ask(self, shard: int, command: Command, done: DoneResult) -> None:
+    def ask(self, shard: int, command: StateCommand, done: DoneResult) -> None:
         self.asked.append((command, done))
 
 
@@ -207,11 +207,11 @@ def test_a_coordinator_elsewhere_is_asked() -> None:
     broker = Broker(remote=remote)
     broker.initialize()
     [(command, done)] = remote.asked
-    assert command == Initialize(KEY, 1, 0)
-    done(Result(ErrorCode.NETWORK_EXCEPTION))
+    assert command == InitializeState(KEY, 1, 0)
+    done(StateResult(ErrorCode.NETWORK_EXCEPTION))
     assert broker.answers == []
     broker.timers.advance(20)
-    remote.asked[1][1](Result(NONE))
+    remote.asked[1][1](StateResult(NONE))
     assert broker.answers == [NONE]
 
 
@@ -222,13 +222,13 @@ def test_a_coordinator_elsewhere_is_asked_one_thing_at_a_time() -> None:
     broker.write(1)
     broker.read()
     broker.persister.summary(KEY._replace(partition=1), 0, lambda code, state: broker.found.append((code, state)))
-    assert [type(command) for command, _ in remote.asked] == [Write, ReadSummary], "another share partition does not wait"
-    remote.asked[0][1](Result(ErrorCode.NETWORK_EXCEPTION))
+    assert [type(command) for command, _ in remote.asked] == [WriteState, ReadSummary], "another share partition does not wait"
+    remote.asked[0][1](StateResult(ErrorCode.NETWORK_EXCEPTION))
     broker.timers.advance(20)
-    assert [type(command) for command, _ in remote.asked[2:]] == [Write]
-    remote.asked[2][1](Result(NONE))
+    assert [type(command) for command, _ in remote.asked[2:]] == [WriteState]
+    remote.asked[2][1](StateResult(NONE))
     assert [type(command) for command, _ in remote.asked[3:]] == [ReadState]
-    remote.asked[3][1](Result(NONE, ShareState(1, 0, 0, 0)))
+    remote.asked[3][1](StateResult(NONE, ShareState(1, 0, 0, 0)))
     assert broker.answers == [NONE] and broker.found == [(NONE, ShareState(1, 0, 0, 0))]
 
 
@@ -239,7 +239,7 @@ def test_closing_answers_calls_to_a_coordinator_elsewhere() -> None:
     broker.write(2)
     broker.persister.close()
     assert broker.answers == [ErrorCode.NOT_COORDINATOR] * 2
-    remote.asked[0][1](Result(NONE))
+    remote.asked[0][1](StateResult(NONE))
     assert len(broker.answers) == 2, "a later answer has no call to belong to"
 
 
@@ -269,7 +269,7 @@ def test_a_state_is_not_read_while_the_session_may_be_over() -> None:
     broker.coordinators.run(ReadState(KEY, 0), lambda _result: None)
     broker.is_lease_held = False
     results: list[ErrorCode] = []
-    for command in (ReadState(KEY, 0), ReadSummary(KEY, 0), Write(KEY, ShareState(1, 0, 0, 0, ()))):
+    for command in (ReadState(KEY, 0), ReadSummary(KEY, 0), WriteState(KEY, ShareState(1, 0, 0, 0, ()))):
         broker.coordinators.run(command, lambda result: results.append(result.code))
     assert results == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR, ErrorCode.NONE]
     broker.is_lease_held = True

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
-from ottla.base.share_state import DeliveryState, Done, SharePartitionKey, ShareState, StateBatch
+from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch, StateWritten
 from ottla.sharing.acknowledgement import Acknowledgement
 from ottla.sharing.acquisition import LogBatch
 from ottla.sharing.batches import merge
@@ -39,7 +39,7 @@ class Fate(NamedTuple):
 class MergingPersister(MemoryPersister):
     """Keeps batches as the share coordinator does."""
 
-    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
+    def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
         def written(code: ErrorCode) -> None:
             if not code:
                 self.states[key] = state._replace(batches=self.merged)

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 from ottla.sharing import state_shard
-from ottla.sharing.commands import Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.commands import DeleteState, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
 from ottla.sharing.state_machine import UNREAD
-from ottla.sharing.state_records import Snapshot, Update, read_record
+from ottla.sharing.state_records import Snapshot, StateUpdate, read_record
 from ottla.sharing.state_shard import ShareStateShard
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.sharing.state_world import KEY, ORDERS, PAYMENTS, StateWorld, hard_state
@@ -25,12 +25,12 @@ NONE, FENCED_LEADER, FENCED_STATE = ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOC
 
 def write(
     *batches: StateBatch, state_epoch: int = 1, leader_epoch: int = 0, start: int = 0, complete: int = 0, key: SharePartitionKey = KEY
-) -> Write:
-    return Write(key, ShareState(state_epoch, leader_epoch, start, complete, batches))
+) -> WriteState:
+    return WriteState(key, ShareState(state_epoch, leader_epoch, start, complete, batches))
 
 
 def initialized(world: StateWorld, state_epoch: int = 1, start: int = 0) -> StateWorld:
-    assert world.answer(Initialize(KEY, state_epoch, start)).code is NONE
+    assert world.answer(InitializeState(KEY, state_epoch, start)).code is NONE
     return world
 
 
@@ -52,8 +52,8 @@ def test_an_uninitialized_state_is_neither_read_nor_written() -> None:
     world = StateWorld()
     assert world.answer(ReadState(KEY, 0)).code is ErrorCode.INVALID_REQUEST
     assert world.answer(write()).code is ErrorCode.INVALID_REQUEST
-    assert world.answer(ReadSummary(KEY, 0)) == Result(NONE, ShareState(0, 0, -1, -1))
-    assert world.answer(Delete(KEY)).code is NONE
+    assert world.answer(ReadSummary(KEY, 0)) == StateResult(NONE, ShareState(0, 0, -1, -1))
+    assert world.answer(DeleteState(KEY)).code is NONE
     assert world.log.end == 0
 
 
@@ -65,12 +65,12 @@ def test_a_new_state_knows_of_no_delivery(start: int, complete: int) -> None:
 
 def test_a_state_epoch_does_not_go_back() -> None:
     world = led(StateWorld(), 4)
-    assert world.answer(Initialize(KEY, 3, 0)).code is FENCED_STATE
-    assert world.answer(Initialize(KEY, 4, 9)).code is NONE
+    assert world.answer(InitializeState(KEY, 3, 0)).code is FENCED_STATE
+    assert world.answer(InitializeState(KEY, 4, 9)).code is NONE
     assert world.answer(write(state_epoch=3)).code is FENCED_STATE
     assert world.answer(write(state_epoch=5)).code is FENCED_STATE, "it is left from a group that was deleted"
     assert world.answer(write(state_epoch=-1, start=9)).code is NONE
-    assert world.answer(Initialize(KEY, -1, 2)).code is NONE
+    assert world.answer(InitializeState(KEY, -1, 2)).code is NONE
     assert world.answer(ReadSummary(KEY, 0)).state == ShareState(4, 0, 2, 0)
 
 
@@ -85,7 +85,7 @@ def test_a_state_that_began_anew_is_not_written_before_it_was_read() -> None:
     locks of it, writes nothing into this one."""
     world = led(StateWorld())
     assert world.answer(write(start=9)).code is NONE
-    assert world.answer(Delete(KEY)).code is NONE
+    assert world.answer(DeleteState(KEY)).code is NONE
     initialized(world, start=4)
     world.crash()
     for leader_epoch in (0, 7):
@@ -99,8 +99,8 @@ def test_deletions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
     world = StateWorld()
     for number in range(30):
         key = KEY._replace(group_id=f"g{number}")
-        world.answer(Initialize(key, 1, 0))
-        world.answer(Delete(key))
+        world.answer(InitializeState(key, 1, 0))
+        world.answer(DeleteState(key))
     assert [key.group_id for key in world.machine.shard.ended][-2:] == ["g28", "g29"]
     assert len(world.machine.shard.ended) < 10
 
@@ -163,7 +163,7 @@ def test_a_snapshot_follows_a_number_of_updates() -> None:
     world = led(StateWorld(share_state_settings(updates_per_snapshot=2)))
     for offset in range(6):
         world.answer(write(StateBatch(offset, offset, ACKNOWLEDGED, 1)))
-    assert kinds(world) == [Snapshot, Update, Update, Snapshot, Update, Update, Snapshot]
+    assert kinds(world) == [Snapshot, StateUpdate, StateUpdate, Snapshot, StateUpdate, StateUpdate, Snapshot]
     assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 0, 0, (StateBatch(0, 5, ACKNOWLEDGED, 1),))
 
 
@@ -176,16 +176,16 @@ def test_without_updates_every_write_is_a_snapshot() -> None:
 def test_a_topic_that_does_not_exist() -> None:
     world = led(StateWorld())
     gone = KEY._replace(partition=2)
-    for command in (Initialize(gone, 0, 0), ReadSummary(gone, 0), Delete(gone)):
+    for command in (InitializeState(gone, 0, 0), ReadSummary(gone, 0), DeleteState(gone)):
         assert world.answer(command).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     world.topics.known.remove(ORDERS)
-    for command in (ReadState(KEY, 0), write(), Initialize(KEY, 1, 0)):
+    for command in (ReadState(KEY, 0), write(), InitializeState(KEY, 1, 0)):
         assert world.answer(command).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_deleted_topics_are_forgotten_also_by_the_next_coordinator() -> None:
     world = initialized(StateWorld())
-    world.answer(Initialize(KEY._replace(topic_id=PAYMENTS), 1, 0))
+    world.answer(InitializeState(KEY._replace(topic_id=PAYMENTS), 1, 0))
     world.topics.known.remove(ORDERS)
     world.host.run(world.machine.forget_topics)
     assert list(world.machine.shard.partitions) == [KEY._replace(topic_id=PAYMENTS)]
@@ -228,7 +228,7 @@ def test_old_snapshots_are_repeated_so_that_the_log_can_go() -> None:
     world = initialized(StateWorld(share_state_settings(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)))
     world.timers.advance(900)
     other = KEY._replace(partition=1)
-    world.answer(Initialize(other, 1, 0))
+    world.answer(InitializeState(other, 1, 0))
     world.timers.advance(200)
     assert world.pruned_to == 1, "the old one was repeated behind the new one"
     world.answer(write(StateBatch(3, 3, ACKNOWLEDGED, 1), key=other))
@@ -249,7 +249,7 @@ def test_cold_snapshots_are_written_a_bounded_amount_at_a_time() -> None:
     world = StateWorld(share_state_settings(cold_snapshot_interval_ms=1_000, scan_bytes_max=100))
     keys = [KEY._replace(group_id=f"g{number}") for number in range(9)]
     for key in keys:
-        world.answer(Initialize(key, 1, 0))
+        world.answer(InitializeState(key, 1, 0))
     world.timers.advance(1_000)
     assert world.log.end == 18
     assert {remembered.snapshot_epoch for remembered in world.machine.shard.partitions.values()} == {1}
@@ -257,7 +257,7 @@ def test_cold_snapshots_are_written_a_bounded_amount_at_a_time() -> None:
 
 def test_without_states_the_whole_log_may_be_removed() -> None:
     world = initialized(StateWorld(share_state_settings(prune_interval_ms=1_000)))
-    world.answer(Delete(KEY))
+    world.answer(DeleteState(KEY))
     world.timers.advance(1_000)
     assert world.pruned_to == 2 and world.log.entries == []
 
@@ -314,11 +314,11 @@ class ShareStates(RuleBasedStateMachine):
         )
         self.model: dict[SharePartitionKey, ModelShare] = {}
         self.models: dict[int, dict[SharePartitionKey, ModelShare]] = {0: {}}
-        self.asked: list[tuple[int, list[Result]]] = []
+        self.asked: list[tuple[int, list[StateResult]]] = []
         self.deleted: set[SharePartitionKey] = set()
         self.has_crashed = False
 
-    def ask(self, command: Command) -> Result | None:
+    def ask(self, command: StateCommand) -> StateResult | None:
         """The answer of the coordinator, if it is given at once; it must not be given before its record is committed."""
         results = self.world.ask(command)
         end = self.world.log.end
@@ -333,7 +333,7 @@ class ShareStates(RuleBasedStateMachine):
     def initialize(self, key: SharePartitionKey, epoch: int, start: int) -> None:
         known = self.model.get(key)
         before = self.world.log.end
-        result = self.ask(Initialize(key, epoch, start))
+        result = self.ask(InitializeState(key, epoch, start))
         if known is not None and -1 != epoch < known.state_epoch:
             assert self.world.log.end == before and (result is None or result.code is FENCED_STATE)
             return
@@ -370,7 +370,7 @@ class ShareStates(RuleBasedStateMachine):
         known = self.model.get(key)
         before = self.world.log.end
         state = ShareState(state_epoch, leader_epoch, start, len(changes), tuple(changes))
-        self.ask(Write(key, state))
+        self.ask(WriteState(key, state))
         is_fenced = known is not None and (-1 != leader_epoch < known.leader_epoch or state_epoch not in (-1, known.state_epoch))
         is_fenced = is_fenced or (known is not None and known.leader_epoch == -1 != leader_epoch)
         if known is None or is_fenced:
@@ -382,7 +382,7 @@ class ShareStates(RuleBasedStateMachine):
 
     @rule(key=keys)
     def delete(self, key: SharePartitionKey) -> None:
-        self.ask(Delete(key))
+        self.ask(DeleteState(key))
         if self.model.pop(key, None) is not None:
             self.deleted.add(key)
         self.changed()
@@ -425,7 +425,7 @@ def test_a_start_that_goes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     """A fault on purpose: a write that was late moves the start back, and what was said of the records between is forgotten."""
     take = ShareStateShard._take_update
 
-    def follow(shard: ShareStateShard, key: SharePartitionKey, update: Update, offset: int) -> None:
+    def follow(shard: ShareStateShard, key: SharePartitionKey, update: StateUpdate, offset: int) -> None:
         take(shard, key, update, offset)
         known = shard.partitions[key]
         if update.state.start_offset >= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.memory import CoordinatorMemory
-from ottla.sharing.commands import Delete, Initialize, Result, Write
+from ottla.sharing.commands import DeleteState, InitializeState, StateResult, WriteState
 from ottla.sharing.routing import RETRIABLE
 from ottla.sharing.state_room import RESERVED_BATCHES
 from ottla.sharing.state_shard import BATCH_BYTES, STATE_BYTES, state_bytes
@@ -18,8 +18,8 @@ def key_of(number: int) -> SharePartitionKey:
     return SharePartitionKey(f"group-{number}", ORDERS, 0)
 
 
-def begin(world: StateWorld, number: int) -> Result:
-    return world.answer(Initialize(key_of(number), 1, 0))
+def begin(world: StateWorld, number: int) -> StateResult:
+    return world.answer(InitializeState(key_of(number), 1, 0))
 
 
 def world_of(states: int) -> StateWorld:
@@ -37,8 +37,8 @@ def test_i46_states_are_bounded_by_the_memory_that_they_take() -> None:
 def test_states_that_are_there_go_on() -> None:
     world = world_of(1)
     begin(world, 0)
-    assert world.answer(Initialize(key_of(0), 2, 7)).code is NONE
-    assert world.answer(Write(key_of(0), ShareState(2, -1, 7, 1, (StateBatch(9, 9, 2, 1),)))).code is NONE
+    assert world.answer(InitializeState(key_of(0), 2, 7)).code is NONE
+    assert world.answer(WriteState(key_of(0), ShareState(2, -1, 7, 1, (StateBatch(9, 9, 2, 1),)))).code is NONE
     assert begin(world, 1).code is REFUSED
 
 
@@ -46,7 +46,7 @@ def test_a_deleted_state_makes_room() -> None:
     world = world_of(1)
     begin(world, 0)
     assert begin(world, 1).code is REFUSED
-    world.answer(Delete(key_of(0)))
+    world.answer(DeleteState(key_of(0)))
     assert begin(world, 1).code is NONE
 
 
@@ -77,11 +77,11 @@ def test_states_of_all_shards_count() -> None:
 def test_batches_and_long_names_count() -> None:
     world = world_of(10)
     long = SharePartitionKey("é" * 1000, ORDERS, 0)
-    world.answer(Initialize(long, 1, 0))
+    world.answer(InitializeState(long, 1, 0))
     batches = tuple(StateBatch(offset, offset, 2, 1) for offset in range(1, 9, 2))
-    world.answer(Write(long, ShareState(1, -1, 0, 4, batches)))
+    world.answer(WriteState(long, ShareState(1, -1, 0, 4, batches)))
     assert world.machine.shard.memory.bytes == STATE_BYTES + 4000 + 4 * BATCH_BYTES
-    world.answer(Write(long, ShareState(1, -1, 9, 0)))
+    world.answer(WriteState(long, ShareState(1, -1, 9, 0)))
     assert world.machine.shard.memory.bytes == STATE_BYTES + 4000 + RESERVED_BATCHES * BATCH_BYTES
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.contract import LogRecord
-from ottla.sharing.state_records import Snapshot, Update, read_record, snapshot_record, tombstone, update_record
+from ottla.sharing.state_records import Snapshot, StateUpdate, read_record, snapshot_record, tombstone, update_record
 
 KEY = SharePartitionKey("g", bytes(range(16)), 3)
 BATCHES = (StateBatch(5, 6, 0, 1), StateBatch(7, 7, 2, 1))
@@ -28,17 +28,17 @@ def test_a_snapshot_comes_back_from_its_bytes() -> None:
 
 
 def test_an_update_comes_back_without_its_state_epoch() -> None:
-    record = update_record(KEY, Update(4, STATE))
+    record = update_record(KEY, StateUpdate(4, STATE))
     assert record.key == b"\0\1" + KEY_BYTES
-    assert read_record(plain(record)) == (KEY, Update(4, STATE._replace(state_epoch=0)))
+    assert read_record(plain(record)) == (KEY, StateUpdate(4, STATE._replace(state_epoch=0)))
 
 
 def test_the_count_of_complete_deliveries_is_a_tag_that_may_be_missing() -> None:
     unknown = STATE._replace(state_epoch=0, delivery_complete_count=-1)
-    with_count, without = (update_record(KEY, Update(4, state)) for state in (STATE, unknown))
+    with_count, without = (update_record(KEY, StateUpdate(4, state)) for state in (STATE, unknown))
     assert with_count.value is not None and without.value is not None
     assert len(with_count.value) == len(without.value) + 2 + 4  # tag, size, value
-    assert read_record(plain(without)) == (KEY, Update(4, unknown))
+    assert read_record(plain(without)) == (KEY, StateUpdate(4, unknown))
 
 
 def test_the_end_of_a_share_partition() -> None:

@@ -6,7 +6,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE, Acknowledgement
-from ottla.sharing.commands import Delete, Initialize, Write
+from ottla.sharing.commands import DeleteState, InitializeState, WriteState
 from ottla.sharing.in_flight import InFlight
 from ottla.sharing.share_partition import GroupTerms, SharePartition
 from ottla.sharing.state_machine import ADDED_MAX
@@ -30,7 +30,7 @@ class FullWorld(StateWorld):
 
     def __init__(self) -> None:
         super().__init__(share_state_settings(updates_per_snapshot=500), memory=CoordinatorMemory(1 << 40, "states of share groups"))
-        self.answer(Initialize(KEY, 1, 0))
+        self.answer(InitializeState(KEY, 1, 0))
         self.fill()
 
     def fill(self) -> None:
@@ -38,7 +38,7 @@ class FullWorld(StateWorld):
         self.memory.bytes_max = self.memory.total_bytes()
 
     def write(self, *batches: StateBatch, start: int = 0) -> ErrorCode:
-        return self.answer(Write(KEY, ShareState(1, -1, start, 0, batches))).code
+        return self.answer(WriteState(KEY, ShareState(1, -1, start, 0, batches))).code
 
     @property
     def state(self) -> ShareState:
@@ -75,7 +75,7 @@ def test_a_refusal_changes_nothing_and_names_what_is_full() -> None:
     world = FullWorld()
     world.write(done(2, 2))
     before = hard_state(world.machine)
-    result = world.answer(Write(KEY, ShareState(1, -1, 0, 0, (done(4, 4), done(6, 6)))))
+    result = world.answer(WriteState(KEY, ShareState(1, -1, 0, 0, (done(4, 4), done(6, 6)))))
     assert result.code is REFUSED
     assert "states of share groups" in (result.message or "")
     assert hard_state(world.machine) == before
@@ -128,18 +128,18 @@ def test_what_makes_the_state_smaller_passes() -> None:
     world.memory.bytes_max = 0
     assert world.write(start=11) is NONE
     assert world.state.batches == tuple(done(offset, offset) for offset in range(12, 20, 2))
-    assert world.answer(Delete(KEY)).code is NONE
+    assert world.answer(DeleteState(KEY)).code is NONE
 
 
 def test_room_that_is_given_back_is_found() -> None:
     world = FullWorld()
     assert world.memory is not None
     world.memory.bytes_max = 1 << 40
-    world.answer(Initialize(OTHER, 1, 0))
+    world.answer(InitializeState(OTHER, 1, 0))
     world.write(done(2, 2))
     world.fill()
     assert world.write(done(4, 4), done(6, 6)) is REFUSED
-    world.answer(Delete(OTHER))
+    world.answer(DeleteState(OTHER))
     assert state_bytes(OTHER) > ADDED_MAX * 2 * BATCH_BYTES
     assert world.write(done(4, 4), done(6, 6)) is NONE
 

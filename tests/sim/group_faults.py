@@ -8,7 +8,7 @@ from unittest import mock
 
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.groups.consumer import heartbeat
-from ottla.groups.consumer.group import ConsumerGroup, Position
+from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup
 from ottla.groups.coordinator import GroupCoordinator
 from ottla.groups.offsets import commit
 from ottla.replication.leader import Leader
@@ -48,11 +48,11 @@ def accept_any_generation() -> Any:
 def give_before_revoked() -> Any:
     """A member gets its target at once, whether or not others still have parts of it (I34)."""
 
-    def next_position(group: ConsumerGroup, member_id: str, _owned: Any) -> Position:
+    def next_position(group: ConsumerGroup, member_id: str, _owned: Any) -> ConsumerAssignment:
         position, target = group.position(member_id), group.target.get(member_id, {})
         if position.epoch == group.target_epoch and dict(position.assigned) == target:
             return position
-        return Position.settled(group.target_epoch, position.epoch, dict(target))
+        return ConsumerAssignment.settled(group.target_epoch, position.epoch, dict(target))
 
     return mock.patch.object(heartbeat, "next_position", next_position)
 

@@ -11,9 +11,9 @@ from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.groups.share import offsets
 from ottla.machine.contract import Decision, Reply
 from ottla.replication.leader import Leader
-from ottla.sharing.commands import Write
+from ottla.sharing.commands import WriteState
 from ottla.sharing.routing import SharePersister
-from ottla.sharing.share_partition import Check, SharePartition
+from ottla.sharing.share_partition import SharePartition, StoredStateCheck
 from ottla.sharing.state_machine import NO_EPOCH, ShareStateMachine
 from tests.sim import share_faults
 from tests.sim.seed_search import catch_seed
@@ -29,7 +29,7 @@ def write_of_earlier_state() -> Any:
     """A share coordinator takes what a leader writes of a state that was altered since."""
     write = ShareStateMachine._write
 
-    def lax_write(machine: ShareStateMachine, now_ms: int, command: Write, reply: Reply) -> Decision:
+    def lax_write(machine: ShareStateMachine, now_ms: int, command: WriteState, reply: Reply) -> Decision:
         return write(machine, now_ms, command._replace(state=command.state._replace(state_epoch=NO_EPOCH)), reply)
 
     return mock.patch.object(ShareStateMachine, "_write", lax_write)
@@ -54,8 +54,8 @@ def altered_is_begun_again() -> Any:
 def served_from_memory() -> Any:
     """A leader gives a new member what it has in memory, and does not ask whether that was altered."""
 
-    def check(_share: SharePartition) -> Check:
-        answered = Check()
+    def check(_share: SharePartition) -> StoredStateCheck:
+        answered = StoredStateCheck()
         answered.is_over = True
         return answered
 

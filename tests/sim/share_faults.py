@@ -8,14 +8,14 @@ from typing import Any
 from unittest import mock
 
 from ottla.base.errors import ErrorCode
-from ottla.base.share_state import Done, ShareState
+from ottla.base.share_state import ShareState, StateWritten
 from ottla.machine.contract import Decision, Reply
 from ottla.replication.leader import Leader
 from ottla.server import flusher
 from ottla.sharing import acknowledgement, acquisition, share_partition, state_machine
 from ottla.sharing.acquisition import Taker
-from ottla.sharing.commands import ReadState, Write
-from ottla.sharing.in_flight import AVAILABLE, InFlight, Run
+from ottla.sharing.commands import ReadState, WriteState
+from ottla.sharing.in_flight import AVAILABLE, InFlight, OffsetRun
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.share_partition import SharePartition
 from ottla.sharing.state_machine import ShareStateMachine
@@ -27,7 +27,7 @@ def answer_before_write() -> Any:
     """An acknowledgement is answered while it is being written."""
     change = SharePartition._change
 
-    def hasty(share: SharePartition, changing: list[Run], done: Done) -> None:
+    def hasty(share: SharePartition, changing: list[OffsetRun], done: StateWritten) -> None:
         done(ErrorCode.NONE)
         change(share, changing, lambda _code: None)
 
@@ -48,7 +48,7 @@ def forget_state_epoch() -> Any:
     """A write of before a reset is taken for one of after it."""
     write = ShareStateMachine._write
 
-    def lax(machine: ShareStateMachine, now_ms: int, command: Write, reply: Reply) -> Decision:
+    def lax(machine: ShareStateMachine, now_ms: int, command: WriteState, reply: Reply) -> Decision:
         return write(machine, now_ms, command._replace(state=command.state._replace(state_epoch=-1)), reply)
 
     return mock.patch.object(ShareStateMachine, "_write", lax)
@@ -58,7 +58,7 @@ def forget_leader_epoch() -> Any:
     """A leader that was replaced may go on writing, and a later one finds the epoch of the first."""
     write, read = ShareStateMachine._write, ShareStateMachine._read
 
-    def lax_write(machine: ShareStateMachine, now_ms: int, command: Write, reply: Reply) -> Decision:
+    def lax_write(machine: ShareStateMachine, now_ms: int, command: WriteState, reply: Reply) -> Decision:
         return write(machine, now_ms, command._replace(state=command.state._replace(leader_epoch=-1)), reply)
 
     def lax_read(machine: ShareStateMachine, now_ms: int, command: ReadState, reply: Reply) -> Decision:
@@ -81,7 +81,7 @@ def start_ahead_of_its_write() -> Any:
     """A write has the start offset as it will be if the write succeeds, whatever else is under way."""
     change = SharePartition._change
 
-    def ahead(share: SharePartition, changing: list[Run], done: Done) -> None:
+    def ahead(share: SharePartition, changing: list[OffsetRun], done: StateWritten) -> None:
         flight, start = share.flight, share.flight.start
         last = max((run.last for run in changing if run.target is not AVAILABLE), default=start - 1)
         flight.start = max(start, last + 1)
@@ -140,7 +140,7 @@ def share_twice() -> Any:
     """What a member gets stays available."""
     take = Taker._take
 
-    def leave(taker: Taker, run: Run) -> None:
+    def leave(taker: Taker, run: OffsetRun) -> None:
         take(taker, run)
         taker._flight.set_state(run, AVAILABLE)
 

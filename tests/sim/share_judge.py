@@ -13,7 +13,7 @@ from ottla.replication.partition import Partition
 from ottla.requests.context import Pending, RequestContext
 from ottla.sharing.acknowledgement import ranges
 from ottla.sharing.acquisition import Acquired
-from ottla.sharing.commands import Command, Delete, ReadState, Result, Write
+from ottla.sharing.commands import DeleteState, ReadState, StateCommand, StateResult, WriteState
 from ottla.sharing.registry import FindStart
 from ottla.sharing.sessions import FINAL_EPOCH
 from ottla.sharing.share_partition import SharePartition
@@ -63,27 +63,27 @@ class ShareJudge:
     def _judged_decide(self, machine: Any, partition: Partition) -> Callable[..., Decision]:
         decide = type(machine).decide
 
-        def judged(now_ms: int, command: Command, reply: Reply) -> Decision:
-            def answered(result: Result) -> None:
+        def judged(now_ms: int, command: StateCommand, reply: Reply) -> Decision:
+            def answered(result: StateResult) -> None:
                 if not result.code:
                     self._judge_result(partition, command, end)
                 reply(result)
 
             decision: Decision = decide(machine, now_ms, command, answered)
             end = partition.log.log_end_offset + len(decision.records)
-            if isinstance(command, Delete) and decision.records:
+            if isinstance(command, DeleteState) and decision.records:
                 self._history.forgotten(command.key.partition)
             return decision
 
         return judged
 
-    def _judge_result(self, partition: Partition, command: Command, end: int) -> None:
+    def _judge_result(self, partition: Partition, command: StateCommand, end: int) -> None:
         where, high = f"the share coordinator answers {type(command).__name__}", partition.high_watermark
         assert partition.leader is not None, f"{where} and does not lead {partition.topic_partition} (I37)"
         assert high >= end, f"{where} before {end}, the high watermark is {high}: it may be lost (I14)"
         if isinstance(command, ReadState):
             self._history.coordinator_accepted(command.key.partition, command.leader_epoch)
-        elif isinstance(command, Write):
+        elif isinstance(command, WriteState):
             self._history.coordinator_accepted(command.key.partition, command.state.leader_epoch)
             self._history.wrote(command.key.partition, command.state.state_epoch)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from ottla.client import Client, KafkaError, TopicPartition
 from ottla.spark.decision import BatchRange
-from ottla.spark.options import Connection
-from ottla.spark.relay import Outcome, Relay, Target
+from ottla.spark.options import ClusterConnection
+from ottla.spark.relay import CommitOutcome, Relay, Target
 from ottla.spark.spool import TaskOutput
-from ottla.spark.staging import StagedWriter, Task
+from ottla.spark.staging import StagedWriter, TaskAttempt
 from tests.spark.encoded import encode, task_output, values
 
 WAIT_S = 120.0
@@ -64,10 +64,10 @@ class Pipeline:
 
     def staged(self, batch_id: int, execution: str = "") -> list[TaskOutput]:
         """The output of a run of a batch as its tasks have staged it, a task a partition."""
-        token, connection = secrets.token_bytes(16), Connection(bootstrap=self.bootstrap)
+        token, connection = secrets.token_bytes(16), ClusterConnection(bootstrap=self.bootstrap)
         outputs = []
         for number, (partition, rows) in enumerate(self.rows(batch_id, execution).items()):
-            with StagedWriter(Task(number, 1 + number), token, connection, is_required=True) as writer:
+            with StagedWriter(TaskAttempt(number, 1 + number), token, connection, is_required=True) as writer:
                 for row in rows:
                     writer.append(partition, encode(row), 1)
                 outputs.append(writer.finish())
@@ -125,7 +125,7 @@ class Driver:
         self.pipeline = pipeline
         self.relay = Relay(target, may_use_v2=pipeline.may_use_v2)
 
-    def commit(self, batch_id: int, execution: str = "", *, query_id: str = "q") -> Outcome:
+    def commit(self, batch_id: int, execution: str = "", *, query_id: str = "q") -> CommitOutcome:
         """Runs a batch: encodes its rows as one task a partition, and commits them."""
         return self.send(self.outputs(batch_id, execution), batch_id, query_id=query_id)
 
@@ -134,5 +134,5 @@ class Driver:
         rows = self.pipeline.rows(batch_id, execution)
         return [task_output({partition: some}, task=f"{partition.partition}-0") for partition, some in rows.items()]
 
-    def send(self, outputs: Sequence[TaskOutput], batch_id: int, *, query_id: str = "q") -> Outcome:
+    def send(self, outputs: Sequence[TaskOutput], batch_id: int, *, query_id: str = "q") -> CommitOutcome:
         return self.relay.commit(outputs, batch_id=batch_id, query_id=query_id, batch_range=self.pipeline.range(batch_id))

@@ -19,7 +19,7 @@ from ottla.spark import topics
 from ottla.spark.connections import client_of, forget
 from ottla.spark.errors import DataLossError, PipelineError
 from ottla.spark.offset_json import read_offsets
-from ottla.spark.options import Subscription, parse_source
+from ottla.spark.options import SourcePartitions, parse_source
 from ottla.spark.source import OttlaStreamReader
 from ottla.testing.broker import Broker
 from tests.spark.pipeline import WAIT_S
@@ -29,7 +29,7 @@ from tests.spark.reading import Fill, offsets, stream, values
 def test_only_a_topic_that_stays_unknown_or_is_not_subscribed_is_gone() -> None:
     a, b, other = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("other", 0)
     now = 0.0
-    found = topics.Absence(Subscription(option="subscribe", topics=("a", "b")), lambda: now)
+    found = topics.Absence(SourcePartitions(option="subscribe", topics=("a", "b")), lambda: now)
     assert found.observe([a, b, other], {"b"}) == ({other}, {a, b}) and found.is_undecided
     now = topics.GONE_S - 1
     assert found.observe([a, b], {"b"}) == (set(), {a, b}) and found.is_undecided
@@ -121,7 +121,7 @@ def test_the_other_topics_are_read_while_one_has_no_leader_and_wait_while_one_ma
     present = topics.present_partitions
     for unready, expected in ({other}, 3), (set(), 0):
 
-        def without(client: Any, subscription: Subscription, unready: Any = frozenset(unready)) -> topics.Present:
+        def without(client: Any, subscription: SourcePartitions, unready: Any = frozenset(unready)) -> topics.Present:
             found = [one for one in present(client, subscription).partitions if one.topic == topic]
             return topics.Present(found, unready)
 

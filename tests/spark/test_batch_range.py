@@ -11,7 +11,7 @@ import pytest
 from ottla.client import TopicPartition
 from ottla.spark import batch_range
 from ottla.spark.batch_range import BatchRange, find_batch_range, find_query_id, leave_range, local_path, mark_used, source_cluster
-from ottla.spark.decision import Offsets
+from ottla.spark.decision import BatchOffsets
 from ottla.spark.errors import OffsetConflictError
 from ottla.spark.offset_json import write_offsets
 from ottla.spark.spool import spool_root
@@ -27,7 +27,7 @@ def _log(checkpoint: Path, batch_id: int, *lines: str) -> None:
     (checkpoint / "offsets" / str(batch_id)).write_text("\n".join(["v1", CONFIG, *lines]))
 
 
-def _line(offsets: Offsets, group: str = "g") -> str:
+def _line(offsets: BatchOffsets, group: str = "g") -> str:
     return json.dumps(write_offsets(group, offsets))
 
 
@@ -39,7 +39,7 @@ def test_start_and_end_stand_in_the_offset_log(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_was_created_anew_has_no_start(tmp_path: Path) -> None:
-    def line(offsets: Offsets, topic_ids: dict[str, str]) -> str:
+    def line(offsets: BatchOffsets, topic_ids: dict[str, str]) -> str:
         return json.dumps(write_offsets("g", offsets, topic_ids))
 
     _log(tmp_path, 3, line({A: 5, B: 7}, {"in": "x", "other": "y"}))
@@ -99,7 +99,7 @@ def test_a_source_without_partitions_yet_moves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offsets", [{B: 1}, {}], ids=["with records", "its pattern matches nothing yet"])
-def test_sources_of_two_groups_are_refused_since_the_sink_would_commit_one(tmp_path: Path, offsets: Offsets) -> None:
+def test_sources_of_two_groups_are_refused_since_the_sink_would_commit_one(tmp_path: Path, offsets: BatchOffsets) -> None:
     _log(tmp_path, 0, _line({A: 5}), _line(offsets, "another"), _line({A: 5}, ""))
     with pytest.raises(OffsetConflictError) as caught:
         find_batch_range(str(tmp_path), 0, group="g", sink_topic="out")
@@ -134,7 +134,7 @@ def test_sources_that_stand_apart_have_the_lowest_offsets_and_a_checksum(tmp_pat
 
 
 @pytest.mark.parametrize("pair", [({A: 5}, {A: 5, B: 1}), ({A: 5, B: 0}, {A: 5, B: 1})])
-def test_sources_of_other_partitions_beside_a_common_one_stand_apart(tmp_path: Path, pair: tuple[Offsets, Offsets]) -> None:
+def test_sources_of_other_partitions_beside_a_common_one_stand_apart(tmp_path: Path, pair: tuple[BatchOffsets, BatchOffsets]) -> None:
     """One offset for the common partition and one for the other would not say that the first source has not read the other at all."""
     _log(tmp_path, 0, *map(_line, pair))
     assert find_batch_range(str(tmp_path), 0, group="g").apart[1]

@@ -13,34 +13,34 @@ from ottla.client import Client, ConnectError, TopicPartition
 from ottla.spark import connections
 from ottla.spark.connections import FIRST_TRIES, ask, client_of, explained, forget, reported
 from ottla.spark.errors import OptionError, PipelineError
-from ottla.spark.options import Connection
+from ottla.spark.options import ClusterConnection
 from ottla.testing.broker import Broker
 from ottla.wire.messages.metadata import MetadataRequest
 
 
 @pytest.fixture
-def connection(broker: Broker) -> Iterator[Connection]:
+def connection(broker: Broker) -> Iterator[ClusterConnection]:
     """By way of the proxy, where faults can be planted."""
-    made = Connection(bootstrap=broker.bootstrap_server, timeout_s=5.0)
+    made = ClusterConnection(bootstrap=broker.bootstrap_server, timeout_s=5.0)
     yield made
     forget(made)
 
 
-def test_a_client_is_kept_until_it_is_forgotten(connection: Connection) -> None:
+def test_a_client_is_kept_until_it_is_forgotten(connection: ClusterConnection) -> None:
     first = client_of(connection)
     assert client_of(connection) is first
     forget(connection)
     assert client_of(connection) is not first
 
 
-def test_a_question_is_asked_again_on_a_new_connection(broker: Broker, connection: Connection) -> None:
+def test_a_question_is_asked_again_on_a_new_connection(broker: Broker, connection: ClusterConnection) -> None:
     question = MetadataRequest(topics=[])  # as it is: `refresh` would by itself ask again
     assert ask(connection, "subscribe", lambda client: client.cluster.ask_any(question).brokers)
     assert broker.drop_connections() > 0
     assert ask(connection, "subscribe", lambda client: client.cluster.ask_any(question).brokers)
 
 
-def test_a_question_is_asked_again_while_connections_break(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_asked_again_while_connections_break(connection: ClusterConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "PAUSE_S_MAX", 0.02)
     tries = []
 
@@ -53,9 +53,9 @@ def test_a_question_is_asked_again_while_connections_break(connection: Connectio
     assert ask(connection, "subscribe", fail) == 2 * FIRST_TRIES
 
 
-def test_a_question_is_given_up_when_its_time_is_over(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_given_up_when_its_time_is_over(connection: ClusterConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     client, tries = client_of(connection), []
-    short = Connection(bootstrap=connection.bootstrap, timeout_s=0.2)
+    short = ClusterConnection(bootstrap=connection.bootstrap, timeout_s=0.2)
     monkeypatch.setattr(connections, "client_of", lambda _connection, **_: client)
 
     def fail(client: Client) -> None:
@@ -76,7 +76,7 @@ def test_a_cluster_that_was_never_reached_gets_a_few_quick_tries(monkeypatch: py
 
     monkeypatch.setattr(connections, "connect", refuse)
     with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=nowhere:1: connection refused"):
-        ask(Connection(bootstrap="nowhere:1"), "subscribe", lambda client: client.cluster_id)
+        ask(ClusterConnection(bootstrap="nowhere:1"), "subscribe", lambda client: client.cluster_id)
     assert tries == ["nowhere:1"] * FIRST_TRIES
 
 
@@ -90,7 +90,7 @@ def test_a_cluster_that_was_never_reached_gets_a_few_quick_tries(monkeypatch: py
     ],
 )  # fmt: skip
 def test_refusals_name_the_option(
-    broker: Broker, connection: Connection, api: str, code: str, question: Callable[[Client], object], message: str
+    broker: Broker, connection: ClusterConnection, api: str, code: str, question: Callable[[Client], object], message: str
 ) -> None:
     if "explained" not in broker.topics():
         broker.create_topic("explained")
@@ -101,17 +101,17 @@ def test_refusals_name_the_option(
 
 
 def test_a_broker_that_is_not_there() -> None:
-    nowhere = Connection(bootstrap="localhost:1")
+    nowhere = ClusterConnection(bootstrap="localhost:1")
     with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=localhost:1: cannot reach localhost:1"), explained(nowhere, "topic"):
         client_of(nowhere)
 
 
 def test_settings_that_make_no_sense(broker: Broker) -> None:
-    given = Connection(bootstrap=broker.direct_server, security=(("security.protocol", "TLS"),))
+    given = ClusterConnection(bootstrap=broker.direct_server, security=(("security.protocol", "TLS"),))
     with pytest.raises(OptionError, match=r"kafka.security.protocol, .*: security.protocol=TLS is none of PLAINTEXT"):
         client_of(given)
     with pytest.raises(OptionError, match=r"kafka.bootstrap.servers"):
-        client_of(Connection(bootstrap="localhost:x"))
+        client_of(ClusterConnection(bootstrap="localhost:x"))
 
 
 WORKER = """

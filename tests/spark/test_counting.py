@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client import Client, Committed, TopicPartition
 from ottla.spark.commit_metadata import CommitMetadata
-from ottla.spark.decision import Batch, BatchRange, counted_range, place_count
+from ottla.spark.decision import BatchRange, PlannedBatch, counted_range, place_count
 from ottla.spark.errors import OffsetConflictError
 from tests.spark.encoded import task_output, values
 from tests.spark.pipeline import Pipeline
@@ -19,7 +19,7 @@ def committed_by(query_id: str, offset: int) -> Committed:
 
 
 def test_the_partition_of_the_group_s_last_batch_goes_before_those_of_the_output() -> None:
-    batch = Batch("g", "q", 3, counted_range(3, None))
+    batch = PlannedBatch("g", "q", 3, counted_range(3, None))
     assert place_count(batch, {}, []) == batch
     assert place_count(batch, {}, [TopicPartition("b", 2), TopicPartition("a", 7)]).range == BatchRange({A: 3}, {A: 4}, is_counted=True)
     of_others = {A: Committed(17, metadata="by hand"), B: committed_by("former", 3)}

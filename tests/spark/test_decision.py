@@ -6,17 +6,19 @@ import pytest
 
 from ottla.client import Committed, TopicPartition
 from ottla.spark.commit_metadata import CommitMetadata
-from ottla.spark.decision import Batch, BatchRange, Offsets, is_committed
+from ottla.spark.decision import BatchOffsets, BatchRange, PlannedBatch, is_committed
 from ottla.spark.errors import OffsetConflictError
 
 A, B, C = TopicPartition("in", 0), TopicPartition("in", 1), TopicPartition("new", 0)
 
 
-def _batch(start: Offsets | None, end: Offsets, *, batch_id: int = 7, has_output: bool = True, trusts_checkpoint: bool = False) -> Batch:
-    return Batch("g", "q", batch_id, BatchRange(start, end), has_output, trusts_checkpoint)
+def _batch(
+    start: BatchOffsets | None, end: BatchOffsets, *, batch_id: int = 7, has_output: bool = True, trusts_checkpoint: bool = False
+) -> PlannedBatch:
+    return PlannedBatch("g", "q", batch_id, BatchRange(start, end), has_output, trusts_checkpoint)
 
 
-def _committed(offsets: Offsets, *, query_id: str = "q", batch_id: int = 6) -> dict[TopicPartition, Committed]:
+def _committed(offsets: BatchOffsets, *, query_id: str = "q", batch_id: int = 6) -> dict[TopicPartition, Committed]:
     text = CommitMetadata(query_id, batch_id, 0).to_text()
     return {partition: Committed(offset, metadata=text) for partition, offset in offsets.items()}
 
@@ -42,7 +44,7 @@ def test_an_offset_of_an_earlier_topic_of_the_same_name_counts_for_nothing() -> 
 
 
 def test_topics_of_one_batch_may_have_different_ids() -> None:
-    moved_nothing = Batch("g", "q", 7, BatchRange({A: 5, C: 1}, {A: 5, C: 1}, {"in": "x", "new": "y"}))
+    moved_nothing = PlannedBatch("g", "q", 7, BatchRange({A: 5, C: 1}, {A: 5, C: 1}, {"in": "x", "new": "y"}))
     for batch_id, is_done in ((6, False), (7, True)):
         found = {
             one: Committed(at, metadata=CommitMetadata("q", batch_id, 0, topic_id=topic_id).to_text())
@@ -65,7 +67,7 @@ def test_partitions_of_other_topics_are_not_compared() -> None:
         ({}, "no offset for in-0 any more.*trustCheckpoint=true"),
     ],
 )
-def test_any_other_offset_is_a_conflict_that_names_all_three(found: Offsets, reason: str) -> None:
+def test_any_other_offset_is_a_conflict_that_names_all_three(found: BatchOffsets, reason: str) -> None:
     named = r"Committed: .*start of the batch: in-0=5, in-1=10; end: in-0=8"
     with pytest.raises(OffsetConflictError, match=rf"batch 7.*group 'g'.*{reason}.*{named}"):
         is_committed(_batch(START, END), _committed(found))
@@ -141,7 +143,7 @@ def test_a_first_batch_of_unknown_start() -> None:
         is_committed(_batch(None, END), _committed(END))
 
 
-def _apart(offsets: Offsets, apart: str, *, query_id: str = "q", batch_id: int = 6) -> dict[TopicPartition, Committed]:
+def _apart(offsets: BatchOffsets, apart: str, *, query_id: str = "q", batch_id: int = 6) -> dict[TopicPartition, Committed]:
     text = CommitMetadata(query_id, batch_id, 0, apart=apart).to_text()
     return {partition: Committed(offset, metadata=text) for partition, offset in offsets.items()}
 
@@ -149,7 +151,7 @@ def _apart(offsets: Offsets, apart: str, *, query_id: str = "q", batch_id: int =
 @pytest.mark.parametrize(
     ("start", "before"), [(START, "x"), (START, ""), (END, "x")], ids=["both apart", "level before", "only the faster moves"]
 )
-def test_metadata_decides_where_sources_of_one_partition_stand_apart(start: Offsets, before: str) -> None:
+def test_metadata_decides_where_sources_of_one_partition_stand_apart(start: BatchOffsets, before: str) -> None:
     batch = _batch(start, END)._replace(range=BatchRange(start, END, apart=(before, "y")))
     assert not is_committed(batch, _apart(start, before, batch_id=6))
     assert is_committed(batch, _apart(END, "y", batch_id=7))

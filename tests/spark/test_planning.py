@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ottla.client import TopicPartition
 from ottla.spark.errors import DataLossError, OptionError
-from ottla.spark.options import Position
+from ottla.spark.options import ReadPosition
 from ottla.spark.planning import (
-    Bounds,
+    LogBounds,
     Range,
     admit,
     available,
@@ -26,7 +26,7 @@ from ottla.spark.planning import (
 )
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-BOUNDS = {A: Bounds(10, 100), B: Bounds(0, 50)}
+BOUNDS = {A: LogBounds(10, 100), B: LogBounds(0, 50)}
 OFFSETS = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from("tuv"), st.integers(0, 5)), st.tuples(st.integers(0, 9), st.integers(0, 1000)), min_size=1
 )
@@ -35,12 +35,12 @@ OFFSETS = st.dictionaries(
 def starting(kind: str, **given: object) -> dict[TopicPartition, int]:
     found = given.pop("found", {})
     is_latest = bool(given.pop("is_latest", False))
-    return starting_offsets(Position(kind=kind, option="o", **given), BOUNDS, found, is_latest_after_last=is_latest)  # type: ignore[arg-type]
+    return starting_offsets(ReadPosition(kind=kind, option="o", **given), BOUNDS, found, is_latest_after_last=is_latest)  # type: ignore[arg-type]
 
 
 def ending(kind: str, **given: object) -> dict[TopicPartition, int]:
     found = given.pop("found", {})
-    return ending_offsets(Position(kind=kind, option="o", **given), BOUNDS, found)  # type: ignore[arg-type]
+    return ending_offsets(ReadPosition(kind=kind, option="o", **given), BOUNDS, found)  # type: ignore[arg-type]
 
 
 def test_where_a_query_starts() -> None:
@@ -78,9 +78,9 @@ def test_positions_that_make_no_sense() -> None:
 
 
 def test_timestamps_to_look_up() -> None:
-    assert wanted_timestamps(Position(kind="timestamp", option="o", timestamp=9), [A, B]) == {A: 9, B: 9}
-    assert wanted_timestamps(Position(kind="timestamps", option="o", numbers={A: 1, B: 2}), [A, B]) == {A: 1, B: 2}
-    assert wanted_timestamps(Position(kind="earliest", option="o"), [A]) == {}
+    assert wanted_timestamps(ReadPosition(kind="timestamp", option="o", timestamp=9), [A, B]) == {A: 9, B: 9}
+    assert wanted_timestamps(ReadPosition(kind="timestamps", option="o", numbers={A: 1, B: 2}), [A, B]) == {A: 1, B: 2}
+    assert wanted_timestamps(ReadPosition(kind="earliest", option="o"), [A]) == {}
 
 
 def test_committed_offsets_come_before_starting_ones() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.client import TopicPartition
-from ottla.spark.commit_history import CommittedRange, GroupCommit, Transaction
+from ottla.spark.commit_history import CommittedRange, CommittedTransaction, GroupCommit
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.proof import UNKNOWN_START, InputRange, find_older_producers, judge
@@ -27,11 +27,11 @@ def commit(batch: int, ranges: dict[TopicPartition, tuple[int, int]], *, rows: i
         partition: CommittedRange(end, CommitMetadata("q", batch, start, rows, output(rows).text()))
         for partition, (start, end) in ranges.items()
     }
-    return GroupCommit(Transaction(7, batch if epoch is None else epoch), batch, 0, found)
+    return GroupCommit(CommittedTransaction(7, batch if epoch is None else epoch), batch, 0, found)
 
 
-def outputs(*epochs: int, rows: int = 2) -> dict[Transaction, OutputDigest]:
-    return {Transaction(7, epoch): output(rows) for epoch in epochs}
+def outputs(*epochs: int, rows: int = 2) -> dict[CommittedTransaction, OutputDigest]:
+    return {CommittedTransaction(7, epoch): output(rows) for epoch in epochs}
 
 
 def test_a_history_without_its_oldest_commits_is_judged_from_the_first_that_is_left() -> None:
@@ -46,10 +46,11 @@ def test_the_last_commit_of_a_partition_that_is_read_no_more_outlasts_those_behi
     left = [commit(5, {B: (0, 9)}), commit(6000, {A: (50, 60)}, epoch=3), commit(6001, {A: (60, 70)}, epoch=4)]
     found = judge(left, outputs(3, 4, 5, 7, 9), producer_ids={7})
     assert [(fault.kind, fault.transaction) for fault in found.faults] == [
-        ("uncommitted", Transaction(7, 7)), ("uncommitted", Transaction(7, 9))
+        ("uncommitted", CommittedTransaction(7, 7)), ("uncommitted", CommittedTransaction(7, 9))
     ]  # fmt: skip
-    older = [commit(5, {B: (0, 9)})._replace(transaction=Transaction(6, 30_000)), *left[1:]]
-    found = judge(older, {**outputs(3, 4), Transaction(6, 30_000): output(2), Transaction(6, 30_001): output(2)}, older_producers={6})
+    older = [commit(5, {B: (0, 9)})._replace(transaction=CommittedTransaction(6, 30_000)), *left[1:]]
+    of_older = {CommittedTransaction(6, 30_000): output(2), CommittedTransaction(6, 30_001): output(2)}
+    found = judge(older, {**outputs(3, 4), **of_older}, older_producers={6})
     assert not found.faults and found.batches == 2
     assert found.notes == ["not judged: 1 commits of partitions that later batches do not read; those between are removed"]
     joined = [commit(5, {A: (40, 50), B: (0, 9)}), *left[1:]]
@@ -60,7 +61,7 @@ def test_the_last_commit_of_a_partition_that_is_read_no_more_outlasts_those_behi
 
 def test_producers_that_are_older_than_the_first_commit_that_is_left() -> None:
     def contents(*found: tuple[int, int]) -> SinkPartition:
-        spans = {Transaction(producer, epoch): (10 * epoch, 10 * epoch + 5) for producer, epoch in found}
+        spans = {CommittedTransaction(producer, epoch): (10 * epoch, 10 * epoch + 5) for producer, epoch in found}
         return SinkPartition(0, 100, False, {}, spans)
 
     partitions = {SINK: contents((1, 0), (2, 1), (7, 5), (3, 6)), TopicPartition("out", 1): contents((2, 6), (7, 5))}
@@ -130,7 +131,7 @@ def test_a_compacted_sink_cannot_show_that_rows_are_missing_but_that_there_are_t
 
 def test_output_of_an_epoch_without_a_commit_behind_the_first() -> None:
     found = judge([commit(0, {A: (0, 5)}), commit(2, {A: (5, 6)})], outputs(0, 1, 2))
-    assert [(fault.kind, fault.transaction) for fault in found.faults] == [("skipped", None), ("uncommitted", Transaction(7, 1))]
+    assert [(fault.kind, fault.transaction) for fault in found.faults] == [("skipped", None), ("uncommitted", CommittedTransaction(7, 1))]
 
 
 def test_output_of_the_producer_before_any_commit() -> None:

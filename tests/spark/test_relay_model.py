@@ -13,8 +13,8 @@ import pytest
 
 from ottla.client import Client, Committed, FencedError, TopicPartition, Transaction
 from ottla.spark import relay
-from ottla.spark.decision import Batch, is_committed
-from ottla.spark.relay import Outcome, Relay
+from ottla.spark.decision import PlannedBatch, is_committed
+from ottla.spark.relay import CommitOutcome, Relay
 from ottla.spark.spool import TaskOutput
 from tests.spark.model.broker import ANY_EPOCH, NO_MANIFEST
 from tests.spark.model.world import LOSER_TAKEN, PLAN_OF_TWO_SOURCES, World
@@ -83,7 +83,7 @@ class InitializesOnce(Relay):
 
     _kept: Transaction | None = None
 
-    def _initialize(self, client: Client, batch: Batch, outputs: Sequence[TaskOutput]) -> Transaction:
+    def _initialize(self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> Transaction:
         if self._kept is None or self._identity is None or self._identity.batch_id == batch.batch_id:
             self._kept = super()._initialize(client, batch, outputs)
         self._keep(self._kept, batch)
@@ -93,20 +93,20 @@ class InitializesOnce(Relay):
 class FetchesFirst(Relay):
     """Reads the committed offsets before InitProducerId."""
 
-    def _try(self, batch: Batch, outputs: Sequence[TaskOutput]) -> Outcome:
+    def _try(self, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> CommitOutcome:
         client = self._open_client(batch.group)
         committed = client.committed(batch.group, batch.range.end, require_stable=True)
         transaction = self._initialize(client, batch, outputs)
         if is_committed(batch, committed):
-            return Outcome(False, 0, 0)
+            return CommitOutcome(False, 0, 0)
         return self._send(transaction, outputs, lambda digest: self._commit_offsets(transaction, batch, digest))
 
 
 class TakesOverAgain(Relay):
     """Initializes again when it is fenced."""
 
-    def _repeat(self, attempt: Callable[[], Outcome], name: str) -> Outcome:
-        def stubborn() -> Outcome:
+    def _repeat(self, attempt: Callable[[], CommitOutcome], name: str) -> CommitOutcome:
+        def stubborn() -> CommitOutcome:
             while True:
                 try:
                     return attempt()
@@ -116,13 +116,13 @@ class TakesOverAgain(Relay):
         return super()._repeat(stubborn, name)
 
 
-def offsets_alone(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+def offsets_alone(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Takes a batch for committed when the offsets stand at its end, though it may not have moved them."""
     found = {partition: one.offset for partition, one in committed.items()}
     return found == dict(batch.range.end) or is_committed(batch, committed)
 
 
-def nothing_moved_is_sent(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+def nothing_moved_is_sent(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Sends every batch that moves no offset."""
     return batch.range.start != batch.range.end and is_committed(batch, committed)
 
@@ -150,7 +150,7 @@ def test_a_planted_fault_in_the_order_of_requests_shows(planted: type[Relay], us
 
 @pytest.mark.parametrize("planted", [offsets_alone, nothing_moved_is_sent])
 def test_a_planted_fault_in_the_decision_shows(
-    planted: Callable[[Batch, Mapping[TopicPartition, Committed]], bool], monkeypatch: pytest.MonkeyPatch
+    planted: Callable[[PlannedBatch, Mapping[TopicPartition, Committed]], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "is_committed", planted)
     assert "not the output of one execution" in (first_bad(100, uses_v2=False) or "nothing found")

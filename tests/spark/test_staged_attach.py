@@ -15,8 +15,8 @@ import ottla.client
 from ottla.client import Client, KafkaError, TopicPartition
 from ottla.spark import staging
 from ottla.spark.errors import FencedDriverError, OptionError, SpoolError
-from ottla.spark.options import Connection
-from ottla.spark.staging import StagedWriter, Task
+from ottla.spark.options import ClusterConnection
+from ottla.spark.staging import StagedWriter, TaskAttempt
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
 from ottla.testing.handle import BrokerHandle
@@ -58,12 +58,12 @@ def test_staged_output_becomes_visible_with_the_offsets_and_the_log_proves_it(pi
 
 
 def test_losers_and_zombies_among_the_tasks_leave_chunks_that_no_manifest_names(pipeline: Pipeline, client: Client) -> None:
-    token, connection = secrets.token_bytes(16), Connection(bootstrap=pipeline.bootstrap)
+    token, connection = secrets.token_bytes(16), ClusterConnection(bootstrap=pipeline.bootstrap)
     partition = TopicPartition(pipeline.sink, 0)
     rows = pipeline.rows(0)
 
     def write(attempt: int, execution: str, target: TopicPartition) -> StagedWriter:
-        writer = StagedWriter(Task(0, attempt), token, connection, is_required=True)
+        writer = StagedWriter(TaskAttempt(0, attempt), token, connection, is_required=True)
         for row in pipeline.rows(0, execution)[target]:
             writer.append(target, encode(row), 1)
         return writer
@@ -189,10 +189,10 @@ def test_what_finds_no_room_on_the_broker_travels_in_the_message(may_use_v2: boo
     with Broker(settings=settings, topics=["in:2", "out:2"]) as own, ottla.client.connect(own.direct_server) as client:
         pipeline = Pipeline(own.direct_server, "in", "out", "g", may_use_v2)
         fill_source(client, pipeline, 1)
-        token, connection = secrets.token_bytes(16), Connection(bootstrap=own.direct_server)
+        token, connection = secrets.token_bytes(16), ClusterConnection(bootstrap=own.direct_server)
         outputs = []
         for number, (partition, rows) in enumerate(pipeline.rows(0).items()):
-            with StagedWriter(Task(number, 1 + number), token, connection, is_required=True) as writer:
+            with StagedWriter(TaskAttempt(number, 1 + number), token, connection, is_required=True) as writer:
                 for row in rows:
                     writer.append(partition, encode(row), 1)
                 outputs.append(writer.finish())
@@ -209,8 +209,8 @@ def test_a_broker_without_the_extension_gets_everything_by_way_of_the_driver(may
         pipeline = Pipeline(own.direct_server, "in", "out", "g", may_use_v2)
         with pytest.raises(OptionError, match="taskOutput=staged: these brokers stage no records"):
             pipeline.staged(0)
-        connection = Connection(bootstrap=own.direct_server)
-        with StagedWriter(Task(0, 1), bytes(16), connection) as writer:
+        connection = ClusterConnection(bootstrap=own.direct_server)
+        with StagedWriter(TaskAttempt(0, 1), bytes(16), connection) as writer:
             for partition, rows in pipeline.rows(0).items():
                 for row in rows:
                     writer.append(partition, encode(row), 1)

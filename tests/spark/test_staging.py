@@ -10,15 +10,15 @@ import pytest
 from ottla.client import ConnectError, ErrorCode, KafkaError, Staged, StagedChunk, TopicPartition
 from ottla.spark import connections, sending, staging
 from ottla.spark.errors import BrokerError, OptionError, OutputError, PipelineError
-from ottla.spark.options import Connection
+from ottla.spark.options import ClusterConnection
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.spool import Spool, SpoolWriter, TaskOutput
-from ottla.spark.staging import Attachment, StagedWriter, Task, open_output, steps
+from ottla.spark.staging import Attachment, StagedWriter, TaskAttempt, open_output, steps
 from ottla.wire.batch_header import iter_batches
 from tests.spark.encoded import encode
 
 A, B = TopicPartition("out", 0), TopicPartition("out", 1)
-CONNECTION = Connection(bootstrap="b:9092")
+CONNECTION = ClusterConnection(bootstrap="b:9092")
 TOKEN = bytes(range(16))
 
 
@@ -67,7 +67,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[StagingClient]:
 
 
 def output_of(rows: list[tuple[TopicPartition, bytes]], *, attempt_id: int = 7, is_required: bool = False) -> TaskOutput:
-    with StagedWriter(Task(3, attempt_id), TOKEN, CONNECTION, is_required=is_required) as writer:
+    with StagedWriter(TaskAttempt(3, attempt_id), TOKEN, CONNECTION, is_required=is_required) as writer:
         for partition, value in rows:
             writer.append(partition, encode(value), 1)
         return writer.finish()
@@ -179,7 +179,7 @@ def test_brokers_that_stay_away_are_one_line_that_names_their_option(client: Sta
     client.cuts = 1_000
     with (
         pytest.raises(PipelineError, match=r"kafka\.bootstrap\.servers=b:9092: the connection broke"),
-        StagedWriter(Task(3, 7), TOKEN, Connection(bootstrap="b:9092", timeout_s=0.1)) as writer,
+        StagedWriter(TaskAttempt(3, 7), TOKEN, ClusterConnection(bootstrap="b:9092", timeout_s=0.1)) as writer,
     ):
         for partition, value in many(A, 100):
             writer.append(partition, encode(value), 1)
@@ -188,7 +188,7 @@ def test_brokers_that_stay_away_are_one_line_that_names_their_option(client: Sta
 def test_an_output_beyond_its_bound_is_refused(client: StagingClient) -> None:
     with (
         pytest.raises(OutputError, match="maxOutputBytes=1000"),
-        StagedWriter(Task(3, 7), TOKEN, CONNECTION, bytes_max=1000) as writer,
+        StagedWriter(TaskAttempt(3, 7), TOKEN, CONNECTION, bytes_max=1000) as writer,
     ):
         for partition, value in many(A, 100):
             writer.append(partition, encode(value), 1)
@@ -222,7 +222,7 @@ def test_where_a_task_writes(tmp_path: Path, client: StagingClient) -> None:
     away = here._replace(token="00" * 16)
 
     def kind(way: str, spool: Spool) -> str:
-        with open_output(way, spool, Task(3, 7), CONNECTION, None) as writer:
+        with open_output(way, spool, TaskAttempt(3, 7), CONNECTION, None) as writer:
             if isinstance(writer, StagedWriter):
                 return "staged"
             return "message" if writer.finish().path is None else "file"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.client import AuthorizationError, ClientError, Committed, ErrorCode, KafkaError, TopicPartition
-from ottla.spark.options import Subscription
+from ottla.spark.options import SourcePartitions
 from ottla.spark.topics import STABLE_S, committed_offsets, present_partitions
 from ottla.testing.broker import Broker
 
@@ -69,8 +69,8 @@ def test_a_topic_that_may_not_be_read_is_not_taken_for_a_deleted_one(broker: Bro
 
     name = broker.create_topic("secret")
     with connect(broker.bootstrap_server) as client:
-        found = present_partitions(client, Subscription(option="subscribe", topics=(name,)))
+        found = present_partitions(client, SourcePartitions(option="subscribe", topics=(name,)))
         assert found == ([TopicPartition(name, 0)], frozenset())
         broker.fail_next("Metadata", "TOPIC_AUTHORIZATION_FAILED")
         with pytest.raises(AuthorizationError, match=f"topic '{name}'"):
-            present_partitions(client, Subscription(option="subscribe", topics=(name,)))
+            present_partitions(client, SourcePartitions(option="subscribe", topics=(name,)))

@@ -23,7 +23,7 @@ from ottla.groups.answers import Beat
 from ottla.groups.commands import Caller, ConsumerHeartbeat
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupCoordinatorSettings
-from ottla.machine.contract import Answer, Call, Decision
+from ottla.machine.contract import Call, Decision, Respond
 from ottla.server.coordinator_views import group_settings
 
 TOPICS = 10
@@ -88,7 +88,7 @@ class Coordinator:
         for effect in decision.effects:
             if isinstance(effect, Call):
                 effect.function()
-        return [effect.response for effect in decision.effects if isinstance(effect, Answer)]
+        return [effect.response for effect in decision.effects if isinstance(effect, Respond)]
 
     def request(self, member_id: str, topics: int = TOPICS) -> ConsumerHeartbeat:
         epoch = self.epochs.get(member_id, 0)

@@ -5,9 +5,9 @@ The defaults are Kafka's for a cluster; `deployments.py` has a single broker's (
 
 from __future__ import annotations
 
-from ottla.base.settings.setting import Between, OneOf, SomeOf, Update, at_least, boolean, integer, long, short, string, words
+from ottla.base.settings.setting import Between, OneOf, SomeOf, UpdateMode, at_least, boolean, integer, long, short, string, words
 
-WIDE = Update.CLUSTER_WIDE
+WIDE = UpdateMode.CLUSTER_WIDE
 GROUP_MEMBERS_MAX = 5000
 """Kafka's default is no limit. The last member's arrival at a group of so many takes some 50 ms, and each join costs in proportion."""
 MIGRATIONS = ("disabled", "downgrade", "upgrade", "bidirectional")

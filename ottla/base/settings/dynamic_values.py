@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.settings.gathering import Notice
 from ottla.base.settings.listener_values import SETTINGS_OF_LISTENERS
 from ottla.base.settings.security import LISTENER_LIMITS, split_listener_name
-from ottla.base.settings.setting import Setting, SettingError, Update
+from ottla.base.settings.setting import Setting, SettingError, UpdateMode
 
 Table = Mapping[str, Setting[Any]]
 SECRET_WORDS = ("password", "secret", "jaas", ".key")
@@ -26,7 +26,7 @@ def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]
     for name, text in values.items():
         of_listener = split_listener_name(name)
         setting = table.get(name if of_listener is None else of_listener.setting)
-        if setting is None or setting.update is Update.READ_ONLY:
+        if setting is None or setting.update is UpdateMode.READ_ONLY:
             continue
         try:
             setting.parse(text)
@@ -41,7 +41,7 @@ def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_d
     """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if these cannot be set while the broker runs."""
     for name, text in values.items():
         setting, is_per_broker = _setting(table, name)
-        if setting is not None and setting.update is Update.READ_ONLY:
+        if setting is not None and setting.update is UpdateMode.READ_ONLY:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
         if is_cluster_default and is_per_broker:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update this config at the default cluster level: {name}")
@@ -57,7 +57,7 @@ def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
     if of_listener is not None:
         return SETTINGS_OF_LISTENERS[of_listener.setting], of_listener.setting not in LISTENER_LIMITS
     setting = table.get(name)
-    return setting, has_secret_word(name) if setting is None else setting.update is Update.PER_BROKER
+    return setting, has_secret_word(name) if setting is None else setting.update is UpdateMode.PER_BROKER
 
 
 def has_secret_word(name: str) -> bool:
@@ -67,7 +67,7 @@ def has_secret_word(name: str) -> bool:
 def is_password(table: Table, name: str) -> bool:
     """Whether the setting is a password that a broker may store: encrypted, and for one broker alone."""
     setting, _ = _setting(table, name)
-    return holds_secret(table, name) and (setting is None or setting.update is not Update.READ_ONLY)
+    return holds_secret(table, name) and (setting is None or setting.update is not UpdateMode.READ_ONLY)
 
 
 def holds_secret(table: Table, name: str) -> bool:

@@ -11,7 +11,7 @@ from ottla.base.settings.setting import (
     Between,
     OneOf,
     SomeOf,
-    Update,
+    UpdateMode,
     at_least,
     boolean,
     double,
@@ -24,7 +24,7 @@ from ottla.base.settings.setting import (
     words,
 )
 
-WIDE = Update.CLUSTER_WIDE
+WIDE = UpdateMode.CLUSTER_WIDE
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 

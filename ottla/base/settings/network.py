@@ -10,7 +10,7 @@ from ottla.base.settings.setting import (
     Between,
     OneOf,
     SomeOf,
-    Update,
+    UpdateMode,
     at_least,
     boolean,
     integer,
@@ -21,7 +21,7 @@ from ottla.base.settings.setting import (
     words,
 )
 
-WIDE = Update.CLUSTER_WIDE
+WIDE = UpdateMode.CLUSTER_WIDE
 LEVELS = ("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

@@ -15,7 +15,7 @@ from ottla.base.settings.setting import (
     OneOf,
     SettingError,
     SomeOf,
-    Update,
+    UpdateMode,
     at_least,
     integer,
     long,
@@ -32,7 +32,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 """SASL mechanisms, by the names that they have in `sasl.enabled.mechanisms`."""
 STORE_TYPES = ("PEM", "PKCS12", "JKS")
 """JKS is refused when the file is read, with the command that converts it."""
-PER_BROKER = Update.PER_BROKER
+PER_BROKER = UpdateMode.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
 """A user of PLAIN by itself, as in a TOML table: `[ottla.sasl.plain.users]`, `alice = "password"`."""
 CLUSTER_PROOF = "OTTLA-CLUSTER"

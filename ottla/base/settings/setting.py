@@ -49,7 +49,7 @@ class Scope(IntEnum):
     GROUP = 32
 
 
-class Update(IntEnum):
+class UpdateMode(IntEnum):
     """Whether a broker setting may change while the broker runs, and for whom."""
 
     READ_ONLY = 0
@@ -75,7 +75,7 @@ class Setting(Generic[T]):
         doc: str,
         *,
         valid: Valid | None = None,
-        update: Update = Update.READ_ONLY,
+        update: UpdateMode = UpdateMode.READ_ONLY,
         scope: Scope = Scope.BROKER,
         broker_names: Sequence[tuple[str, int]] = (),
         is_internal: bool = False,
@@ -107,7 +107,7 @@ class Setting(Generic[T]):
     @property
     def is_dynamic(self) -> bool:
         """Topics' and groups' settings always are."""
-        return self.scope is not Scope.BROKER or self.update is not Update.READ_ONLY
+        return self.scope is not Scope.BROKER or self.update is not UpdateMode.READ_ONLY
 
     @property
     def default_text(self) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.base.settings.setting import Update, at_least, long
+from ottla.base.settings.setting import UpdateMode, at_least, long
 
-WIDE = Update.CLUSTER_WIDE
+WIDE = UpdateMode.CLUSTER_WIDE
 
 
 class StagingSettings:

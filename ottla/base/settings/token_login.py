@@ -18,7 +18,7 @@ from ottla.base.settings.setting import (
     Setting,
     SettingError,
     Type,
-    Update,
+    UpdateMode,
     at_least,
     boolean,
     double,
@@ -70,7 +70,7 @@ class TokenLoginSettings:
     )
     sasl_login_refresh_window_factor = double(
         "sasl.login.refresh.window.factor", 0.8, "Another token is fetched after this part of a token's time.",
-        valid=Between(0.5, 1.0), update=Update.PER_BROKER,
+        valid=Between(0.5, 1.0), update=UpdateMode.PER_BROKER,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def _print_unit(args: argparse.Namespace) -> int:
 
 def configured_directories(config: str) -> tuple[str, ...]:
     """The data directories that the file sets; none if it leaves them to the default. Raises `Refused`."""
-    from ottla.base.config import ConfigError, Source, load
+    from ottla.base.config import ConfigError, ConfigSource, load
 
     try:
         found, _ = load(file_text=file_text(config), file_name=config, read_file=file_text)
@@ -50,7 +50,7 @@ def configured_directories(config: str) -> tuple[str, ...]:
         raise Refused(f"cannot read {config}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
     except ConfigError as error:
         raise Refused(str(error), "INVALID_CONFIG") from None
-    if {found.source("log.dirs"), found.source("log.dir")} == {Source.DEFAULT}:
+    if {found.source("log.dirs"), found.source("log.dir")} == {ConfigSource.DEFAULT}:
         return ()
     for path in found.data_directories:
         if not os.path.isabs(path):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
-from ottla.groups.modern.group import Assignment
+from ottla.groups.modern.group import PartitionsByTopic
 
 ROUNDS_MAX = 50  # a bound for the moves between unequal subscriptions; each round only improves
 WORK_PER_STEP = 1_000
@@ -36,7 +36,7 @@ class MemberSpec(NamedTuple):
     target: Mapping[Uuid, Sequence[int]]  # its present target assignment
 
 
-Assigning = Generator[None, None, dict[str, Assignment]]
+Assigning = Generator[None, None, dict[str, PartitionsByTopic]]
 Assignor = Callable[[Sequence[MemberSpec], Mapping[Uuid, int]], Assigning]
 """(members, partition counts of the topics) -> the steps to each member's assignment."""
 
@@ -54,7 +54,7 @@ def assign_uniform(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) ->
 def assign_range(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Assigning:
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id, member.member_id))
     readers = yield from _readers(ordered, counts)
-    result: dict[str, Assignment] = {member.member_id: {} for member in members}
+    result: dict[str, PartitionsByTopic] = {member.member_id: {} for member in members}
     work = 0
     for topic in sorted(readers):
         count, of_topic, start = counts[topic], readers[topic], 0
@@ -121,7 +121,7 @@ def _assign_equal(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> 
             room[index] += 1
             extra -= 1
     yield from _deal(members, kept, room, taken)
-    result: dict[str, Assignment] = {}
+    result: dict[str, PartitionsByTopic] = {}
     for member, mine in zip(members, kept, strict=True):
         result[member.member_id] = {topic: tuple(sorted(partitions)) for topic, partitions in mine.items()}
         if not len(result) % WORK_PER_STEP:
@@ -214,7 +214,7 @@ class _Balance:
         return (yield from self._result())
 
     def _result(self) -> Assigning:
-        result: dict[str, Assignment] = {member.member_id: {} for member in self._members}
+        result: dict[str, PartitionsByTopic] = {member.member_id: {} for member in self._members}
         for topic in self._topics:
             mine: dict[int, list[int]] = {}
             for partition, owner in enumerate(self._owners[topic]):

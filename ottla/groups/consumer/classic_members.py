@@ -15,7 +15,7 @@ from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, read_subscription
 from ottla.groups.classic.leave import refuse_leave
 from ottla.groups.commands import Heartbeat, Join, Leave, MemberName, Protocols, Sync
-from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position
+from ottla.groups.consumer.group import ClassicFacts, ConsumerAssignment, ConsumerGroup, MemberFacts, MemberState
 from ottla.groups.consumer.heartbeat import advance_member, follow_member
 from ottla.groups.consumer.migration import by_topic_id, is_downgrade_allowed, may_downgrade, protocol_after_downgrade, write_assignment
 from ottla.groups.consumer.records import ConsumerChange
@@ -120,7 +120,7 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
     change.remove_member(old_id)
     change.put_member(member_id, facts)
     change.put_target(member_id, target)
-    change.put_position(member_id, Position.settled(change.group.epoch, 0, position.assigned))
+    change.put_position(member_id, ConsumerAssignment.settled(change.group.epoch, 0, position.assigned))
     return member_id, facts
 
 
@@ -254,7 +254,7 @@ def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _has_free(group: ConsumerGroup, member_id: str, position: Position) -> bool:
+def _has_free(group: ConsumerGroup, member_id: str, position: ConsumerAssignment) -> bool:
     """Whether a partition that the member waits for has no owner any more."""
     for topic_id, partitions in group.target.get(member_id, {}).items():
         has = position.assigned.get(topic_id, ())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.base.uuids import Uuid
 from ottla.groups.answers import DescribedEpochMember
-from ottla.groups.consumer.group import ConsumerGroup, Position
+from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup
 from ottla.groups.modern.describe import assigned_topics, describe_epoch_groups
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
@@ -35,7 +35,7 @@ def _member(shard: GroupShard, group: ConsumerGroup, member_id: str) -> Describe
     )
 
 
-def _held(position: Position) -> dict[Uuid, tuple[int, ...]]:
+def _held(position: ConsumerAssignment) -> dict[Uuid, tuple[int, ...]]:
     """The partitions that the member may be reading, including partitions that it has to revoke and has not confirmed."""
     held = dict(position.assigned)
     for topic_id, partitions in position.revoking.items():

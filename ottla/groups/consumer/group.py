@@ -52,7 +52,7 @@ class MemberFacts(NamedTuple):
     classic: ClassicFacts | None = None
 
 
-class Position(NamedTuple):
+class ConsumerAssignment(NamedTuple):
     """A member's current assignment and epoch."""
 
     epoch: int = 0
@@ -64,7 +64,7 @@ class Position(NamedTuple):
     """The assignment epochs (KIP-1251): the member's epoch when it got each partition that it has or is giving up."""
 
     @classmethod
-    def settled(cls, epoch: int, previous_epoch: int, assigned: Mapping[Uuid, tuple[int, ...]]) -> Position:
+    def settled(cls, epoch: int, previous_epoch: int, assigned: Mapping[Uuid, tuple[int, ...]]) -> ConsumerAssignment:
         """A stable member that gets all of its partitions in this epoch."""
         epochs = {topic_id: dict.fromkeys(partitions, max(epoch, 0)) for topic_id, partitions in assigned.items()}
         return cls(epoch, previous_epoch, MemberState.STABLE, assigned, {}, epochs)
@@ -88,7 +88,7 @@ REFERENCE_BYTES = 8
 """Memory of a topic's name that a regular expression matches, in bytes: a reference, because names are shared."""
 
 
-class ConsumerGroup(EpochGroup[MemberFacts, Position]):
+class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
     """One group. `set_*` and `remove_*` are the folds of its records."""
 
     __slots__ = ("owners", "regexes", "static_members")
@@ -97,7 +97,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
     protocol_type = CONSUMER_PROTOCOL_TYPE
     word = "consumer"
     fields = (*EpochGroup.fields, *__slots__)
-    new_position = Position()
+    new_position = ConsumerAssignment()
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -173,7 +173,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
         if facts is not None and facts.instance_id is not None and self.static_members.get(facts.instance_id) == member_id:
             del self.static_members[facts.instance_id]
 
-    def set_position(self, member_id: str, position: Position) -> None:
+    def set_position(self, member_id: str, position: ConsumerAssignment) -> None:
         self.remove_position(member_id)
         self.positions[member_id] = position
         for assignment in (position.assigned, position.revoking):

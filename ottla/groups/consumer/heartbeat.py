@@ -20,13 +20,13 @@ from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.groups import records
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.commands import ConsumerHeartbeat, Owned
+from ottla.groups.commands import ConsumerHeartbeat, OwnedPartitions
 from ottla.groups.consumer.group import (
     LEFT_STATIC_EPOCH,
+    ConsumerAssignment,
     ConsumerGroup,
     MemberFacts,
     MemberState,
-    Position,
 )
 from ottla.groups.consumer.migration import leave_classic, upgrade
 from ottla.groups.consumer.reconciliation import next_position
@@ -167,7 +167,7 @@ def _find_member(shard: GroupShard, change: ConsumerChange, command: ConsumerHea
     return facts
 
 
-def _check_epoch(position: Position, command: ConsumerHeartbeat) -> None:
+def _check_epoch(position: ConsumerAssignment, command: ConsumerHeartbeat) -> None:
     epoch = command.member_epoch
     if epoch in (JOINING_EPOCH, position.epoch):
         return
@@ -190,7 +190,7 @@ def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id
     change.remove_member(old_id)
     change.put_member(member_id, facts)
     change.put_target(member_id, target)
-    change.put_position(member_id, Position.settled(0, 0, position.assigned))
+    change.put_position(member_id, ConsumerAssignment.settled(0, 0, position.assigned))
     return facts
 
 
@@ -231,7 +231,7 @@ def advance_member(
     member_id: str,
     before: MemberFacts | None,
     facts: MemberFacts,
-    owned: Owned | None,
+    owned: OwnedPartitions | None,
     may_describe: MayDescribe,
     draft: Draft,
     now_ms: int,
@@ -263,7 +263,9 @@ def _update_group(
         GroupUpdate(shard, patterns, may_describe, must_look_up=must, wants_other=wants_other).begin(change, draft, now_ms)
 
 
-def follow_member(shard: GroupShard, group: ConsumerGroup, member_id: str, before: Position, draft: Draft, now_ms: int) -> Session:
+def follow_member(
+    shard: GroupShard, group: ConsumerGroup, member_id: str, before: ConsumerAssignment, draft: Draft, now_ms: int
+) -> Session:
     """Sets the timers of a member that just sent a heartbeat. `group` is as it will be."""
     timeout_ms = session_timeout_ms(shard, group, member_id)
     session = extend_session(shard, group.group_id, member_id, timeout_ms, draft, now_ms)
@@ -295,7 +297,7 @@ def _leave(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply) -> Decis
     draft, change = Draft(), ConsumerChange(group)
     if command.member_epoch == LEFT_STATIC_EPOCH:
         position = group.position(member_id)
-        change.put_position(member_id, Position.settled(LEFT_STATIC_EPOCH, position.epoch, position.assigned))
+        change.put_position(member_id, ConsumerAssignment.settled(LEFT_STATIC_EPOCH, position.epoch, position.assigned))
         stop_watching_revocation(group, member_id, draft)
         draft.records.extend(change.records)
     else:

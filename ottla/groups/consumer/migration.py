@@ -22,9 +22,9 @@ from ottla.groups import records
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, read_subscription
 from ottla.groups.classic.member import ClassicMember
-from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, Position
+from ottla.groups.consumer.group import ClassicFacts, ConsumerAssignment, ConsumerGroup, MemberFacts
 from ottla.groups.consumer.records import ConsumerChange
-from ottla.groups.modern.group import Assignment
+from ottla.groups.modern.group import PartitionsByTopic
 from ottla.groups.modern.topics import metadata_hash
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import STABLE
@@ -50,7 +50,7 @@ def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], 
     return version.to_bytes(2, "big") + encoder(ConsumerProtocolAssignment, version)(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
-def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> Assignment | None:
+def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> PartitionsByTopic | None:
     """The reverse; None if it cannot be read, or carries data of an assignor of the user's own, which this broker could not maintain.
 
     The sticky assignors of some clients note there what the subscription says as well.
@@ -67,9 +67,9 @@ def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -
     return by_topic_id(shard, {topic.topic: topic.partitions for topic in assignment.assigned_partitions})
 
 
-def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> Assignment:
+def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> PartitionsByTopic:
     """Names turned into ids; topics that do not exist, and partitions that cannot, are left out."""
-    found: Assignment = {}
+    found: PartitionsByTopic = {}
     for name, wanted in partitions.items():
         topic_id = shard.topics.topic_id(name)
         if topic_id is not None and (mine := tuple(sorted({partition for partition in wanted if partition >= 0}))):
@@ -98,7 +98,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
             raise _cannot_upgrade(group, f"what member {member_id} uses is not one of the known assignors")
         change.put_member(member_id, _facts(member, tuple(sorted(dict.fromkeys(subscription.topics)))))
         change.put_target(member_id, assigned)
-        change.put_position(member_id, Position.settled(group.generation, group.generation, assigned))
+        change.put_position(member_id, ConsumerAssignment.settled(group.generation, group.generation, assigned))
         held += sum(map(len, assigned.values()))
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")

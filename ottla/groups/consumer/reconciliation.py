@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from ottla.base.uuids import Uuid
-from ottla.groups.commands import Owned
-from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
-from ottla.groups.modern.group import Assignment
+from ottla.groups.commands import OwnedPartitions
+from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup, MemberState
+from ottla.groups.modern.group import PartitionsByTopic
 
 
-def next_position(group: ConsumerGroup, member_id: str, owned: Owned | None) -> Position:
+def next_position(group: ConsumerGroup, member_id: str, owned: OwnedPartitions | None) -> ConsumerAssignment:
     """The member's new position; the one it has, the very object, if it cannot move."""
     position = group.position(member_id)
     target = group.target.get(member_id, {})
@@ -34,11 +34,15 @@ def next_position(group: ConsumerGroup, member_id: str, owned: Owned | None) -> 
 
 
 def _advance(
-    position: Position, target: Assignment, target_epoch: int, owned: Owned | None, is_free: Callable[[Uuid, int], bool]
-) -> Position:
-    kept: Assignment = {}
-    granted: Assignment = {}
-    revoking: Assignment = {}
+    position: ConsumerAssignment,
+    target: PartitionsByTopic,
+    target_epoch: int,
+    owned: OwnedPartitions | None,
+    is_free: Callable[[Uuid, int], bool],
+) -> ConsumerAssignment:
+    kept: PartitionsByTopic = {}
+    granted: PartitionsByTopic = {}
+    revoking: PartitionsByTopic = {}
     is_waiting = False
     for topic_id in dict.fromkeys([*target, *position.assigned]):
         wanted, has = target.get(topic_id, ()), position.assigned.get(topic_id, ())
@@ -56,13 +60,13 @@ def _advance(
             granted[topic_id] = tuple(sorted([*stays, *free]))
     if revoking and _holds(owned, revoking):
         epochs = _epochs(position, max(position.epoch, 0), kept, revoking)
-        return Position(position.epoch, position.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking, epochs)
+        return ConsumerAssignment(position.epoch, position.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking, epochs)
     state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
     previous_epoch = position.previous_epoch if position.epoch == target_epoch else position.epoch
-    return Position(target_epoch, previous_epoch, state, granted, {}, _epochs(position, target_epoch, granted))
+    return ConsumerAssignment(target_epoch, previous_epoch, state, granted, {}, _epochs(position, target_epoch, granted))
 
 
-def _epochs(position: Position, epoch: int, *parts: Assignment) -> dict[Uuid, dict[int, int]]:
+def _epochs(position: ConsumerAssignment, epoch: int, *parts: PartitionsByTopic) -> dict[Uuid, dict[int, int]]:
     """The assignment epochs of these partitions: partitions of the current assignment keep theirs, the others get `epoch`.
 
     A member that joins again, or has taken another one's place, gets all of its partitions now.
@@ -76,7 +80,7 @@ def _epochs(position: Position, epoch: int, *parts: Assignment) -> dict[Uuid, di
     return found
 
 
-def _holds(owned: Owned | None, partitions: Mapping[Uuid, Collection[int]]) -> bool:
+def _holds(owned: OwnedPartitions | None, partitions: Mapping[Uuid, Collection[int]]) -> bool:
     """Whether the member still has one of these partitions; if it sends none (null), it has them."""
     if owned is None:
         return True

@@ -10,7 +10,7 @@ from sys import intern
 from typing import Any
 
 from ottla.base.uuids import Uuid
-from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position, ResolvedRegex
+from ottla.groups.consumer.group import ClassicFacts, ConsumerAssignment, ConsumerGroup, MemberFacts, MemberState, ResolvedRegex
 from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment
 from ottla.wire.messages.group_records import (
     ClassicMemberMetadata,
@@ -69,7 +69,7 @@ def _read_facts(value: ConsumerGroupMemberMetadataValue) -> MemberFacts:
     )
 
 
-def _write_partitions(position: Position, assignment: Mapping[Uuid, tuple[int, ...]]) -> list[TopicPartitions]:
+def _write_partitions(position: ConsumerAssignment, assignment: Mapping[Uuid, tuple[int, ...]]) -> list[TopicPartitions]:
     return [
         TopicPartitions(
             topic_id=topic_id,
@@ -90,9 +90,9 @@ def _read_epochs(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[Uuid,
     return found
 
 
-def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
+def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerAssignment:
     known = {state.value for state in MemberState}
-    return Position(
+    return ConsumerAssignment(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState(value.state if value.state in known else MemberState.UNKNOWN.value),
@@ -102,7 +102,7 @@ def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position
     )
 
 
-def _write_position(position: Position) -> ConsumerGroupCurrentMemberAssignmentValue:
+def _write_position(position: ConsumerAssignment) -> ConsumerGroupCurrentMemberAssignmentValue:
     return ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=position.epoch,
         previous_member_epoch=position.previous_epoch,
@@ -140,7 +140,7 @@ def fold_consumer(group: ConsumerGroup, key: Any, value: Any) -> None:
         group.set_regex(key.regular_expression, ResolvedRegex(tuple(map(intern, value.topics)), value.version, value.timestamp))
 
 
-class ConsumerChange(EpochChange[ConsumerGroup, MemberFacts, Position]):
+class ConsumerChange(EpochChange[ConsumerGroup, MemberFacts, ConsumerAssignment]):
     """Records of a consumer group in the making."""
 
     __slots__ = ()

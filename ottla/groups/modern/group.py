@@ -23,7 +23,7 @@ from ottla.groups.settings import MEMBER_BYTES, GroupCoordinatorSettings
 from ottla.groups.states import EMPTY, STABLE, GroupState, GroupType
 from ottla.machine.memory import NO_OWNER, Share
 
-Assignment = dict[Uuid, tuple[int, ...]]
+PartitionsByTopic = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""
 
 SUBSCRIPTIONS_MAX = 8
@@ -36,7 +36,7 @@ JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 
 
-class Facts(Protocol):
+class DeclaredFacts(Protocol):
     """A member's description of itself, in both kinds of groups."""
 
     @property
@@ -49,7 +49,7 @@ class Facts(Protocol):
     def topics(self) -> tuple[str, ...]: ...
 
 
-class Place(Protocol):
+class CurrentAssignment(Protocol):
     """A member's current assignment and epoch, in both kinds of groups."""
 
     @property
@@ -60,8 +60,8 @@ class Place(Protocol):
     def assigned(self) -> Mapping[Uuid, tuple[int, ...]]: ...
 
 
-FactsT = TypeVar("FactsT", bound=Facts)
-PlaceT = TypeVar("PlaceT", bound=Place)
+FactsT = TypeVar("FactsT", bound=DeclaredFacts)
+PlaceT = TypeVar("PlaceT", bound=CurrentAssignment)
 GroupT = TypeVar("GroupT", bound="EpochGroup[Any, Any]")
 
 
@@ -91,7 +91,7 @@ def admit(share: Share, before: FactsT | None, facts: FactsT, owner: str) -> Non
         share.admit(size, owner)
 
 
-def fenced(position: Place, epoch: int) -> ApiError:
+def fenced(position: CurrentAssignment, epoch: int) -> ApiError:
     """Returns the error for a member that sent a wrong epoch."""
     return ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
 
@@ -101,7 +101,7 @@ def merged_topics(before: tuple[str, ...], names: Iterable[str] | None) -> tuple
     return before if names is None else tuple(sorted(dict.fromkeys(names)))
 
 
-def facts_bytes(facts: Facts) -> int:
+def facts_bytes(facts: DeclaredFacts) -> int:
     """Returns the approximate memory of a member."""
     return MEMBER_BYTES + sum([NAME_BYTES + len(name) for name in facts.topics])
 
@@ -130,7 +130,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         self.target_timestamp_ms = 0
         self.facts: dict[str, FactsT] = {}
         self.positions: dict[str, PlaceT] = {}
-        self.target: dict[str, Assignment] = {}
+        self.target: dict[str, PartitionsByTopic] = {}
         self._subscriptions: list[tuple[str, ...]] = []
 
     def copy(self: GroupT) -> GroupT:
@@ -202,7 +202,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
 
-    def set_target(self, member_id: str, target: Assignment) -> None:
+    def set_target(self, member_id: str, target: PartitionsByTopic) -> None:
         self.target[member_id] = target
 
     def remove_target(self, member_id: str) -> None:

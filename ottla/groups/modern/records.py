@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic
 
 from ottla.base.immutable import immutable
 from ottla.groups import records
-from ottla.groups.modern.group import FIRST_EPOCH, Assignment, FactsT, GroupT, PlaceT
+from ottla.groups.modern.group import FIRST_EPOCH, FactsT, GroupT, PartitionsByTopic, PlaceT
 from ottla.machine.contract import LogRecord
 from ottla.wire.schema import RecordKey, RecordValue
 
@@ -39,7 +39,7 @@ class EpochSchema:
         return self.group_key, self.member_key, self.target_key, self.target_member_key, self.position_key
 
 
-def read_assignment(topics: Iterable[Any]) -> Assignment:
+def read_assignment(topics: Iterable[Any]) -> PartitionsByTopic:
     return {bytes(topic.topic_id): tuple(topic.partitions) for topic in topics}
 
 
@@ -97,7 +97,7 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         value = self.schema.target_value(assignment_epoch=epoch, assignment_timestamp=now_ms)
         self.log(self.schema.target_key(group_id=self.group_id), value).set_target_epoch(epoch, now_ms)
 
-    def put_target(self, member_id: str, target: Assignment) -> None:
+    def put_target(self, member_id: str, target: PartitionsByTopic) -> None:
         schema = self.schema
         topics = [schema.target_partitions(topic_id=topic_id, partitions=list(target[topic_id])) for topic_id in target]
         key = schema.target_member_key(group_id=self.group_id, member_id=member_id)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ottla.base.errors import ApiError
-from ottla.groups.modern.group import Assignment, EpochGroup
+from ottla.groups.modern.group import EpochGroup, PartitionsByTopic
 from ottla.groups.modern.records import EpochChange
 from ottla.groups.modern.topics import refresh_of
 from ottla.groups.shard import GroupShard
@@ -42,7 +42,7 @@ Edit = Callable[[ChangeT, int], None]
 Steps = Generator[Edit[ChangeT] | None, None, None]
 Known = Mapping[str, Any]
 """The descriptions of the members that the target is for."""
-Targets = Sequence[tuple[str, Assignment]]
+Targets = Sequence[tuple[str, PartitionsByTopic]]
 
 
 class EpochUpdate(ABC, Generic[ChangeT]):
@@ -124,9 +124,9 @@ class EpochUpdate(ABC, Generic[ChangeT]):
 
     # The last steps of every update
 
-    def _log_target(self, group: EpochGroup[Any, Any], target: Mapping[str, Assignment]) -> Steps[ChangeT]:
+    def _log_target(self, group: EpochGroup[Any, Any], target: Mapping[str, PartitionsByTopic]) -> Steps[ChangeT]:
         """Logs the differences from the group's last target."""
-        changed: list[tuple[str, Assignment]] = []
+        changed: list[tuple[str, PartitionsByTopic]] = []
         members = topics = 0
         for member_id, mine in target.items():
             if group.target.get(member_id) != mine:
@@ -156,7 +156,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
 
 def _few_at_a_time(changed: Targets) -> Iterator[Targets]:
     """Splits the targets into parts that one step may log; each target is a record whose size grows with its topics."""
-    few: list[tuple[str, Assignment]] = []
+    few: list[tuple[str, PartitionsByTopic]] = []
     topics = 0
     for member_id, target in changed:
         few.append((member_id, target))

@@ -18,7 +18,7 @@ from ottla.base.uuids import ZERO_UUID
 from ottla.groups import records
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.commands import CommitOffsets, CommitOffsetsInTransaction, OffsetToCommit
-from ottla.groups.consumer.group import ConsumerGroup, Position
+from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import GroupShard, offset_bytes
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY
@@ -184,7 +184,7 @@ def _check_consumer_commit(
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if is_of_new_protocol else ErrorCode.ILLEGAL_GENERATION)
 
 
-def _has_had_since(shard: GroupShard, position: Position, epoch: int, offsets: Iterable[OffsetToCommit]) -> bool:
+def _has_had_since(shard: GroupShard, position: ConsumerAssignment, epoch: int, offsets: Iterable[OffsetToCommit]) -> bool:
     """Whether the member has owned all of these partitions since this epoch."""
     for offset in offsets:
         topic_id = offset.topic_id if offset.topic_id != ZERO_UUID else shard.topics.topic_id(offset.topic)

@@ -7,7 +7,7 @@ from ottla.groups import records
 from ottla.groups.answers import DeletedOffsets
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from ottla.groups.commands import DeleteOffsets
-from ottla.groups.offsets.store import Key
+from ottla.groups.offsets.store import OffsetKey
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply
@@ -48,7 +48,7 @@ def forget_topics(shard: GroupShard, draft: Draft) -> None:
 
     Retried until the log accepts it. Offsets that were committed meanwhile for a new topic of the name are kept.
     """
-    deleted, found = shard.deleted_topics, list[tuple[str, Key, int]]()
+    deleted, found = shard.deleted_topics, list[tuple[str, OffsetKey, int]]()
     for group_id in shard.offsets.group_ids():
         for key in shard.offsets.keys_of(group_id):
             if key[0] in deleted:
@@ -82,7 +82,7 @@ def rewrite_overtaken(shard: GroupShard, draft: Draft) -> None:
         draft.on_refusal(lambda repair, _code: repair.schedule("rewrite", REWRITE_RETRY_MS, lambda _now_ms: _rewrite_again(shard)))
 
 
-def _is_forgotten(shard: GroupShard, group_id: str, key: Key) -> bool:
+def _is_forgotten(shard: GroupShard, group_id: str, key: OffsetKey) -> bool:
     """Whether a tombstone is due. An offset logged again would look as if it were committed after the deletion."""
     end = shard.deleted_topics.get(key[0], NOT_DELETED)
     return end is None or shard.offsets.newest_record(group_id, key) <= end

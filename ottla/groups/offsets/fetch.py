@@ -13,7 +13,7 @@ from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.answers import FetchedOffset, FetchedOffsets
 from ottla.groups.commands import FetchOffsets, TopicPartitions
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.offsets.store import CommittedOffset, Key
+from ottla.groups.offsets.store import CommittedOffset, OffsetKey
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import answered
@@ -51,7 +51,7 @@ def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH)
 
 
-def _all_topics(shard: GroupShard, keys: Iterable[Key]) -> list[TopicPartitions]:
+def _all_topics(shard: GroupShard, keys: Iterable[OffsetKey]) -> list[TopicPartitions]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in keys:
         by_topic.setdefault(topic, []).append(partition)
@@ -59,7 +59,7 @@ def _all_topics(shard: GroupShard, keys: Iterable[Key]) -> list[TopicPartitions]
 
 
 def _offsets(
-    committed: Mapping[Key, CommittedOffset], unstable: Collection[Key], topic: str, topic_id: Uuid, partitions: Sequence[int]
+    committed: Mapping[OffsetKey, CommittedOffset], unstable: Collection[OffsetKey], topic: str, topic_id: Uuid, partitions: Sequence[int]
 ) -> list[FetchedOffset]:
     found: list[FetchedOffset] = [committed.get((topic, partition)) for partition in partitions]
     for position, offset in enumerate(found):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ottla.base.uuids import ZERO_UUID, Uuid
 
-Key = tuple[str, int]
+OffsetKey = tuple[str, int]
 """Topic and partition."""
 
 
@@ -39,14 +39,14 @@ class OffsetStore:
     __slots__ = ("committed", "open_transactions", "pending", "rewrites")
 
     def __init__(self) -> None:
-        self.committed: dict[str, dict[Key, CommittedOffset]] = {}
-        self.pending: dict[int, dict[str, dict[Key, CommittedOffset]]] = {}  # by producer id
-        self.open_transactions: dict[str, dict[Key, dict[int, None]]] = {}  # the producer ids with a pending offset for a key
-        self.rewrites: dict[tuple[str, Key], None] = {}
+        self.committed: dict[str, dict[OffsetKey, CommittedOffset]] = {}
+        self.pending: dict[int, dict[str, dict[OffsetKey, CommittedOffset]]] = {}  # by producer id
+        self.open_transactions: dict[str, dict[OffsetKey, dict[int, None]]] = {}  # the producer ids with a pending offset for a key
+        self.rewrites: dict[tuple[str, OffsetKey], None] = {}
 
     # Questions
 
-    def of_group(self, group_id: str) -> dict[Key, CommittedOffset]:
+    def of_group(self, group_id: str) -> dict[OffsetKey, CommittedOffset]:
         return self.committed.get(group_id, {})
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
@@ -58,11 +58,11 @@ class OffsetStore:
         keys = self.open_transactions.get(group_id)
         return keys is not None and (topic, partition) in keys
 
-    def pending_keys(self, group_id: str) -> Collection[Key]:
+    def pending_keys(self, group_id: str) -> Collection[OffsetKey]:
         """Returns the group's partitions with pending offsets of open transactions."""
         return self.open_transactions.get(group_id, ())
 
-    def newest_record(self, group_id: str, key: Key) -> int:
+    def newest_record(self, group_id: str, key: OffsetKey) -> int:
         """Returns the log offset of the last record for this partition, committed or pending."""
         committed = self.of_group(group_id).get(key)
         pending = self.open_transactions.get(group_id, {}).get(key, ())
@@ -72,7 +72,7 @@ class OffsetStore:
     def has_offsets(self, group_id: str) -> bool:
         return bool(self.committed.get(group_id) or self.open_transactions.get(group_id))
 
-    def keys_of(self, group_id: str) -> list[Key]:
+    def keys_of(self, group_id: str) -> list[OffsetKey]:
         """Returns every partition with an offset of the group, committed or pending."""
         keys = dict.fromkeys(self.committed.get(group_id, ()))
         keys.update(dict.fromkeys(self.open_transactions.get(group_id, ())))
@@ -82,7 +82,7 @@ class OffsetStore:
         """Returns every group with an offset, committed or pending."""
         return list(dict.fromkeys([*self.committed, *self.open_transactions]))
 
-    def all_of(self, group_id: str) -> list[tuple[Key, CommittedOffset]]:
+    def all_of(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
         """Returns every stored offset of the group, committed and pending."""
         kept = list(self.of_group(group_id).items())
         for key, producer_ids in self.open_transactions.get(group_id, {}).items():
@@ -94,12 +94,12 @@ class OffsetStore:
 
     # The fold of the log
 
-    def put(self, group_id: str, key: Key, offset: CommittedOffset) -> None:
+    def put(self, group_id: str, key: OffsetKey, offset: CommittedOffset) -> None:
         self.committed.setdefault(group_id, {})[key] = offset
         if self.rewrites:
             self.rewrites.pop((group_id, key), None)
 
-    def remove(self, group_id: str, key: Key) -> None:
+    def remove(self, group_id: str, key: OffsetKey) -> None:
         """Applies a tombstone: removes the committed and pending offsets of the partition."""
         offsets = self.committed.get(group_id)
         if offsets is not None and offsets.pop(key, None) is not None and not offsets:
@@ -108,7 +108,7 @@ class OffsetStore:
         for producer_id in list(self.open_transactions.get(group_id, {}).get(key, ())):
             self._forget_pending(producer_id, group_id, key)
 
-    def put_pending(self, producer_id: int, group_id: str, key: Key, offset: CommittedOffset) -> None:
+    def put_pending(self, producer_id: int, group_id: str, key: OffsetKey, offset: CommittedOffset) -> None:
         self.pending.setdefault(producer_id, {}).setdefault(group_id, {})[key] = offset
         self.open_transactions.setdefault(group_id, {}).setdefault(key, {})[producer_id] = None
 
@@ -120,14 +120,14 @@ class OffsetStore:
                 if is_commit:
                     self._materialize(group_id, key, offset)
 
-    def _materialize(self, group_id: str, key: Key, offset: CommittedOffset) -> None:
+    def _materialize(self, group_id: str, key: OffsetKey, offset: CommittedOffset) -> None:
         offsets = self.committed.setdefault(group_id, {})
         overtaken = offsets.get(key)
         offsets[key] = offset
         if overtaken is not None and (overtaken.record_offset > offset.record_offset or (group_id, key) in self.rewrites):
             self.rewrites[group_id, key] = None
 
-    def _forget_pending(self, producer_id: int, group_id: str, key: Key) -> None:
+    def _forget_pending(self, producer_id: int, group_id: str, key: OffsetKey) -> None:
         groups = self.pending[producer_id]
         del groups[group_id][key]
         if not groups[group_id]:
@@ -136,7 +136,7 @@ class OffsetStore:
             del self.pending[producer_id]
         self._forget_open(producer_id, group_id, key)
 
-    def _forget_open(self, producer_id: int, group_id: str, key: Key) -> None:
+    def _forget_open(self, producer_id: int, group_id: str, key: OffsetKey) -> None:
         keys = self.open_transactions[group_id]
         del keys[key][producer_id]
         if not keys[key]:

@@ -16,9 +16,9 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
-from ottla.groups.modern.group import Assignment
+from ottla.groups.modern.group import PartitionsByTopic
 
-ShareAssignments = dict[str, Assignment]
+ShareAssignments = dict[str, PartitionsByTopic]
 Spot = tuple[Uuid, int]
 
 DEALT_PER_STEP = 300
@@ -97,7 +97,7 @@ def _pools(
     return pools
 
 
-def _by_topic(spots: set[Spot]) -> Assignment:
+def _by_topic(spots: set[Spot]) -> PartitionsByTopic:
     found: dict[Uuid, list[int]] = {}
     for topic, partition in sorted(spots):
         found.setdefault(topic, []).append(partition)

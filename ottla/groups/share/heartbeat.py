@@ -20,7 +20,7 @@ from ottla.groups.commands import ShareHeartbeat
 from ottla.groups.modern.group import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
-    Assignment,
+    PartitionsByTopic,
     admit,
     check_names,
     fenced,
@@ -206,7 +206,7 @@ def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: 
     return SharePosition(group.target_epoch, position.epoch, _copy(target))
 
 
-def _copy(target: Assignment) -> Assignment:
+def _copy(target: PartitionsByTopic) -> PartitionsByTopic:
     return dict(target)
 
 

@@ -25,7 +25,7 @@ from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup, add_partitions, topic_bytes
 from ottla.groups.share.records import ShareChange
 from ottla.groups.share.topics import (
-    Codes,
+    CodesByPartition,
     ask_all,
     end_beginning,
     forget_states,
@@ -93,7 +93,7 @@ def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Re
             lambda codes: shard.run(lambda _now_ms: altered(codes)),
         )
 
-    def altered(codes: Codes) -> Decision:
+    def altered(codes: CodesByPartition) -> Decision:
         end_beginning(shard, codes, epoch)
         group, later = shard.groups.get(group_id), Draft()
         if type(group) is ShareGroup:
@@ -198,7 +198,7 @@ def delete_share_offsets(shard: GroupShard, command: DeleteShareOffsets, reply: 
     draft.records.extend(change.records)
     deferred = shard.deferred.defer("share-forget", reply, refuse_share_offsets, draft)
 
-    def finish(codes: Codes, _change: ShareChange | None, later: Draft) -> None:
+    def finish(codes: CodesByPartition, _change: ShareChange | None, later: Draft) -> None:
         for key, code in codes.items():
             if code is not ErrorCode.NONE:
                 places[key.topic_id].error = code
@@ -225,7 +225,7 @@ def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> De
     draft.records.extend(change.records)
     deferred = shard.deferred.defer("share-delete", reply, same_code, draft)
 
-    def finish(codes: Codes, after: ShareChange | None, later: Draft) -> None:
+    def finish(codes: CodesByPartition, after: ShareChange | None, later: Draft) -> None:
         failed = next((code for code in codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
         if after is not None and after.group.facts:
             failed = failed or ErrorCode.NON_EMPTY_GROUP

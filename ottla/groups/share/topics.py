@@ -26,7 +26,7 @@ from ottla.groups.share.records import ShareChange
 from ottla.machine.contract import NOTHING, Decision, LogRecord
 from ottla.machine.draft import Draft
 
-Codes = dict[SharePartitionKey, ErrorCode]
+CodesByPartition = dict[SharePartitionKey, ErrorCode]
 AskOne = Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None]
 
 
@@ -36,10 +36,10 @@ TOPICS_AT_ONCE = 500
 """With more topics than this, a separate iteration of the event loop logs the answers of share coordinators: some 5 us per topic."""
 
 
-def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[Codes], None]) -> None:
+def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[CodesByPartition], None]) -> None:
     """Asks for each key; calls `finish` once when all are answered. Many requests are spread over iterations of the event loop, and the
     first of them is not sent immediately, because it may have to create the topic of the states."""
-    codes: Codes = {}
+    codes: CodesByPartition = {}
     if not keys:
         finish(codes)
         return
@@ -190,7 +190,7 @@ def _wish_again(group: ShareGroup) -> list[LogRecord]:
     return change.records
 
 
-def _initialized(shard: GroupShard, group_id: str, epoch: int, codes: Codes, now_ms: int) -> Decision:
+def _initialized(shard: GroupShard, group_id: str, epoch: int, codes: CodesByPartition, now_ms: int) -> Decision:
     end_beginning(shard, codes, epoch)
     group = shard.groups.get(group_id)
     if type(group) is not ShareGroup:
@@ -283,7 +283,7 @@ def forget_states(
     group_id: str,
     keys: Sequence[SharePartitionKey],
     draft: Draft,
-    finish: Callable[[Codes, ShareChange | None, Draft], None],
+    finish: Callable[[CodesByPartition, ShareChange | None, Draft], None],
 ) -> None:
     """Asks share coordinators to delete these states, and logs which topics are then done.
 
@@ -297,7 +297,7 @@ def forget_states(
             shard.forgetting[place] = shard.forgetting.get(place, 0) + 1
         ask_all(shard, keys, shard.persister.delete, lambda codes: shard.run(lambda _now_ms: forgotten(codes)))
 
-    def forgotten(codes: Codes) -> Decision:
+    def forgotten(codes: CodesByPartition) -> Decision:
         for place in places:
             shard.forgetting[place] -= 1
             if not shard.forgetting[place]:
@@ -320,7 +320,7 @@ def forget_states(
     draft.call(ask)
 
 
-def _log_forgotten(change: ShareChange, codes: Codes) -> None:
+def _log_forgotten(change: ShareChange, codes: CodesByPartition) -> None:
     """Logs the topics whose states are all deleted."""
     topics = change.group.state_topics
     failed = {key.topic_id for key, code in codes.items() if code is not ErrorCode.NONE}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ottla.base.bounded_cache import BoundedCache
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.security.principal import split_principal
-from ottla.security.quotas.limits import CLIENT_KINDS, FETCH, MUTATION, PRODUCE, REQUEST, Limit, Limits, Share
+from ottla.security.quotas.limits import CLIENT_KINDS, FETCH, MUTATION, PRODUCE, REQUEST, Limit, Limits, QuotaShare
 from ottla.security.quotas.meter import Meter
 from ottla.security.quotas.mutations import Mutations
 from ottla.security.quotas.rates import THROTTLE_MS_MAX, Windows
@@ -29,7 +29,7 @@ USED_MS = 1000
 BYTES_MAX = (1 << 31) - 1
 PERCENT_OF_NANOSECONDS = 100 / 1e9
 
-Client = tuple[str, str | None]
+QuotaClient = tuple[str, str | None]
 """Principal and client id of a request."""
 
 
@@ -41,8 +41,8 @@ class ClientQuotas:
         self._windows = windows
         self._mutation_windows = mutation_windows
         self._limits = Limits({})
-        self._found: dict[str, BoundedCache[Client, Limit | None]] = {kind: BoundedCache(FOUND_BYTES_MAX) for kind in CLIENT_KINDS}
-        self._meters: dict[Share, Meter] = {}  # in LRU order
+        self._found: dict[str, BoundedCache[QuotaClient, Limit | None]] = {kind: BoundedCache(FOUND_BYTES_MAX) for kind in CLIENT_KINDS}
+        self._meters: dict[QuotaShare, Meter] = {}  # in LRU order
         self.is_set = False
         """Whether any user or client id has a quota."""
 
@@ -108,7 +108,7 @@ class ClientQuotas:
 
     # Metrics
 
-    def meters(self) -> Iterator[tuple[Share, Meter]]:
+    def meters(self) -> Iterator[tuple[QuotaShare, Meter]]:
         """Returns all meters."""
         self._forget_idle(self._now_ms())
         return iter(list(self._meters.items()))

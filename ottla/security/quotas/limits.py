@@ -1,8 +1,8 @@
 """Finds the quota for a request: Kafka's eight levels, the most specific first.
 
 A quota is set for a user with a client id, for a user, or for a client id, and for the default of each. For each kind of quota the first
-level counts that has one of this kind. Requests with one `Share` are measured together. A user's quota covers all of its clients. A client
-id's quota covers all users without a quota of their own. A default applies to each user or client id separately.
+level counts that has one of this kind. Requests with one `QuotaShare` are measured together. A user's quota covers all of its clients. A
+client id's quota covers all users without a quota of their own. A default applies to each user or client id separately.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONNECTION = "connection_creation_rate"
 CLIENT_KINDS = (PRODUCE, FETCH, REQUEST, MUTATION)
 
 
-class Share(NamedTuple):
+class QuotaShare(NamedTuple):
     """Identifies requests that are measured together. An empty name matches every name."""
 
     kind: str
@@ -28,7 +28,7 @@ class Share(NamedTuple):
 class Limit(NamedTuple):
     """The share that a request counts for, and its limit: bytes per second, percent of a thread, or mutations per second."""
 
-    share: Share
+    share: QuotaShare
     rate: float
 
 
@@ -58,7 +58,7 @@ class Limits:
         for entity, counted_user, counted_client in _levels(user, client_id):
             rate = rates.get(entity)
             if rate is not None:
-                return Limit(Share(kind, counted_user, counted_client), rate)
+                return Limit(QuotaShare(kind, counted_user, counted_client), rate)
         return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from ottla.security.quotas.clients import ClientQuotas
-from ottla.security.quotas.limits import FETCH, MUTATION, PRODUCE, REQUEST, Share
+from ottla.security.quotas.limits import FETCH, MUTATION, PRODUCE, REQUEST, QuotaShare
 from ottla.server.monitoring.metric_page import Page, labels_text
 
 THROTTLE_TIMES = {
@@ -38,7 +38,7 @@ def collect_quotas(page: Page, quotas: ClientQuotas | None, now_ms: int) -> None
                 page.put(name, 0, labels_text(user="", client_id=""))
 
 
-def labels_of(share: Share) -> str:
+def labels_of(share: QuotaShare) -> str:
     return labels_text(user=printable(share.user), client_id=printable(share.client_id))
 
 

@@ -77,7 +77,7 @@ def test_a_share_partitions_state() -> None:
         '"createTimestamp":8,"writeTimestamp":9,"stateBatches":[{"firstOffset":5,"lastOffset":6,"deliveryState":0,"deliveryCount":1}]}}'
     )
     change = ShareState(2, 1, -1, -1)
-    made = state_records.update_record(key, state_records.Update(4, change))
+    made = state_records.update_record(key, state_records.StateUpdate(4, change))
     shown_key, value = decode_record(_record(made.key, made.value), "shares")
     assert shown_key == '{"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":3}}'
     assert value == '{"version":"0","data":{"snapshotEpoch":4,"leaderEpoch":1,"startOffset":-1,"stateBatches":[]}}'

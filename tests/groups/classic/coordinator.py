@@ -13,7 +13,7 @@ from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.classic.member import ClassicMember
 from ottla.groups.commands import Caller, Heartbeat, Join, Leave, MemberName, Protocols, Sync
 from ottla.groups.machine import GroupMachine
-from ottla.machine.contract import Answer, Cancel, Decision, LogRecord, Schedule
+from ottla.machine.contract import Cancel, Decision, LogRecord, Respond, Schedule
 from ottla.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue
 from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.randomness import SeededRandom
@@ -108,7 +108,7 @@ class Coordinator:
                 self.machine.apply(len(self.records), record, None)
                 self.records.append(record)
         for effect in decision.effects if refused is None else decision.refused(refused):
-            if isinstance(effect, Answer):
+            if isinstance(effect, Respond):
                 effect.reply(effect.response)
             elif isinstance(effect, Schedule):
                 self.timers[effect.key] = (self.now_ms + effect.delay_ms, effect.decide)

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.loop.turns import run_steps
-from ottla.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSpec
+from ottla.groups.consumer.assignors import ASSIGNORS, MemberSpec, PartitionsByTopic
 
 T1, T2, T3 = b"1" * 16, b"2" * 16, b"3" * 16
 COUNTS = {T1: 3, T2: 2, T3: 2}
-Targets = dict[str, Assignment]
+Targets = dict[str, PartitionsByTopic]
 
 
 def assign_uniform(members: list[MemberSpec], counts: dict[bytes, int]) -> Targets:
@@ -21,7 +21,7 @@ def assign_range(members: list[MemberSpec], counts: dict[bytes, int]) -> Targets
     return run_steps(ASSIGNORS["range"](members, counts))
 
 
-def spec(member_id: str, *topics: bytes, target: Assignment | None = None, instance_id: str | None = None) -> MemberSpec:
+def spec(member_id: str, *topics: bytes, target: PartitionsByTopic | None = None, instance_id: str | None = None) -> MemberSpec:
     return MemberSpec(member_id, instance_id, frozenset(topics), target or {})
 
 
@@ -80,7 +80,7 @@ def groups(draw: st.DrawFn, *, is_equal: bool) -> tuple[list[MemberSpec], dict[b
     members, free = [], {topic: list(range(count + 2)) for topic, count in counts.items()}
     for number in range(draw(st.integers(1, 7))):
         topics = shared if is_equal else frozenset(draw(st.sets(st.sampled_from(sorted(counts)))))
-        target: Assignment = {}
+        target: PartitionsByTopic = {}
         for topic, partitions in free.items():
             mine = tuple(partitions.pop() for _ in range(min(len(partitions), draw(st.integers(0, 4)))))
             if mine:

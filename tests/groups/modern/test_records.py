@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.groups import records
-from ottla.groups.consumer.group import ConsumerGroup, MemberFacts, Position
+from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup, MemberFacts
 from ottla.groups.consumer.records import CONSUMER_SCHEMA, ConsumerChange
 from ottla.groups.modern.group import EpochGroup
 from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment
@@ -18,7 +18,7 @@ from ottla.wire.messages.group_records import ConsumerGroupCurrentMemberAssignme
 
 T, U = b"t" * 16, b"u" * 16
 KINDS: list[tuple[Any, Any, Any, Any, EpochSchema]] = [
-    (ConsumerGroup, ConsumerChange, MemberFacts, Position.settled, CONSUMER_SCHEMA),
+    (ConsumerGroup, ConsumerChange, MemberFacts, ConsumerAssignment.settled, CONSUMER_SCHEMA),
     (ShareGroup, ShareChange, ShareFacts, SharePosition, SHARE_SCHEMA),
 ]
 of_each_kind = pytest.mark.parametrize(("group", "change", "facts", "position", "schema"), KINDS, ids=["consumer", "share"])

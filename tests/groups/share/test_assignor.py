@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.loop.turns import run_steps
-from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.consumer.assignors import PartitionsByTopic
 from ottla.groups.share import assignor
 from ottla.groups.share.assignor import ShareMember
 
@@ -19,17 +19,17 @@ COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 6), max_size=4)
 SUBSCRIPTIONS = st.dictionaries(st.integers(0, 9), st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=8)
 
 
-def members(subscriptions: dict[int, frozenset[bytes]], targets: dict[str, Assignment] | None = None) -> list[ShareMember]:
+def members(subscriptions: dict[int, frozenset[bytes]], targets: dict[str, PartitionsByTopic] | None = None) -> list[ShareMember]:
     before = targets or {}
     return [ShareMember(f"m{number}", topics, before.get(f"m{number}", {})) for number, topics in subscriptions.items()]
 
 
-def assign_simple(members: Sequence[ShareMember], partitions: Mapping[bytes, Sequence[int]]) -> dict[str, Assignment]:
+def assign_simple(members: Sequence[ShareMember], partitions: Mapping[bytes, Sequence[int]]) -> dict[str, PartitionsByTopic]:
     """All steps at once."""
     return run_steps(assignor.assign_simple(members, partitions))
 
 
-def check(subscriptions: dict[int, frozenset[bytes]], partitions: dict[bytes, range], result: dict[str, Assignment]) -> None:
+def check(subscriptions: dict[int, frozenset[bytes]], partitions: dict[bytes, range], result: dict[str, PartitionsByTopic]) -> None:
     pools: dict[tuple[str, ...], list[bytes]] = {}
     for topic, numbers in partitions.items():
         readers = tuple(sorted(f"m{number}" for number, topics in subscriptions.items() if topic in topics))

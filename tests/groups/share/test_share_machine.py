@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.share_state import Done, SharePartitionKey, ShareState
+from ottla.base.share_state import SharePartitionKey, ShareState, StateWritten
 from ottla.groups.machine import GroupMachine
 from ottla.groups.share.group import ShareGroup
 from tests.fakes.coordinator_settings import group_settings
@@ -189,7 +189,7 @@ def test_a_late_beginning_does_not_undo_an_alteration() -> None:
     world, answers = World(), list[Callable[[], None]]()
     initialize = world.persister.initialize
 
-    def answered_late(key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+    def answered_late(key: SharePartitionKey, state_epoch: int, start_offset: int, done: StateWritten) -> None:
         is_altered = start_offset >= 0
         initialize(key, state_epoch, start_offset, lambda code: answers.append(lambda: done(code)) if is_altered else done(code))
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.security.quotas import clients
 from ottla.security.quotas.clients import IDLE_MS_MAX, METERS_MAX, ClientQuotas
-from ottla.security.quotas.limits import FETCH, MUTATION, PRODUCE, REQUEST, Share
+from ottla.security.quotas.limits import FETCH, MUTATION, PRODUCE, REQUEST, QuotaShare
 from ottla.security.quotas.rates import Windows
 from tests.fakes import ManualClock
 from tests.security.quotas.unwalked import Unwalked
@@ -26,7 +26,7 @@ class World:
     def set(self, entity: QuotaEntity, **rates: float) -> None:
         self.quotas.update({entity: rates})
 
-    def shares(self) -> list[Share]:
+    def shares(self) -> list[QuotaShare]:
         return [share for share, _ in self.quotas.meters()]
 
 
@@ -35,7 +35,7 @@ def test_bytes_beyond_the_rate_throttle_and_others_are_not_charged() -> None:
     assert world.quotas.charge_produce(ALICE, "a", 1000) == 0
     assert world.quotas.charge_produce(ALICE, "b", 100) == 1000
     assert world.quotas.charge_produce(BOB, "a", 10_000) == 0
-    assert world.shares() == [Share(PRODUCE, "alice", "")]
+    assert world.shares() == [QuotaShare(PRODUCE, "alice", "")]
 
 
 def test_a_change_looks_at_what_it_changes_only() -> None:
@@ -119,7 +119,7 @@ def test_a_null_client_id_is_the_empty_one() -> None:
     world.set(OF_EACH_CLIENT, producer_byte_rate=1)
     world.quotas.charge_produce(ALICE, None, 1)
     world.quotas.charge_produce(BOB, "", 1)
-    assert world.shares() == [Share(PRODUCE, "", "")]
+    assert world.shares() == [QuotaShare(PRODUCE, "", "")]
 
 
 def test_idle_shares_are_forgotten() -> None:
@@ -131,7 +131,7 @@ def test_idle_shares_are_forgotten() -> None:
     world.quotas.charge_produce(ALICE, "busy", 1)
     assert len(world.shares()) == 2
     world.clock.advance(1)
-    assert world.shares() == [Share(PRODUCE, "", "busy")]
+    assert world.shares() == [QuotaShare(PRODUCE, "", "busy")]
 
 
 def test_client_ids_without_end_take_bounded_memory_and_the_busy_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_client_ids_without_end_take_bounded_memory_and_the_busy_ones_stay(monke
         world.quotas.charge_produce(ALICE, "busy", 1000)
         world.quotas.charge_produce(ALICE, f"client-{number}", 1)
     assert len(world.shares()) == 20
-    assert Share(PRODUCE, "", "busy") in world.shares()
+    assert QuotaShare(PRODUCE, "", "busy") in world.shares()
     assert sum(found.bytes_kept for found in world.quotas._found.values()) <= 101 * 1_000
     assert world.quotas.charge_produce(ALICE, "busy", 0) > 0
 

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from ottla.base.cluster_metadata import QuotaEntity
-from ottla.security.quotas.limits import FETCH, PRODUCE, Limits, Share
+from ottla.security.quotas.limits import FETCH, PRODUCE, Limits, QuotaShare
 
 LEVELS: list[tuple[QuotaEntity, tuple[str, str]]] = [
     ((("client-id", "c"), ("user", "u")), ("u", "c")),
@@ -33,7 +33,7 @@ def test_the_most_specific_level_that_is_set_holds() -> None:
         limits = Limits({LEVELS[number][0]: {PRODUCE: 100.0 + number} for number in chosen})
         found = limits.find(PRODUCE, "u", "c")
         assert found is not None
-        assert (found.rate, found.share) == (100.0 + chosen[0], Share(PRODUCE, *LEVELS[chosen[0]][1])), chosen
+        assert (found.rate, found.share) == (100.0 + chosen[0], QuotaShare(PRODUCE, *LEVELS[chosen[0]][1])), chosen
 
 
 def test_each_kind_has_levels_of_its_own() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.security.quotas.limits import PRODUCE, Share
+from ottla.security.quotas.limits import PRODUCE, QuotaShare
 from ottla.server.monitoring.metric_families import FAMILIES
 from ottla.server.quotas.metrics import RATES, THROTTLE_TIMES, labels_of, printable
 
@@ -15,7 +15,7 @@ def test_names_that_do_not_print_are_written_as_kafka_does(name: str, shown: str
 
 
 def test_a_share_is_labelled_with_user_and_client() -> None:
-    assert labels_of(Share(PRODUCE, "a", "")) == '{user="a",client_id=""}'
+    assert labels_of(QuotaShare(PRODUCE, "a", "")) == '{user="a",client_id=""}'
 
 
 def test_all_kinds_have_their_families() -> None:
