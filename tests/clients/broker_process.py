@@ -17,11 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.clients.warm_start import WarmProcess
+
 READY_SECONDS = 120
 STOP_SECONDS = 120
 """Limits, not expectations: on a machine that does other work a start may take a hundred times as long as on an idle one."""
 READY = re.compile(r"READY (\S+):(\d+) broker\.id=\d+ in \d+ ms\n")
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ["-m", "ottla.cli.main"]
 
 
 class BrokerProcess:
@@ -32,9 +35,9 @@ class BrokerProcess:
         self.log_path = directory / "broker.log"
         self.settings = list(settings)
         self.prefix = list(prefix)
-        self.program = ["-m", "ottla.cli.main"]
+        self.program = PROGRAM
         self.port = 0
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | WarmProcess | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -51,19 +54,23 @@ class BrokerProcess:
         return self.process is not None and self.process.poll() is None
 
     def command(self) -> list[str]:
+        return [*self.prefix, sys.executable, *self.program, *self.arguments()]
+
+    def arguments(self) -> list[str]:
         assignments = [part for setting in self.settings for part in ("--set", setting)]
-        return [
-            *self.prefix, sys.executable, *self.program, "start", "-d", str(self.data), "--port", str(self.port), *assignments
-        ]  # fmt: skip
+        return ["start", "-d", str(self.data), "--port", str(self.port), *assignments]
 
     def start(self) -> BrokerProcess:
         """Starts the broker and waits for its READY line."""
         assert not self.is_running
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(), stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment, start_new_session=True
-            )
+            if self.prefix or self.program != PROGRAM:
+                self.process = subprocess.Popen(
+                    self.command(), stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment, start_new_session=True
+                )
+            else:
+                self.process = WarmProcess(self.arguments(), stderr=log, environment=environment)
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], READY_SECONDS)
         found = READY.fullmatch(self.process.stdout.readline()) if readable else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
-import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from ottla.wire.records import Record, encode_batch, read_records
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
 from tests.clients.sample_requests import World
+from tests.clients.warm_start import WarmProcess
 from tests.clients.wire_client import In, WireClient
 
 TOPIC, OTHER = "damaged", "whole"
@@ -127,10 +129,16 @@ def log_lines(process: BrokerProcess) -> list[str]:
 
 
 def refused(process: BrokerProcess, *options: str) -> list[str]:
-    """A start that must fail with exit code 1 and nothing on stdout; its lines."""
-    done = subprocess.run([*process.command(), *options], capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    return [line for line in done.stderr.splitlines() if not INFORMATION.match(line)]
+    """Starts the broker, which must fail with exit code 1 and nothing on stdout; returns its lines."""
+    with tempfile.TemporaryFile() as errors:
+        ended = WarmProcess([*process.arguments(), *options], stderr=errors, environment=os.environ)
+        code = ended.wait(30)
+        with ended.stdout as output:
+            said = output.read()
+        errors.seek(0)
+        lines = errors.read().decode().splitlines()
+    assert (code, said) == (1, ""), lines
+    return [line for line in lines if not INFORMATION.match(line)]
 
 
 def read(client: WireClient, topic: str, offset: int = 0, *, is_committed: bool = False) -> tuple[list[bytes], int]:
