@@ -38,8 +38,7 @@ def cluster_defaults(broker_count: int) -> dict[str, str]:
 
 
 def replica_defaults(broker_count: int) -> dict[str, str]:
-    """Returns settings for replication: as many replicas as brokers, at most three, of which all but one must be in sync; groups form
-    immediately."""
+    """Returns settings for replication: a replica on each broker, at most three; all but one must be in sync. Groups form immediately."""
     replicas = min(broker_count, REPLICAS_MAX)
     in_sync = str(max(1, replicas - 1))
     found = {"group.initial.rebalance.delay.ms": "0", "default.replication.factor": str(replicas), "min.insync.replicas": in_sync}

@@ -1,10 +1,9 @@
-"""A broker that somebody else runs, for the tests of a suite: its address, and how clients connect to it, from a file of client options.
+"""A broker outside of the test process, for a test suite: its address, and the client options to connect to it.
 
-The file is one of Kafka's, as `--command-config` takes it: `security.protocol`, `sasl.*` and `ssl.*` count for every client that the
-fixture makes, under the names of its library; other options are left alone. What the libraries want to have in PEM files is written to
-files of this user, which are removed at the end.
+The file of options is one of Kafka's, as for `--command-config`. `security.protocol`, `sasl.*` and `ssl.*` are applied to every client of
+the fixture, under the names of its library; other options are ignored. Libraries that need PEM files get temporary files of this user.
 
-Topics that the tests did not create stay untouched: they may be somebody's data.
+Topics that the tests did not create are not changed, because they may contain real data.
 """
 
 from __future__ import annotations
