@@ -13,7 +13,7 @@ BLUE, ORANGE, RED, GREY = "#3465a4", "#e08a1e", "#cc2222", "#666666"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRun:
-    """What is drawn. Times are seconds since the begin of the run.
+    """The data of the chart. Times are seconds since the start of the run.
 
     `acknowledged` and `read`: the times of single records; `in_sync`: (time, replicas in sync of all partitions together); `faults`: (time,
     what).

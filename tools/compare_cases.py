@@ -1,6 +1,6 @@
-"""The lines that `compare_tools.py` gives to Kafka's tools and to ours, in this order, to a broker that begins with nothing.
+"""The command lines that `compare_tools.py` runs with Kafka's tools and with ours, in this order, on an empty broker.
 
-A line that is known to differ says why; FILES stands for a directory with the files below and a segment, NODE for the broker's number.
+A line with a known difference has the reason. FILES is replaced by a directory with the files below and a segment, NODE by the broker id.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Case(NamedTuple):
-    """One line of a shell: `tool arguments`; FILES stands for a directory that both sides have."""
+    """One shell command `tool arguments`; FILES is replaced by a directory that both sides have."""
 
     line: str
     stdin: str = ""

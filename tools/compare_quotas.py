@@ -1,13 +1,13 @@
-"""Quotas on Apache Kafka and on this broker, by the same load: how near each client is held to its rate, and what others feel of it.
+"""Compares quotas on Apache Kafka and on this broker with the same load: the accuracy of each client's rate, and the effect on others.
 
 usage: python -m tools.compare_quotas [--seconds 10] [--only ottla]
 
-Three clients have quotas: a producer and a consumer in bytes a second, an administrator in mutations a second. Beside them a client without
-a quota makes round trips at a steady pace, first alone and then among the others. Exit code 1 where a rate is more than 10 % off.
+Three clients have quotas: a producer and a consumer in bytes per second, an administrator in mutations per second. A client without a quota
+makes round trips at a steady pace, first alone and then with the others. Exit code 1 if a rate differs by more than 10 %.
 
-A client that was idle may use ten windows' worth at once and is then held back until these windows have gone by, so that its rate over ten
-seconds says more about the moment than about the quota. So producer and consumer keep to their rates by themselves while the first windows
-pass, and then try half as much again.
+A client that was idle may use ten windows at once and is then throttled until these windows have passed, so its rate over ten seconds
+depends more on the moment than on the quota. Therefore producer and consumer limit their own rates during the first windows, and then try
+half as much again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tools.bench.report import machine, number
 PRODUCE_RATE, FETCH_RATE, MUTATION_RATE = 200_000, 400_000, 5
 RECORD = b"x" * 5_000
 WARM_UP_S = 12
-"""The windows of Kafka's default settings: ten that have gone by and the present one, a second each."""
+"""The windows of Kafka's default settings, in seconds: ten past windows and the current one."""
 EAGERNESS = 1.5
 """How much of its quota a held client tries to use, once it is measured."""
 STEADY_RATE = 100
@@ -100,7 +100,7 @@ class Meter:
 
 
 def held_producer(broker: Broker, topic: str, seconds: float) -> Measured:
-    """One record a request, so that deliveries come as evenly as the broker lets them."""
+    """Produces one record per request, so that deliveries are as even as the broker allows."""
     meter = Meter(PRODUCE_RATE, seconds)
     client = Producer({
         "bootstrap.servers": broker.address, "client.id": "held-producer", "batch.num.messages": 1, "linger.ms": 0,
@@ -121,7 +121,7 @@ def held_producer(broker: Broker, topic: str, seconds: float) -> Measured:
 
 
 def held_consumer(broker: Broker, topic: str, seconds: float) -> Measured:
-    """One that fetches as soon as it has few records left: by default a client that has enough pauses for a second."""
+    """Consumes with small client queues: by default a client with enough records pauses for a second."""
     meter = Meter(FETCH_RATE, seconds)
     client = Consumer({
         "bootstrap.servers": broker.address, "client.id": "held-consumer", "group.id": "held", "enable.auto.commit": False,

@@ -1,10 +1,11 @@
-"""Answers to clients with none, one or all of the rights of an API: Apache Kafka with its StandardAuthorizer and this broker, compared.
+"""Compares the answers of Apache Kafka with its StandardAuthorizer and of this broker to clients with none, one or all of the rights of an
+API.
 
-`python -m tools.compare_rights` starts one of each. Rights are given by host: the administrator comes from 127.0.0.1, the client that is
-tried from 127.0.0.2, so that neither side needs a login. For every API that both offer and that needs a right, the requests of
-`tests/security/test_rights.py` are sent with no right, with each right of the table in `requests/apis.py` alone, and with all of them; the
-answers must have the same error codes and show the same things. Ids, times, addresses and messages are left out of the comparison. What is
-known to differ says why in `KNOWN`.
+`python -m tools.compare_rights` starts one of each. Rights are given by host: the administrator uses 127.0.0.1 and the tested client
+127.0.0.2, so that neither side needs a login. For every API that both support and that needs a right, it sends the requests of
+`tests/security/test_rights.py` without rights, with each single right of the table in `requests/apis.py`, and with all of them. The answers
+must have the same error codes and show the same things. Ids, times, addresses and messages are not compared. `KNOWN` has the reasons of
+known differences.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Side:
         raise SystemExit(f"{self.name}: rules are not in force after {SECONDS_MAX} s")
 
     def answer(self, maker: Maker, version: int) -> str:
-        """What the client is answered, as far as it must be the same on both sides."""
+        """Returns the part of the client's answer that must be equal on both sides."""
         request = self._patiently(lambda: maker(self.world, In(version)))
         client = Client(self.port, CLIENT)
         try:
@@ -130,7 +131,7 @@ def _rule(kind: int, operation: int, host: str) -> AclCreation:
     )  # fmt: skip
 
 
-# What is compared
+# The comparison
 
 _NUMBER = re.compile(r"-\d+$")
 SHOWN = ("name", "topic", "group_id", "transactional_id", "resource_name", "topic_name", "key", "principal")

@@ -1,8 +1,8 @@
-"""Delegation tokens on Apache Kafka and on this broker: who may create, see, renew and end them, compared answer by answer.
+"""Compares delegation tokens on Apache Kafka and on this broker: who may create, see, renew and end them, answer by answer.
 
-`python -m tools.compare_tokens [--all]` starts one of each with the same users (PLAIN), the same key and an authorizer, does the same to
-both, and prints every answer that differs; exit code 1 if there is one. Compared are error codes, and of each token its owner, who asked
-for it and who may renew it. It stands beside `tools/compare_rights.py`, whose client has no login and so no tokens.
+`python -m tools.compare_tokens [--all]` starts one of each with the same users (PLAIN), the same key and an authorizer, does the same steps
+on both, and prints every different answer; exit code 1 if there is one. It compares error codes and, for each token, its owner, its
+requester and its renewers. `tools/compare_rights.py` does not cover tokens, because its client has no login.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Side:
         self._connections: dict[str, Connection] = {}
 
     def ask(self, who: str, request: Request) -> Any:
-        """What a user is answered, or somebody who has logged in by the token of that name."""
+        """Returns the answer to a user, or to a client that has logged in by the token of that name."""
         if who not in self._connections:
             self._connections[who] = self._connect(who)
         return self._connections[who].request(request)
@@ -147,7 +147,7 @@ Step = tuple[str, Callable[[Side], object]]
 
 
 def steps() -> Iterator[Step]:
-    """What is done to both, one after the other."""
+    """Yields the steps for both brokers, in order."""
     yield from _creating()
     for rights in ((), (OF_ALL_TOKENS,), (OF_ALL_USERS,)):
         words = " ".join(operation.name for _, operation in rights) or "no right"

@@ -1,11 +1,11 @@
-"""Kafka's own command-line tools and ours on the same lines: what each prints, and whether it is the same.
+"""Compares Kafka's own command-line tools and ours on the same command lines: their output, and whether it is the same.
 
-`python -m tools.compare_tools` starts a broker for each side, so that both begin with nothing, gives every line of `compare_cases.py` to
-Apache Kafka's tools (one JVM, `tests/clients/java`) and to ours, and prints a table: tool, cases, equal, differs and why. `--kafka` does
-it on a real Apache Kafka, started twice. Names of hosts, times and ids are replaced before comparing; lines in another order count as
-equal, because Kafka's come out of hash tables. Only stdout is compared, and whether the exit code was 0.
+`python -m tools.compare_tools` starts an empty broker for each side, runs every line of `compare_cases.py` with Apache Kafka's tools (one
+JVM, `tests/clients/java`) and with ours, and prints a table: tool, cases, equal, differs and why. `--kafka` runs it on a real Apache Kafka,
+started twice. Host names, times and ids are replaced before comparing. The order of lines is ignored, because Kafka prints them in the
+order of hash tables. Only stdout is compared, and whether the exit code was 0.
 
-A case that is known to differ says why in `why`; tests/clients/test_apache_tools.py fails when an undeclared one differs, and when a
+A case with a known difference has the reason in `why`. tests/clients/test_apache_tools.py fails if an undeclared case differs, and if a
 declared one does not.
 """
 
@@ -32,7 +32,7 @@ from tools.compare_cases import CASES, FILES, SEGMENT, Case
 
 
 class Seen(NamedTuple):
-    """What a tool printed, and its exit code."""
+    """A tool's output and exit code."""
 
     code: int
     stdout: str
@@ -163,7 +163,7 @@ _MEASURED = re.compile(r"\d+(\.\d+)?")
 
 
 def normal(text: str, tool: str) -> str:
-    """What must be equal: no addresses, times, ids; of measurements only the words."""
+    """Returns the text to compare, without addresses, times and ids; of measurements only the words."""
     for pattern, instead in _SAME:
         text = pattern.sub(instead, text)
     text = _PARTITIONS.sub(lambda found: ",".join(sorted(found[0].replace("},{", "}\0,{").split("\0,"))), text)

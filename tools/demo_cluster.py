@@ -39,7 +39,7 @@ PUBLISH_SECONDS = float(os.environ.get("SECONDS", "40"))
 AWAY_SECONDS = 4.0
 READ_SECONDS_MAX = 180.0
 FAULTS_AT = (0.2, 0.45, 0.7)
-"""After which part of the publishing each fault comes."""
+"""When each fault occurs, as a fraction of the published records."""
 LOOK_SECONDS = 0.05
 
 
@@ -52,7 +52,7 @@ def row_of(message: Any) -> int:
 
 
 class Timeline:
-    """What happened when, in seconds since the begin of the run. Threads only append."""
+    """Events and their times, in seconds since the start of the run. Threads only append."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -225,7 +225,7 @@ def restart_another(cluster: Cluster, timeline: Timeline) -> None:
 
 
 def read_log(bootstrap: str) -> Counter[int]:
-    """How often each row stands in the log, as a stock client reads it from begin to end."""
+    """Counts how often each row is in the log, as a stock client reads it from the beginning to the end."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
     rows: Counter[int] = Counter()

@@ -1,13 +1,12 @@
-"""The pipelines of `examples/flights.py` on the flights of 2013, with `kill -9` on the way, and proved to be exactly once afterwards.
+"""Runs the pipelines of `examples/flights.py` on the flights of 2013, with several `kill -9`, and proves that they were exactly once.
 
 A broker process gets the weather, the airlines and, over the length of the run, the 336,776 flights. `ottla pipeline run` enriches them and
-keeps running figures per carrier and hour, on a local Spark cluster of two executor processes. An executor, the driver with everything it
-started, and the broker are killed at moments that differ from run to run; whatever has died is started again, as a supervisor would do it.
-At the end `ottla pipeline verify` proves both pipelines from the log, a stock client reads the output, and each count is compared with the
-source.
+maintains figures per carrier and hour, on a local Spark cluster of two executor processes. An executor, the driver with its child
+processes, and the broker are killed at moments that differ from run to run, and restarted as a supervisor would do. At the end `ottla
+pipeline verify` proves both pipelines from the log, a stock client reads the output, and each count is compared with the source.
 
-Prints a table and leaves a picture in build/. Exit code 1 if anything is wrong. SEED=n repeats the moments of a run, SAVE=path saves
-the picture there as well, KEEP=1 keeps data and logs, MASTER=local[2] runs without executor processes.
+Prints a table and writes a picture to build/. Exit code 1 if anything is wrong. SEED=n repeats the moments of a run, SAVE=path also saves
+the picture there, KEEP=1 keeps data and logs, MASTER=local[2] runs without executor processes.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ PUBLISH_SECONDS = 100.0
 START_SECONDS_MAX = 180.0
 RUN_SECONDS_MAX = 1200.0
 KILLS = ((0.12, "executor"), (0.30, "driver"), (0.48, "broker"), (0.66, "executor"), (0.80, "driver"))
-"""What is killed, and after which part of the flights has been committed."""
+"""The process to kill, and when, as a fraction of the committed flights."""
 
 
 def say(text: str) -> None:
@@ -81,7 +80,7 @@ def _rows(frame: Any) -> Iterator[dict[str, Any]]:
 
 
 class Publisher(threading.Thread):
-    """Publishes the flights in their order over `PUBLISH_SECONDS`, as they would come in; an idempotent producer."""
+    """Publishes the flights in their order over `PUBLISH_SECONDS`; an idempotent producer."""
 
     def __init__(self, address: str, source: Source) -> None:
         super().__init__(daemon=True)
@@ -223,7 +222,7 @@ def wait_until_done(client: Client, publisher: Publisher, killer: Killer, total:
 # Judging
 
 Check = tuple[str, bool, str]
-"""What is checked, whether it holds, and a figure."""
+"""A check: its name, whether it holds, and a figure."""
 
 
 def read_topic(address: str, topic: str) -> list[Any]:
@@ -277,7 +276,7 @@ def last_figures(messages: list[Any]) -> dict[tuple[str, int], list[float]]:
 
 
 def verify_pipelines(address: str) -> bool:
-    """Lets `ottla pipeline verify` prove both, and shows what it prints."""
+    """Runs `ottla pipeline verify` for both, and prints its output."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*OTTLA, "pipeline", "verify", str(FILE), "-b", address], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -300,7 +299,7 @@ def offsets_read(commit: GroupCommit) -> int:
 
 
 def run_of(client: Client, publisher: Publisher, killer: Killer, figures: dict[tuple[str, int], list[float]]) -> Run:
-    """What the picture shows."""
+    """Returns the data of the picture."""
     commits = {group: commits_of(client, group) for group in (DELAYS, FIGURES)}
     began = publisher.acknowledged[0][0]
     moments = [(moment, count, 0) for moment, count in publisher.acknowledged]

@@ -1,4 +1,4 @@
-"""The processes of the pipeline's demo: a broker that comes back on its port, and a driver that is started again whenever it dies."""
+"""The processes of the pipeline's demo: a broker that restarts on its port, and a driver that is restarted whenever it dies."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Driver:
         master = os.environ.get("MASTER", "local-cluster[2,1,1024]")
         self._command = [*OTTLA, "pipeline", "run", str(file), "-b", address, "--master", master, *settings]
         self._environment = {
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner, and leaves a small machine to the work
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # faster start, less CPU on a small machine
             **os.environ,
             "KAFKA_BOOTSTRAP_SERVERS": address,
             "PYTHONPATH": str(ROOT),

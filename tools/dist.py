@@ -46,7 +46,7 @@ class Distributions(NamedTuple):
 
 
 class Installed(NamedTuple):
-    """What installing the wheel with its dependencies into an empty environment took."""
+    """The result of installing the wheel with its dependencies into an empty environment."""
 
     python: str
     seconds: float

@@ -1,8 +1,8 @@
-"""Makes the reference pages under `docs/reference/` from the code, so that they cannot differ from it.
+"""Generates the reference pages under `docs/reference/` from the code, so that they cannot differ from it.
 
-`python -m tools.docs` writes them, `--check` compares and names the pages that are out of date (exit code 1). Each page is a function that
-answers the page's text, or `None` while the module that it describes does not exist. Pages open with a line that says where they
-come from. Handlers are read as source, not imported: their docstrings are the reference, and importing sixty of them would only take time.
+`python -m tools.docs` writes them. `--check` compares and lists outdated pages (exit code 1). Each page is a function that returns the
+page's text, or `None` while the module that it describes does not exist. Pages begin with a line that names their source. Handlers are read
+as source, not imported: their docstrings are the reference, and importing sixty of them would only take time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _there(module: str) -> bool:
 
 
 def handler_sections(docstring: str) -> dict[str, str]:
-    """A handler's docstring by heading; what stands before the first heading is under an empty one."""
+    """Splits a handler's docstring by heading; the text before the first heading has an empty key."""
     sections: dict[str, list[str]] = {"": []}
     heading = ""
     for line in docstring.splitlines():
@@ -137,7 +137,7 @@ def cli_page() -> str | None:
 
 
 def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[str]:
-    """A command's section, then those of the commands below it."""
+    """Returns a command's section, then the sections of its subcommands."""
     names = [*parents, str(command["name"])]
     lines = [f"## `{' '.join(names)}`", "", str(command.get("help") or ""), ""]
     options = command.get("options") or []
@@ -156,7 +156,7 @@ def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[st
 
 
 def _option(option: Mapping[str, Any]) -> str:
-    """An option with what stands for its value: `-d, --data-dir DIR`."""
+    """Returns an option with the placeholder of its value: `-d, --data-dir DIR`."""
     value = option.get("value")
     return ", ".join(option["names"]) + (f" {value}" if value else "")
 
@@ -183,7 +183,7 @@ def states_page() -> str | None:
 
 
 def meanings(allowed: Iterable[Any]) -> list[str]:
-    """A table of the states of `allowed`, if their values say what they mean."""
+    """Returns a table of the states of `allowed` with their meanings, if their values are such."""
     rows = [(_state(state), state.value) for state in allowed if isinstance(state, Enum) and " " in str(state.value)]
     return [*_table(("State", "A connection in it"), rows), ""] if rows else []
 

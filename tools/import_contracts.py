@@ -1,8 +1,7 @@
-"""A forbidden-imports contract that also holds before all of its packages exist.
+"""A forbidden-imports contract that also works before all of its packages exist.
 
-import-linter refuses a contract that names a package which is not there. Some packages (the console, the pipeline) come later than the
-rules about them, and the rules should wait for them rather than be forgotten; so this contract passes over names of ours that do not exist.
-A test plants such a package to see that the rule then bites.
+import-linter refuses a contract with a package that does not exist. Rules about future packages should be written early, so this contract
+ignores names of ours that do not exist. A test plants such a package to see that the rule then applies.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from importlinter.contracts.forbidden import ForbiddenContract
 
 
 class ForbiddenWherePresent(ForbiddenContract):  # type: ignore[misc, unused-ignore]
-    """import-linter's forbidden contract over those of its modules that exist; patterns are left to it."""
+    """import-linter's forbidden contract for existing modules; patterns are passed on unchanged."""
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         roots = tuple(self.session_options["root_packages"])

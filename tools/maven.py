@@ -13,9 +13,9 @@ POM = (
 
 
 def copy_artifacts(folder: Path, artifacts: Sequence[tuple[str, str, str]], *, library: Path, without_groups: Sequence[str] = ()) -> None:
-    """Copies the jars of these artifacts (group, name, version), and of all that they need, into `library`.
+    """Copies the jars of these artifacts (group, name, version), and of their dependencies, into `library`.
 
-    What belongs to `without_groups` is left out. The pom is written into `folder`.
+    Dependencies of `without_groups` are excluded. The pom is written into `folder`.
     """
     exclusions = "".join(f"<exclusion><groupId>{group}</groupId><artifactId>*</artifactId></exclusion>" for group in without_groups)
     dependencies = "".join(

@@ -1,8 +1,7 @@
-"""Draws a terminal recording: a transcript of commands and what they printed becomes an animated SVG that needs no player.
+"""Draws a terminal recording: makes an animated SVG, which needs no player, from a transcript of commands and their output.
 
-The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` renews both. Commands are typed and
-answers appear one after the other; the animation's times are not those of the commands. Where nothing moves, by choice or for want of
-animations, everything is shown.
+The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` updates both. Commands are typed
+and answers appear one after the other, at invented times. Without animations, everything is shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Renews the hashes in `requirements/*.txt`: those of every file of each pinned version, for all platforms and Pythons.
+"""Updates the hashes in `requirements/*.txt`: for every file of each pinned version, for all platforms and Pythons.
 
-`make hashes` runs it after a version in one of these files was changed. The hashes are looked up by uv, which writes the names and
-versions as they stand in the file; the comment at the head of each file stays.
+`make hashes` runs it after a version in one of these files was changed. uv looks up the hashes; names, versions and the comment at the head
+of each file are kept.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ ROWS = (
 )
 
 FILE = (("orders", 0, 4), ("orders", 1, 99), ("orders", 2, 0), ("bills", 0, 2))
-"""What the file of `--from-file` says."""
+"""The contents of the file for `--from-file`."""
 
 SCOPES: dict[str, tuple[int, ...]] = {
     "--all-topics": (0, 1, 3),
@@ -67,7 +67,7 @@ SCOPES: dict[str, tuple[int, ...]] = {
     "--topic orders:0,2": (0, 2),
     "--topic orders:1 --topic bills": (1, 3),
 }
-"""Which of the partitions a scope means; `--all-topics` means those that the group has committed offsets for."""
+"""The partitions of each scope; `--all-topics` means the partitions with a committed offset of the group."""
 
 MODES = ("", "--dry-run", "--execute", "--export", "--execute --export")
 

@@ -1,7 +1,7 @@
-"""Spark's own Kafka connector, in an environment of its own below `build/`: pyspark 4.0.0, and its connector's jars by Maven.
+"""Spark's own Kafka connector, in a separate environment below `build/`: pyspark 4.0.0, and its connector's jars by Maven.
 
-4.0.0 is the newest version of which every artifact is published. The environment is made once, by the first process that needs it: two
-at the same time make one each, and the first to be done renames it into place. Neither `ottla` nor pytest is there.
+4.0.0 is the newest version with all artifacts published. The environment is made once, by the first process that needs it. Two concurrent
+processes make one each, and the first to finish renames it into place. It contains neither `ottla` nor pytest.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import psutil
 
 
 def kill_and_wait(processes: Collection[psutil.Process], seconds: float) -> None:
-    """Kills those that still run with -9 and waits until all have ended, at most `seconds`.
+    """Kills the running processes with -9 and waits until all have ended, at most `seconds`.
 
-    psutil waits for a descriptor of the process (pidfd_open), for which Linux answers ENOENT while the process is just ending; psutil
-    7.2 passes that on as FileNotFoundError, or as NoSuchProcess when the process has gone since. It is gone a moment later.
+    psutil waits for a descriptor of the process (pidfd_open), and Linux returns ENOENT for it while the process is just ending. psutil 7.2
+    passes that on as FileNotFoundError, or as NoSuchProcess if the process has ended since. The process ends a moment later.
     """
     for process in processes:
         try:

@@ -28,10 +28,10 @@ HOME = "import os, pyspark; print(os.path.dirname(pyspark.__file__))"
 
 
 class Standalone:
-    """Master and workers, one executor of one core each. `stop` ends all of them and what they have started.
+    """Master and workers, one executor of one core each. `stop` ends all of them and their child processes.
 
     `python` is the interpreter whose PySpark this is, with its variables; its executors use it too. Logs and the directories of executors
-    go into `directory`.
+    are in `directory`.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Standalone:
         return process
 
     def _wait_for(self, process: psutil.Popen, log_name: str, wanted: re.Pattern[str]) -> re.Match[str]:
-        """The place in a log where what is awaited stands, once it does."""
+        """Waits for a pattern in a log; returns its match."""
         deadline = time.monotonic() + START_S
         while (found := wanted.search(text := (self.directory / log_name).read_text(errors="replace"))) is None:
             assert process.poll() is None and time.monotonic() < deadline, f"{log_name}: {text[-3000:]}"

@@ -1,6 +1,6 @@
-"""What an installed wheel must do by itself: its version, its help, a broker in a program, and a broker by the command line.
+"""Checks an installed wheel: its version, its help, a broker in a program, and a broker on the command line.
 
-`python wheel_smoke.py VERSION`, run by an environment in which Ottla was installed, in a directory that holds no source tree.
+`python wheel_smoke.py VERSION` runs with an interpreter that has Ottla installed, in a directory without a source tree.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What each attack of tests/hostile does to an honest client beside it: a table, each on a fresh broker with default settings. Then every
-API with a mebibyte of one name repeated and of different names, of which the worst are shown.
+"""Measures the effect of each attack of tests/hostile on an honest client: a table, with a fresh broker with default settings for each
+attack. Then it sends every API a mebibyte of one repeated name and of different names, and shows the worst cases.
 
-usage: python -m tools.bench.attacks [--kafka] [words that the attack's name contains]
+usage: python -m tools.bench.attacks [--kafka] [words in the attack's name]
 
-A bound of memory that Ottla breaks, and an honest client that it does not serve, stand in a line below the tables, and the exit code is 1.
+A memory limit that Ottla exceeds, and an honest client that it does not serve, are printed below the tables, and the exit code is 1.
 
-With `--kafka` each attack is sent to Apache Kafka as well, a fresh node with a heap of 1 GiB for each (a JDK 17 and Maven are needed).
+With `--kafka` each attack is also sent to Apache Kafka, to a fresh node with a heap of 1 GiB (needs a JDK 17 and Maven).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = "longest wait, ms | p99, ms | attack, ms | memory, MiB more | of worke
 
 
 class Attacked(NamedTuple):
-    """What an attack did to Ottla, and what was wrong with that."""
+    """The effect of an attack on Ottla, and the failures."""
 
     outcome: Outcome | None
     faults: Sequence[str] = ()
@@ -67,7 +67,7 @@ def figures(found: Outcome) -> tuple[float, ...]:
 
 
 def failure(error: Exception) -> str:
-    """What went wrong, as a cell of a table."""
+    """Returns an error as a cell of a table."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:80]}".replace("|", "/")
 
@@ -82,7 +82,7 @@ def cells_of_kafka(attack: Attack) -> str:
 
 
 def print_table(word: str, *, has_kafka: bool) -> list[str]:
-    """Runs the attacks of which the name contains a word; returns what was wrong."""
+    """Runs the attacks whose name contains a word; returns the failures."""
     columns, wrong = COLUMNS.split(" | "), list[str]()
     if has_kafka:
         columns += [f"Kafka: {column}" for column in columns[:4]]

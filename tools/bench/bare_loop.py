@@ -1,8 +1,8 @@
-"""The floor: one Python process that serves a stock client and does nothing but the bytes.
+"""The lower bound: one Python process that serves a stock client and only moves the bytes.
 
-Produce (version 7): receive, check the CRC, stamp the offset, write. Fetch (version 4): the header, then sendfile from the one file of
-the partition. No validation, no groups, no recovery, one old version of eight APIs, topics and offsets in memory. What a broker costs
-beyond this is its own.
+Produce (version 7): receive, check the CRC, stamp the offset, write. Fetch (version 4): the header, then sendfile from the one file of the
+partition. No validation, no groups, no recovery, one old version of eight APIs, topics and offsets in memory. A broker's costs beyond this
+are its own.
 
 usage: python -m tools.bench.bare_loop DIRECTORY     (prints READY host:port; stop it with SIGTERM)
 """
@@ -29,7 +29,7 @@ Answer = list[bytes | tuple[int, int, int]] | None
 
 
 class Partition:
-    """One file, and where each batch stands in it."""
+    """One file, and the position of each batch in it."""
 
     __slots__ = ("descriptor", "end", "offsets", "positions", "size")
 

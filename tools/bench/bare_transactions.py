@@ -1,8 +1,8 @@
-"""Transactions by bare requests: what a transaction costs when the client makes no pauses of its own.
+"""Transactions by bare requests: their cost if the client makes no pauses.
 
-librdkafka and Java's client wait between the requests of a transaction, which hides what a broker does. Here the next request goes out as
-soon as the answer to the last one is there: Produce 12 (which adds its partition to the transaction by itself, KIP-890), EndTxn 5. After
-CONCURRENT_TRANSACTIONS it asks again at once.
+librdkafka and Java's client wait between the requests of a transaction, which hides the broker's costs. Here each request is sent as soon
+as the previous one is answered: Produce 12 (which adds its partition to the transaction, KIP-890), EndTxn 5. After CONCURRENT_TRANSACTIONS
+it retries immediately.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def kafka_jars(folder: Path, version: str = KAFKA_VERSION) -> str:
 
 
 def start_kafka(jars_folder: Path, *more_settings: str, protocol: str = "PLAINTEXT") -> Broker:
-    """One node of Apache Kafka in KRaft mode with a heap of 1 GiB. `protocol` is that of its listener for clients."""
+    """One node of Apache Kafka in KRaft mode with a heap of 1 GiB. `protocol` is for its client listener."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             sys.exit(f"bench: {program} is needed to run Apache Kafka next to this broker; install a JDK 17 and Maven")

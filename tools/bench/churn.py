@@ -1,12 +1,13 @@
-"""Everything that clients can create and drop, over and over under new names, and what it leaves in the broker's memory.
+"""Creates and drops everything that clients can, repeatedly under new names, and measures the broker's memory.
 
-A round: a connection under a client id of its own; a topic with records, a setting and a quota; a fetch session; offsets; a classic group,
-a consumer group and a share group, each with a member that joins and leaves; then all of it is deleted. Transactional ids cannot be
-dropped by clients (the broker forgets them after `transactional.id.expiration.ms`), so there is a fixed number of them.
+A round: a connection with its own client id; a topic with records, a setting and a quota; a fetch session; offsets; a classic group, a
+consumer group and a share group, each with a member that joins and quits. Then all of it is deleted. Clients cannot drop transactional ids
+(the broker forgets them after `transactional.id.expiration.ms`), so their number is fixed.
 
-usage: python -m tools.bench.churn [seconds, 900 if not given]
+usage: python -m tools.bench.churn [seconds, 900 by default]
 
-The broker's memory is written every ten seconds. The exit code is 1 if it ends more than 5 MiB above where it was after the second minute.
+It prints the broker's memory every ten seconds. The exit code is 1 if the memory at the end exceeds its value after the second minute by
+more than 5 MiB.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ QUICK = (
     "group.min.session.timeout.ms=1000", "group.initial.rebalance.delay.ms=0", "producer.id.expiration.ms=2000",
     "producer.id.expiration.check.interval.ms=500", "offsets.retention.check.interval.ms=86400000",
 )  # fmt: skip
-"""What is kept for a time after it was dropped is kept for seconds here, so that the curve shows what is kept for ever. No sweep of expired
-offsets comes, which would delete empty groups: each must be there when it is deleted."""
+"""Data that are kept for a time after deletion are kept for seconds here, so that the curve shows leaks. Offsets are never swept, because
+the sweep would delete empty groups, and each must exist when it is deleted."""
 AGAIN = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.CONCURRENT_TRANSACTIONS,

@@ -49,7 +49,7 @@ SILENCE_SECONDS_MAX = 60.0
 
 
 class MeasuredCluster(Broker, ABC):
-    """Three brokers as one: its CPU and memory are those of all their processes."""
+    """Three brokers as one; CPU and memory are the sums of their processes."""
 
     def __init__(self, name: str, address: str, directory: str, pids: dict[int, int]) -> None:
         self.name = name
@@ -137,7 +137,7 @@ class Writer:
     """One small acks=all record every few milliseconds to a topic of one partition, and when each was acknowledged."""
 
     def __init__(self, cluster: MeasuredCluster, **options: object) -> None:
-        """`options` of the producer, beside those that have it look for leaders at once."""
+        """`options` of the producer, in addition to those for finding leaders quickly."""
         self.topic = f"failover-{uuid.uuid4().hex[:8]}"
         self.admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
         self.admin.create_topics([NewTopic(self.topic, 1, BROKERS)])[self.topic].result(60)

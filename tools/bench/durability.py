@@ -1,4 +1,4 @@
-"""What an acknowledgement after fsync costs: the same loads with and without `--sync`, in turn, in one run.
+"""Measures the cost of acknowledgements after fsync: the same loads with and without `--sync`, alternately, in one run.
 
 usage: python -m tools.bench.durability [--rounds 3] [--scale 1.0] [--only "produce 1 KB;consume 1 KB"]
 """

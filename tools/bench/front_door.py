@@ -1,6 +1,7 @@
-"""What people meet first, in CPU time, which is nearly the same on a busy machine: commands, a run of fixture tests, the live view.
+"""Measures a user's first contacts in CPU time, which is nearly the same on a busy machine: commands, a run of fixture tests, the live
+view.
 
-Every function answers rows for the first table of `make bench`: (what, unit, figure). `python -m tools.bench.front_door` prints them alone.
+Every function returns rows for the first table of `make bench`: (what, unit, figure). `python -m tools.bench.front_door` prints only them.
 """
 
 from __future__ import annotations

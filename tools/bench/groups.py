@@ -1,10 +1,11 @@
-"""What a change in a large consumer group (KIP-848) costs the coordinator: CPU time of the heartbeat that makes a new target assignment.
+"""Measures the coordinator's cost of a change in a large consumer group (KIP-848): CPU time of the heartbeat that makes a new target
+assignment.
 
 usage: python -m tools.bench.groups [--members 1000] [--partitions 5000] [--rounds 7]
 
-`measure` takes the median over joins: a group at rest, one more member, and what its first heartbeat takes until its records are
-folded, and those of the new target, which a broker makes in turns of its loop. It measures the other kinds of change as well, and what a
-heartbeat costs that changes nothing. The log is a list: appending records is the same for all coordinators and is measured by produce.
+`measure` takes the median over joins: one more member joins a stable group, and its first heartbeat is timed until its records and the
+records of the new target are applied. A broker makes the target in several iterations of its loop. It also measures the other kinds of change, and
+a heartbeat without changes. The log is a list: appending records is the same for all coordinators and is measured by produce.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _settings(**changes: Any) -> GroupCoordinatorSettings:
 
 
 class Coordinator:
-    """A group machine whose log is no more than the fold; members give up at once what they have to."""
+    """A group machine with a list as log; members revoke partitions immediately."""
 
     def __init__(self, partitions: int) -> None:
         self.topics = Topics(TOPICS, partitions)
@@ -80,7 +81,7 @@ class Coordinator:
         self.carry_out(lambda: decide(0))
 
     def carry_out(self, decide: Callable[[], Decision]) -> list[Beat]:
-        """The answers. What a broker would do in later turns of its loop is done at once."""
+        """Returns the answers. Work of later iterations of a broker's loop is done immediately."""
         decision, machine = decide(), self.machine
         for record in decision.records:
             machine.apply(self.logged, record, None)
@@ -183,7 +184,7 @@ def _usual(join: list[float], leave: list[float], settle: list[float], rest: lis
 
 
 def _unusual(coordinator: Coordinator) -> list[Cost]:
-    """Changes that are dearer and rare; each once, on its way from rest."""
+    """Measures expensive and rare changes, each once, on a stable group."""
     other = coordinator.request("newcomer-other", TOPICS // 2)
     unequal = timed_ms(lambda: coordinator.beat(other))
     coordinator.leave("newcomer-other")

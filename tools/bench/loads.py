@@ -1,4 +1,4 @@
-"""The loads: what a stock client (librdkafka by confluent-kafka) does to a broker, and what it measures.
+"""The loads: the requests of a stock client (librdkafka by confluent-kafka), and the measurements.
 
 Each load takes a broker and a scale and returns figures by name. Payloads are random bytes; every delivery is checked, every expected
 record is read. Throughput counts payload bytes (1 MB = 10^6 bytes); CPU is the broker process's own.
@@ -273,5 +273,5 @@ LOADS: dict[str, Load] = {
 }
 
 WITHOUT_COORDINATORS = [name for name in LOADS if not name.startswith("transaction") and name != "first consume of a new group"]
-"""What the bare loop can serve: it has no coordinators, and one isolation level."""
+"""The loads for the bare loop, which has no coordinators, and one isolation level."""
 WITHOUT_COORDINATORS.remove("consume 1 KB, read_committed")

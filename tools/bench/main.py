@@ -1,8 +1,8 @@
-"""`make bench`: what one broker costs, next to a bare loop that only receives, checks and writes, in the same run.
+"""`make bench`: the costs of one broker, next to a bare loop that only receives, checks and writes, in the same run.
 
 usage: python -m tools.bench.main [--rounds 3] [--scale 1.0] [--only "produce 1 KB,consume 1 KB"]
 
-No thresholds: it prints tables. The budgets stand in docs/performance.md beside figures that were seen.
+It prints tables without thresholds. docs/performance.md has the budgets and measured figures.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def create_partitions(broker: Broker, count: int) -> None:
 
 
 def print_rows(measure: Callable[[], list[Row]]) -> None:
-    """Prints the rows; a measurement that fails is reported and leaves its rows out."""
+    """Prints the rows; a failed measurement is reported and has no rows."""
     try:
         rows = measure()
     except Exception as error:

@@ -1,10 +1,10 @@
-"""What one scrape costs the event loop: a broker with many partitions in this process, scraped in pieces as its HTTP port does it.
+"""Measures the cost of one scrape for the event loop: a broker with many partitions in this process, scraped in pieces like its HTTP port.
 
 usage: python -m tools.bench.metrics_cost [--partitions 2000] [--scrapes 20]
 
-`measure` answers rows for `make bench`. Three kinds of scrape are measured: the first of all, one after a time in which nothing moved, and
-one after every partition has moved. "In all" is CPU time of the whole scrape, which is what it takes away from clients; "longest piece" is
-how long the loop is away at a time, because clients are served between the pieces.
+`measure` returns rows for `make bench`. There are three kinds of scrapes: the first one, one without changes since the last, and one after
+every partition has changed. "In all" is the CPU time of the whole scrape, which is not available to clients. "Longest piece" is the longest
+time that the loop is blocked, because clients are served between the pieces.
 """
 
 from __future__ import annotations

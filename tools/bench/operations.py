@@ -1,6 +1,6 @@
-"""What users wait for besides records: a restart after a crash, a rebalance, a command. Each is measured alone, on our broker.
+"""Measures operations that users wait for: a restart after a crash, a rebalance, a command. Each is measured alone, on our broker.
 
-Every function answers rows for the first table of `make bench`: (what, unit, figure).
+Every function returns rows for the first table of `make bench`: (what, unit, figure).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def restart_after_kill(scale: float) -> list[Row]:
 
 
 class Member(threading.Thread):
-    """A member of a classic group that only joins, syncs and beats; `generation` is that of its last assignment."""
+    """A member of a classic group that only joins, syncs and sends heartbeats; `generation` is its last generation."""
 
     def __init__(self, broker: Broker, group: str) -> None:
         super().__init__(daemon=True)
@@ -63,7 +63,7 @@ class Member(threading.Thread):
         self.connection.close()
 
     def take_share(self) -> int:
-        """The generation in which an assignment came, or -1 if the group moved on."""
+        """Returns the generation of an assignment, or -1 if the group has changed."""
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + bytes(8))
         joined = self.connection.request(JoinGroupRequest(
             group_id=self.group, session_timeout_ms=SESSION_TIMEOUT_MS, rebalance_timeout_ms=SESSION_TIMEOUT_MS,

@@ -13,7 +13,7 @@ TASKS = "pyspark.daemon"
 
 
 class PeakMemory(threading.Thread):
-    """Samples the processes below one while the `with` block runs; `grown_mib` is the peak of each kind over what it had before."""
+    """Samples the child processes of one during the `with` block; `grown_mib` is the peak of each kind above its initial memory."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

@@ -16,11 +16,11 @@ Results = dict[str, dict[str, list[Figures]]]
 
 
 Row = tuple[str, str, float]
-"""What was measured, its unit, the figure."""
+"""A measurement: what, unit, figure."""
 
 
 def run_rounds(brokers: Sequence[Broker], names: Sequence[str], rounds: int, scale: float, able: dict[str, Sequence[str]]) -> Results:
-    """Runs each load on each broker in turn (A B A B ...). A load that fails says so and leaves its round out."""
+    """Runs each load on each broker alternately (A B A B ...). A failed load is reported and its round skipped."""
     results: Results = {}
     for name in names:
         results[name] = {broker.name: [] for broker in brokers}

@@ -1,9 +1,9 @@
-"""What security costs: TLS, logins and access rules, beside the plain listener and, with --kafka, beside Apache Kafka with the same.
+"""Measures the cost of security: TLS, logins and access rules, compared with the plain listener and, with --kafka, with Apache Kafka.
 
 usage: python -m tools.bench.security [--rounds 3] [--scale 1.0] [--kafka]
 
-Four tables: TLS beside plain (MB/s and CPU of the broker), one-record requests with SASL and access rules beside plain, the cost of one
-decision over 10,000 rules in this process, and logins by SCRAM while another client makes round trips.
+Four tables: TLS and plain (MB/s and CPU of the broker), one-record requests with SASL and access rules and plain, the cost of one decision
+over 10,000 rules in this process, and logins by SCRAM while another client makes round trips.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def login(mechanism: str) -> dict[str, str]:
 
 
 def ottla_by_sasl() -> Broker:
-    """With rules of which the user's own are few; the user may not do everything."""
+    """A broker with access rules, few of them for the user, who is not a super user."""
     settings = (
         "listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", "authorizer.class.name=acl",
         "super.users=User:admin", f"ottla.sasl.plain.users={USER}={PASSWORD} admin={PASSWORD}",
@@ -125,7 +125,7 @@ def words(settings: Sequence[str]) -> list[str]:
 
 
 def give_rights(broker: Broker) -> None:
-    """What the loads need, and rules for others as a cluster has them."""
+    """Creates the rules for the loads, and rules for others as in a cluster."""
     allow = [AclOperation.CREATE, AclOperation.WRITE, AclOperation.READ, AclOperation.DELETE]
     own = [Binding(Pattern(ResourceType.TOPIC, "bench-", PatternType.PREFIXED), rule(f"User:{USER}", operation)) for operation in allow]
     others = [Binding(Pattern(ResourceType.TOPIC, f"topic-{count}"), rule(f"User:user-{count}")) for count in range(200)]
@@ -232,7 +232,7 @@ def compare(title: str, starts: Sequence[Callable[[], Broker]], loads: Sequence[
 
 
 def alone() -> None:
-    """What is measured on our broker by itself, and in this process."""
+    """Measures our broker alone, and functions in this process."""
     print("\n| security | unit | ottla |\n| --- | --- | --- |", flush=True)
     broker = ottla_by_sasl()
     try:

@@ -1,9 +1,10 @@
-"""`make bench-spark`: the Spark source and sink beside Spark's own Kafka connector, on the same broker, data and machine, in turn.
+"""`make bench-spark`: the Spark source and sink compared with Spark's own Kafka connector, on the same broker, data and machine,
+alternately.
 
 usage: python -m tools.bench.spark [--rounds 3] [--scale 1.0] [--on-kafka] [--only "read;write"]
 
-Each side is a session of its own with two task slots, ours in this interpreter, Spark's connector in that of `tools/spark_connector.py`.
-Both compress by lz4 and read what is committed; everything else is at its default. The connector writes at least once, ours exactly once.
+Each side is its own session with two task slots, ours in this interpreter, Spark's connector in the one of `tools/spark_connector.py`. Both
+use lz4 and read committed records; everything else is at its default. The connector writes at least once, ours exactly once.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Bench:
         return name
 
     def run(self, load: str, side: Side, shape: Shape) -> float:
-        """Runs a load, and deletes what it wrote."""
+        """Runs a load, and deletes its output."""
         took = LOADS[load](self, side, shape)
         while self.targets:
             self.client.delete_topic(self.targets.pop())

@@ -1,9 +1,9 @@
-"""What the codec of the Spark pipeline does on one core: rows a second into record batches and back, and into partitions.
+"""Measures the codec of the Spark pipeline on one core: rows per second into record batches and back, and into partitions.
 
 usage: python -m tools.bench.spark_codec [--rows 500000]
 
-Rows are values of about 100 bytes or 1 KB of JSON, with a key and without; figures are the best of some rounds, in seconds of CPU, so that
-other work on the machine does not count. Needs what `make test` installs for Spark.
+Rows are JSON values of about 100 bytes or 1 KB, with and without a key. Figures are the best of some rounds, in seconds of CPU, so that
+other work on the machine does not count. Needs the Spark packages that `make test` installs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.wire.records import read_batch_header, set_base_offset
 from tools.bench.report import machine
 
 CHUNK_ROWS = 20_000
-"""What Spark hands over at once."""
+"""Rows that Spark passes at once."""
 ROUNDS = 5
 PARTITIONS = 8
 WORDS = ("departed", "landed", "boarding", "delayed", "diverted", "cancelled", "taxiing", "climbing")

@@ -1,6 +1,6 @@
-"""A data source of Spark's in Python that does nothing: its reader yields one Arrow batch again and again, its writer drops the rows.
+"""A Spark data source in Python that does nothing: its reader yields one Arrow batch repeatedly, its writer drops the rows.
 
-What Spark itself takes to move rows between Java and Python is the bound of every source and sink in Python, ours too.
+Spark's own time for moving rows between Java and Python is the bound for every source and sink in Python.
 """
 
 from __future__ import annotations

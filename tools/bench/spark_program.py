@@ -103,7 +103,7 @@ class Jobs:
         return {"seconds": seconds, "start_seconds": total - seconds}
 
     def start(self, source: Options, sink: Options) -> dict[str, Any]:
-        """Starts a stream that copies what comes."""
+        """Starts a stream that copies new records."""
         self.checkpoint = tempfile.mkdtemp(prefix="checkpoint-")
         self.query = self._stream(source, sink, self.checkpoint).start()
         self.query.processAllAvailable()

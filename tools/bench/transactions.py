@@ -1,6 +1,6 @@
-"""What transactions cost besides their time (that is the load "transaction of 10 records"): memory of open ids, and reading committed.
+"""Measures the costs of transactions besides their time (the load "transaction of 10 records"): memory of open ids, and reading committed.
 
-Every function answers rows for the first table of `make bench`: (what, unit, figure). Both start a broker of their own.
+Every function returns rows for the first table of `make bench`: (what, unit, figure). Both start their own broker.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How long a request may hold the loop: the longest turn that the largest bodies of every API took. A table of the worst bodies, then one
-with the worst body of every API.
+"""Measures how long a request may block the loop: the longest turn with the largest bodies of every API. Prints a table of the worst
+bodies, then one with the worst body of every API.
 
-A turn is one call of the loop: the requests of one read of a socket, a piece of a long request, a timer. What counts is the processor time
-of the loop's thread, so that other work of the machine does not. A garbage collection within a turn counts. After each body the garbage
-collector looks twice (`server/garbage.py`), as it does each ten seconds: at a broker that has worked on the body, and at one that has had
-nothing to do since, when it would walk over everything if it had to. The first one counts as a turn, the second has a column of its own.
-Each API has a broker of its own, in a process of its own, so that no collection walks over what another API or the client has left.
+A turn is one call of the loop: the requests of one read of a socket, a piece of a long request, or a timer. Only the processor time of the
+loop's thread counts, so that other work of the machine does not. Garbage collections within a turn count. After each body the garbage
+collector runs twice (`server/garbage.py`), as it does every ten seconds: in a broker that has worked on the body, and in one that has been
+idle since, which may run a full collection. The first run counts as a turn, the second has its own column. Each API has its own broker in
+its own process, so that no collection visits objects of another API or the client.
 
-usage: python -m tools.bench.turns [words that the API's name contains]
+usage: python -m tools.bench.turns [words in the API's name]
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Turns(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one body did: how long it held the loop at most in ms, by its turns and the look after it, then how long its answer took in ms,
-    and the answer's size in KiB."""
+    """The result of one body: the longest block of the loop in ms, by its turns and by the collection after it, the time until the answer
+    in ms, and the answer's size in KiB."""
 
     longest_ms: float
     api: str
@@ -96,8 +96,8 @@ def look(loop: asyncio.AbstractEventLoop, garbage: Garbage) -> None:
 
 
 def serve(folder: str) -> None:
-    """The broker's process: prints its port, then for each line of standard input the longest turn since the last one, and that of each
-    of two looks, in ms."""
+    """The broker's process. It prints its port, then for each line of standard input the longest turn since the previous one and the time
+    of each of two collections, in ms."""
     loop = asyncio.SelectorEventLoop()
     asyncio.set_event_loop(loop)
     with TurnMeter() as meter:

@@ -88,7 +88,7 @@ class Browser:
         return page
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Sends a command and returns its result; events that come meanwhile are kept."""
+        """Sends a command and returns its result; events received meanwhile are kept."""
         self._last_id += 1
         message: dict[str, Any] = {"id": self._last_id, "method": method, "params": parameters}
         if self._session is not None:
@@ -121,7 +121,7 @@ class Browser:
 
 
 class Page:
-    """What the browser shows now."""
+    """The page that the browser shows."""
 
     def __init__(self, browser: Browser, address: str, width: int) -> None:
         self._browser = browser
@@ -151,7 +151,7 @@ class Page:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def complaints(self) -> list[str]:
-        """What went wrong since the page was opened, one line each."""
+        """Returns the errors since the page was opened, one line each."""
         return [line for event in self._browser.events if (line := self._complaint(event["method"], event["params"]))]
 
     def _complaint(self, method: str, parameters: dict[str, Any]) -> str | None:

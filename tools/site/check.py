@@ -1,11 +1,11 @@
-"""Looks at every page of the built site and at README in headless Chromium, in a wide and in a narrow window.
+"""Checks every page of the built site and README in headless Chromium, in a wide and in a narrow window.
 
-`python -m tools.site.check` (`make site-check`) wants: no element that reaches out of the window, no diagram that is left as text, no error
-on the console, no request that leaves the site, and a search that finds. Pictures of all pages are written to build/site-check, those of
-README as `README.png`.
+`python -m tools.site.check` (`make site-check`) requires that no element is wider than the window, every diagram is drawn, the console has
+no error, no request leads to another site, and the search finds pages. It writes pictures of all pages to build/site-check, README's as
+`README.png`.
 
-It takes minutes of two busy cores, and a browser that CI would have to install, so it is a target of its own and no part of `make test`. It
-starts with a page on which each fault is planted: all of them must be found.
+It takes minutes of two busy cores, and needs a browser that CI would have to install, so it is a separate target and not part of `make
+test`. It starts with a page with each fault planted: all of them must be found.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def pages_of(site: Path) -> list[str]:
 
 
 def faults_of(page: Page) -> list[str]:
-    """What is wrong with the page that is shown."""
+    """Returns the faults of the page that is shown."""
     page.wait_until(DIAGRAMS_ARE_DRAWN)
     faults = [f"is wider than the window: {one}" for one in page.evaluate(TOO_WIDE)]
     faults += [f"a diagram is left as text: {one}" for one in page.evaluate(RAW)]

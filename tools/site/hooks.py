@@ -1,5 +1,5 @@
-"""What mkdocs is asked to do besides: `\\|` in code in a table is a bar, as on GitHub, long names may break at their joints, and only pages
-with a diagram load Mermaid."""
+"""Hooks of mkdocs: `\\|` in code in a table is a bar, as on GitHub, long names may break at their joints, and only pages with a diagram
+load Mermaid."""
 
 from __future__ import annotations
 

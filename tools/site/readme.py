@@ -27,7 +27,7 @@ _FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 
 
 def without_headers(markdown: str) -> str:
-    """Code blocks keep their language; what stands behind it is for the tests and is shown nowhere."""
+    """Removes the attributes of code blocks after the language; they are for tests and not shown."""
     return _FENCE.sub(r"\1", markdown)
 
 
@@ -43,7 +43,7 @@ def pictures_of(html: str) -> list[str]:
 
 
 def render() -> None:
-    """Writes build/readme anew."""
+    """Writes build/readme again."""
     import markdown
 
     text = hooks.on_page_markdown(without_headers((ROOT / "README.md").read_text(encoding="utf-8")))
