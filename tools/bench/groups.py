@@ -4,8 +4,8 @@ assignment.
 usage: python -m tools.bench.groups [--members 1000] [--partitions 5000] [--rounds 7]
 
 `measure` takes the median over joins: one more member joins a stable group, and its first heartbeat is timed until its records and the
-records of the new target are applied. A broker makes the target in several iterations of its loop. It also measures the other kinds of change, and
-a heartbeat without changes. The log is a list: appending records is the same for all coordinators and is measured by produce.
+records of the new target are applied. A broker makes the target in several iterations of its loop. It also measures the other kinds of
+change, and a heartbeat without changes. The log is a list: appending records is the same for all coordinators and is measured by produce.
 """
 
 from __future__ import annotations
