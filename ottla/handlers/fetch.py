@@ -17,7 +17,7 @@ follower's high watermark.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -27,10 +27,10 @@ from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.reads import ABORTED_MAX
 from ottla.replication.replica_selection import LEADER, RACK_AWARE, nearest_replica
 from ottla.requests import follower_fetches
-from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.context import Broker, Pending, RequestContext, Watched
 from ottla.requests.leader_hints import MOVED, addresses_of, present_leader
+from ottla.requests.partition_wait import PartitionWait
 from ottla.requests.rights import is_allowed
-from ottla.requests.stepped_wait import SteppedWait
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -48,8 +48,7 @@ FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
 PARTITIONS_PER_STEP = 200
-PARTITIONS_AT_ONCE_MAX = 1000
-"""More are read in turns: some milliseconds."""
+"""Partitions that are looked at in one step, about a millisecond."""
 PARTITIONS_MAX = 20_000
 """A fetch of more different partitions is refused."""
 
@@ -61,27 +60,19 @@ make_result = maker(PartitionData)
 
 
 def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answer:
-    if sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_AT_ONCE_MAX:
+    if sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_PER_STEP:
         return _begin_wide(broker, request, body)
-    return _handle(broker, request, body)
+    return _begin(broker, request, body, None)
 
 
-def _handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answer:
+def _begin(broker: Broker, request: RequestContext, body: FetchRequest, wanted: list[Wanted] | None) -> Answer:
+    """`wanted`: the partitions that the request names, each once, if they have been collected already."""
     if (body.replica_state.replica_id if request.version >= follower_fetches.STATE_SINCE else body.replica_id) >= 0:
         return follower_fetches.fetch(broker, request, body)
-    return _begin(broker, request, body, broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection))
-
-
-def _begin(broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> Answer:
+    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection, wanted)
     if plan.error:
         return FetchResponse(error_code=plan.error)
-    if len(plan.wanted) > PARTITIONS_AT_ONCE_MAX:
-        return _fetch_in_steps(broker, request, body, plan)
-    fetch = new_fetch(broker, request, body, plan)
-    answer = fetch.attempt()
-    if answer is not None or body.max_wait_ms <= 0:
-        return answer or fetch.answer()
-    return fetch.wait()
+    return new_fetch(broker, request, body, plan).begin()
 
 
 def _begin_wide(broker: Broker, request: RequestContext, body: FetchRequest) -> Generator[None, None, Any]:
@@ -93,174 +84,172 @@ def _begin_wide(broker: Broker, request: RequestContext, body: FetchRequest) -> 
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not number % PARTITIONS_PER_STEP:
             yield
-    if follower_fetches.replica_of(request, body) >= 0:
-        return _handle(broker, request, body)
-    has_topic_ids = request.version >= TOPIC_IDS_SINCE
-    answer = _begin(broker, request, body, broker.fetch_sessions.plan(body, has_topic_ids, request.connection, list(wanted.values())))
+    answer = _begin(broker, request, body, list(wanted.values()))
     return (yield from answer) if isinstance(answer, Generator) else answer
 
 
-def _fetch_in_steps(
-    broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan
-) -> Generator[None, None, FetchResponse | Pending]:
-    """Looks at thousands of partitions, a few of them in each step. A request of more partitions than a session may have waits for its time
-    to be over, or for the first move of a partition, and then answers with what there is."""
-    has_topic_ids = request.version >= TOPIC_IDS_SINCE
-    partitions: list[Partition | None] = []
-    for number, entry in enumerate(plan.wanted, 1):
-        partitions.append(find_partition(broker, entry, has_topic_ids))
-        if not number % PARTITIONS_PER_STEP:
-            yield
-    return (yield from new_fetch(broker, request, body, plan, partitions).answer_or_wait_in_steps())
-
-
 class Fetch:
-    """One Fetch request of a consumer: tried at once, and again whenever one of its partitions has moved.
+    """One Fetch request of a consumer: looks at its partitions at once, and again whenever one of them has moved.
 
-    An attempt only reads; the answer's partitions are made when there is an answer, and in a session only for those that changed.
+    A look only reads. The answer's partitions are made when there is an answer, and in a session only for those that changed. More than
+    `PARTITIONS_PER_STEP` partitions are looked at in steps, by the same code. Between two steps the request may be given up.
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_looked", "_has_records", "_has_topic_ids", "_leaders", "_partitions", "_pending", "_plan", "_reads",
-        "_request", "_stepped_wait", "_watch",
+        "_aborted", "_body", "_broker", "_bytes", "_has_looked", "_has_topic_ids", "_is_urgent", "_leaders", "_left", "_min_bytes",
+        "_partitions", "_plan", "_reads", "_request", "_wait",
     )  # fmt: skip
 
-    def __init__(
-        self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, partitions: list[Partition | None] | None = None
-    ) -> None:
-        """`partitions`: the partitions of the plan, in its order, if they have been looked up already."""
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
         self._broker = broker
         self._request = request
         self._body = body
         self._plan = plan
-        self._has_topic_ids = has_topic_ids = request.version >= TOPIC_IDS_SINCE
-        if partitions is None:
-            partitions = [find_partition(broker, wanted, has_topic_ids) for wanted in plan.wanted]
-        self._partitions = partitions
-        self._reads: list[PartitionRead | ErrorCode] = []
+        self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
+        self._partitions: list[Partition | None]
+        self._reads: list[PartitionRead | ErrorCode]
         self._leaders: dict[int, None] | None = None  # whom the answer names
-        self._has_records = False
-        self._pending: Pending | None = None
-        self._watch: Watch | None = None
-        self._stepped_wait: SteppedWait | None = None
+        self._wait: PartitionWait | None = None
         self._has_looked = False
 
-    def attempt(self) -> FetchResponse | None:
-        """Reads every partition; None if the request should wait for more."""
-        body = self._body
-        left, min_bytes = min(body.max_bytes, self._broker.config.fetch_max_bytes), body.min_bytes
-        if self._broker.quotas is not None:
-            left, min_bytes = self._within_quota(left, min_bytes)
-        size = aborted = 0
-        is_urgent = not self._plan.wanted
-        reads = self._reads = []
+    def begin(self) -> Answer:
+        """Returns the answer; a `Pending` if the request waits for more, or a task if it wants many partitions."""
+        wanted, has_topic_ids = self._plan.wanted, self._has_topic_ids
+        if len(wanted) > PARTITIONS_PER_STEP:
+            return self._begin_in_steps()
+        self._partitions = [find_partition(self._broker, one, has_topic_ids) for one in wanted]
+        answer: Answer | None = self._look(self._body.max_wait_ms <= 0)
+        if answer is None:
+            answer, wait = self._new_wait()
+            wait.begin(self._watched(), self._wait_ms())
+        return answer
+
+    def _begin_in_steps(self) -> Generator[None, None, FetchResponse | Pending]:
+        wanted, has_topic_ids = self._plan.wanted, self._has_topic_ids
+        self._partitions = []
+        for step in steps_of(wanted):
+            self._partitions += [find_partition(self._broker, one, has_topic_ids) for one in wanted[step]]
+            yield
+        if self._body.max_wait_ms <= 0:
+            answer: FetchResponse = yield from self._look_in_steps(True)
+            return answer
+        pending, wait = self._new_wait()
+        found: FetchResponse | None = yield from wait.begin_in_steps(self._watched(), self._wait_ms())
+        return pending if found is None else found
+
+    def _new_wait(self) -> tuple[Pending, PartitionWait]:
+        pending = Pending()
+        wait = self._wait = PartitionWait(self._broker.waiters, self._look, pending.complete, pending.fail)
+        pending.abandon = wait.cancel
+        return pending, wait
+
+    def _watched(self) -> list[Watched]:
+        return [partition.notifier for partition in self._partitions if partition is not None]
+
+    def _wait_ms(self) -> int:
+        return self._request.connection.wait_ms(self._body.max_wait_ms, self._broker.clock)
+
+    # A look
+
+    def _look(self, is_last: bool) -> Any:
+        """Reads every partition. Returns the answer, None if the request should wait for more, or a task that returns one of these."""
+        wanted = self._plan.wanted
+        if len(wanted) > PARTITIONS_PER_STEP:
+            return self._look_in_steps(is_last)
+        self._begin_look()
+        self._read_some(wanted, self._partitions)
+        if not (self._is_urgent or self._bytes >= self._min_bytes or is_last):
+            self._reads = []
+            return None
+        if self._bytes and (throttled := self._charge()) is not None:
+            return throttled
+        return self._response(self._by_topic(self._answered(wanted, self._reads)))
+
+    def _look_in_steps(self, is_last: bool) -> Generator[None, None, Any]:
+        """The same for many partitions. Without a session the second look is the last one: each is many milliseconds of work."""
+        wanted, topics = self._plan.wanted, list[FetchableTopicResponse]()
+        is_last = is_last or (self._has_looked and len(wanted) > SESSION_PARTITIONS_MAX)
+        self._has_looked = True
+        self._begin_look()
+        for step in steps_of(wanted):
+            self._read_some(wanted[step], self._partitions[step])
+            yield
+            if self._wait is not None and self._wait.is_over:
+                return None
+        if not (self._is_urgent or self._bytes >= self._min_bytes or is_last):
+            self._reads = []
+            return None
+        if self._bytes and (throttled := self._charge()) is not None:
+            return throttled
+        for step in steps_of(wanted):
+            found = self._by_topic(self._answered(wanted[step], self._reads[step]))
+            if topics and found and (topics[-1].topic, topics[-1].topic_id) == (found[0].topic, found[0].topic_id):
+                topics[-1].partitions += found.pop(0).partitions
+            topics += found
+            yield
+        return self._response(topics)
+
+    def _begin_look(self) -> None:
+        """Sets the limits of an answer. They are lower if the client would have to wait for a quota, however long it has been idle."""
+        left, min_bytes = min(self._body.max_bytes, self._broker.config.fetch_max_bytes), self._body.min_bytes
+        quotas, request = self._broker.quotas, self._request
+        if quotas is not None:
+            left = min(left, quotas.fetch_bytes_max(request.connection.principal, request.client_id))
+            min_bytes = min(min_bytes, left)
+        self._left, self._min_bytes = left, min_bytes
+        self._is_urgent = not self._plan.wanted
+        self._bytes = self._aborted = 0
+        self._reads = []
+
+    def _read_some(self, all_wanted: Sequence[Wanted], partitions: Sequence[Partition | None]) -> None:
+        """Reads these partitions, as much as the partitions before them have left."""
+        left, size, reads = self._left, self._bytes, self._reads
         reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
-        for wanted, partition in zip(self._plan.wanted, self._partitions, strict=True):
+        for wanted, partition in zip(all_wanted, partitions, strict=True):
             if reads_all or self._may_read(wanted, partition):
                 read = self._read(wanted, partition, left, size == 0)
             else:
                 read = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             reads.append(read)
             if type(read) is not PartitionRead:
-                is_urgent = True
+                self._is_urgent = True
             elif (found := read[0]) is not None:
                 size += found.length
                 left -= found.length
                 if read[4]:
-                    aborted += len(read[4])
-                    if aborted > ABORTED_MAX:
+                    self._aborted += len(read[4])
+                    if self._aborted > ABORTED_MAX:
                         left = 0
             elif read[5] is not None:
-                is_urgent = True
-        self._has_records = size > 0
-        return self.answer() if is_urgent or size >= min_bytes else None
+                self._is_urgent = True
+        self._left, self._bytes = left, size
 
-    def attempt_in_steps(self) -> Generator[None, None, bool]:
-        """The same in steps; returns whether there is an answer. A wait that is over ends it."""
-        wanted, partitions, self._reads = self._plan.wanted, self._partitions, []
-        left, min_bytes = self._within_quota(min(self._body.max_bytes, self._broker.config.fetch_max_bytes), self._body.min_bytes)
-        size, aborted, is_urgent, reads = 0, 0, False, self._reads
-        reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
-        for number, (entry, partition) in enumerate(zip(wanted, partitions, strict=True), 1):
-            is_allowed_here = reads_all or self._may_read(entry, partition)
-            read = self._read(entry, partition, left - size, size == 0) if is_allowed_here else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            reads.append(read)
-            if type(read) is PartitionRead and read.slice is not None:
-                size += read.slice.length
-                aborted += len(read.aborted or ())
-                if aborted > ABORTED_MAX:
-                    left = 0
-            else:
-                is_urgent = is_urgent or type(read) is not PartitionRead or read.diverging_epoch is not None
-            if not number % PARTITIONS_PER_STEP:
-                yield
-                if self._stepped_wait is not None and self._stepped_wait.is_over:
-                    return False
-        self._has_records = size > 0
-        return is_urgent or size >= min_bytes
+    # The answer
 
-    def _within_quota(self, max_bytes: int, min_bytes: int) -> tuple[int, int]:
-        """The same bounds, lower where the client would have to wait for so many bytes however long it has been idle."""
-        quotas, request = self._broker.quotas, self._request
-        if quotas is None:
-            return max_bytes, min_bytes
-        bytes_max = min(max_bytes, quotas.fetch_bytes_max(request.connection.principal, request.client_id))
-        return bytes_max, min(min_bytes, bytes_max)
+    def _charge(self) -> FetchResponse | None:
+        """Counts the bytes of the answer. Returns an empty answer if the client is over its quota (KIP-219). Then a session that this
+        request would have opened is dropped."""
+        quotas, request, session = self._broker.quotas, self._request, self._plan.session
+        throttle_ms = quotas.charge_fetch(request.connection.principal, request.client_id, self._bytes) if quotas is not None else 0
+        if not throttle_ms:
+            for partition, read in zip(self._partitions, self._reads, strict=True):
+                if partition is not None and type(read) is PartitionRead and read[0] is not None:
+                    partition.traffic.bytes_out += read[0].length
+            return None
+        if session is not None and not self._plan.is_incremental:
+            self._broker.fetch_sessions.drop(session)
+            session = None
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.session_id if session is not None else NO_SESSION)
 
-    def answer_or_wait_in_steps(self) -> Generator[None, None, FetchResponse | Pending]:
-        if self._body.max_wait_ms <= 0:
-            yield from self.attempt_in_steps()
-            return (yield from self.answer_in_steps())
-        wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._finish_in_steps, self._fail)
-        watched = [partition.notifier for partition in self._partitions if partition is not None]
-        if (yield from wait.begin(watched, self._wait_ms())):
-            return (yield from self.answer_in_steps())
-        self._pending = Pending()
-        self._pending.abandon = wait.cancel
-        return self._pending
-
-    def _look(self, is_last: bool) -> Generator[None, None, bool]:
-        """An attempt; without a session the second one is answered whatever it has found: each is many milliseconds of work."""
-        is_over = (yield from self.attempt_in_steps()) or is_last or (self._has_looked and len(self._reads) > SESSION_PARTITIONS_MAX)
-        self._has_looked = True
-        if not is_over:
-            self._reads = []
-        return is_over
-
-    def _finish_in_steps(self) -> None:
-        assert self._pending is not None
-        self._pending.complete(self.answer_in_steps())
-
-    def _fail(self, error: Exception) -> None:
-        assert self._pending is not None
-        self._pending.fail(error)
-
-    def wait(self) -> Pending:
-        """Answers when there are enough bytes, or after `max_wait_ms`."""
-        self._pending = Pending()
-        self._reads = []
-        watched = [partition.notifier for partition in self._partitions if partition is not None]
-        self._watch = self._broker.waiters.watch(watched, self._wait_ms(), self._wake, self._give_up)
-        self._pending.abandon = self._watch.cancel
-        return self._pending
-
-    def _wait_ms(self) -> int:
-        return self._request.connection.wait_ms(self._body.max_wait_ms, self._broker.clock)
-
-    def answer(self) -> FetchResponse:
-        """The answer of the last attempt; in a session, only what differs from the answers before."""
-        if self._has_records:
-            throttle_ms = self._throttle_ms() if self._broker.quotas is not None else 0
-            if throttle_ms:
-                return self._throttled(throttle_ms)
-            self._count_bytes()
+    def _response(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
         session = self._plan.session
-        responses = self._by_topic(self._answered(self._plan.wanted, self._reads))
         session_id = session.session_id if session is not None else NO_SESSION
-        return make_response(session_id=session_id, responses=responses, node_endpoints=self._addresses())
+        return make_response(session_id=session_id, responses=topics, node_endpoints=self._addresses())
 
-    def _answered(self, all_wanted: list[Wanted], reads: list[PartitionRead | ErrorCode]) -> list[tuple[Wanted, PartitionRead | ErrorCode]]:
-        """The reads that the answer contains; a session remembers them."""
+    def _answered(
+        self, all_wanted: Sequence[Wanted], reads: Sequence[PartitionRead | ErrorCode]
+    ) -> list[tuple[Wanted, PartitionRead | ErrorCode]]:
+        """The reads that the answer contains: all of them, or in a session those that differ from the answers before."""
         session, is_incremental = self._plan.session, self._plan.is_incremental
         if session is None:
             return list(zip(all_wanted, reads, strict=True))
@@ -276,56 +265,6 @@ class Fetch:
             if read.slice is not None:
                 session.move_to_end(wanted.key())
         return answered
-
-    def answer_in_steps(self) -> Generator[None, None, FetchResponse]:
-        """The same for thousands of partitions."""
-        throttle_ms = self._throttle_ms() if self._has_records else 0
-        if throttle_ms:
-            return self._throttled(throttle_ms)
-        self._count_bytes()
-        topics: list[FetchableTopicResponse] = []
-        for at in range(0, len(self._reads), PARTITIONS_PER_STEP):
-            step = slice(at, at + PARTITIONS_PER_STEP)
-            found = self._by_topic(self._answered(self._plan.wanted[step], self._reads[step]))
-            if topics and found and (topics[-1].topic, topics[-1].topic_id) == (found[0].topic, found[0].topic_id):
-                topics[-1].partitions += found.pop(0).partitions
-            topics += found
-            yield
-        session = self._plan.session
-        session_id = session.session_id if session is not None else NO_SESSION
-        return make_response(session_id=session_id, responses=topics, node_endpoints=self._addresses())
-
-    def _throttle_ms(self) -> int:
-        quotas, request = self._broker.quotas, self._request
-        size = sum([read.slice.length for read in self._reads if type(read) is PartitionRead and read.slice is not None])
-        return quotas.charge_fetch(request.connection.principal, request.client_id, size) if quotas is not None else 0
-
-    def _throttled(self, throttle_ms: int) -> FetchResponse:
-        """The empty answer to a client that is over its quota (KIP-219); a session that this request would have opened is not."""
-        session = self._plan.session
-        if session is not None and not self._plan.is_incremental:
-            self._broker.fetch_sessions.drop(session)
-            session = None
-        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.session_id if session is not None else NO_SESSION)
-
-    def _count_bytes(self) -> None:
-        for partition, read in zip(self._partitions, self._reads, strict=True):
-            if partition is not None and type(read) is PartitionRead and read.slice is not None:
-                partition.traffic.bytes_out += read.slice.length
-
-    def _wake(self) -> None:
-        answer = self.attempt()
-        if answer is not None:
-            self._finish(answer)
-
-    def _give_up(self) -> None:
-        self._finish(self.attempt() or self.answer())
-
-    def _finish(self, answer: FetchResponse) -> None:
-        assert self._watch is not None and self._pending is not None
-        if not self._watch.is_cancelled:
-            self._watch.cancel()
-            self._pending.complete(answer)
 
     def _may_read(self, wanted: Wanted, partition: Partition | None) -> bool:
         """Checked at each attempt, because rights may be withdrawn while a reader waits. An unknown topic id has no name to check."""
@@ -427,20 +366,10 @@ class FetchFromRack(Fetch):
 
     __slots__ = ("_preferred",)
 
-    def __init__(
-        self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, partitions: list[Partition | None] | None = None
-    ) -> None:
-        super().__init__(broker, request, body, plan, partitions)
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
+        super().__init__(broker, request, body, plan)
         self._preferred: dict[Wanted, int] = {}
         """The brokers that the reader is sent to."""
-
-    def attempt(self) -> FetchResponse | None:
-        answer = super().attempt()
-        return self.answer() if answer is None and self._preferred else answer
-
-    def attempt_in_steps(self) -> Generator[None, None, bool]:
-        is_enough = yield from super().attempt_in_steps()
-        return is_enough or bool(self._preferred)
 
     def _read(self, wanted: Wanted, partition: Partition | None, left: int, is_first: bool) -> PartitionRead | ErrorCode:
         asked = wanted.partition
@@ -448,6 +377,7 @@ class FetchFromRack(Fetch):
             nearest = nearest_replica(partition, self._body.rack_id, asked.fetch_offset, self._broker.metadata.brokers)
             if nearest != LEADER:
                 self._preferred[wanted] = nearest
+                self._is_urgent = True
                 wanted.high_watermark = -1  # so that an incremental answer has it
                 return partition.bounds()
         return super()._read(wanted, partition, left, is_first)
@@ -458,12 +388,14 @@ class FetchFromRack(Fetch):
         return result
 
 
-def new_fetch(
-    broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, partitions: list[Partition | None] | None = None
-) -> Fetch:
-    if body.rack_id and broker.config.replica_selector_class in RACK_AWARE:
-        return FetchFromRack(broker, request, body, plan, partitions)
-    return Fetch(broker, request, body, plan, partitions)
+def new_fetch(broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> Fetch:
+    is_sent_to_racks = body.rack_id and broker.config.replica_selector_class in RACK_AWARE
+    return FetchFromRack(broker, request, body, plan) if is_sent_to_racks else Fetch(broker, request, body, plan)
+
+
+def steps_of(wanted: Sequence[Wanted]) -> Iterator[slice]:
+    """The parts of `wanted` that are looked at in one step each."""
+    return (slice(at, at + PARTITIONS_PER_STEP) for at in range(0, len(wanted), PARTITIONS_PER_STEP))
 
 
 def find_partition(broker: Broker, wanted: Wanted, has_topic_ids: bool) -> Partition | None:

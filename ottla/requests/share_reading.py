@@ -13,10 +13,10 @@ from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.share_state import SharePartitionKey
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, RequestContext, Watched
+from ottla.requests.partition_wait import PartitionWait
 from ottla.requests.rights import is_allowed, require
 from ottla.requests.share_acknowledgements import topic_name
 from ottla.requests.share_reads import LogWalk, find_start
-from ottla.requests.stepped_wait import SteppedWait
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.acquisition import RECORD_LIMIT, Acquired
 from ottla.sharing.sessions import INITIAL_EPOCH, ShareSession, TopicIdPartition
@@ -53,7 +53,7 @@ class ShareReading:
     """The reading part of a request: tried at once, and again whenever something has moved, until it has ended."""
 
     __slots__ = (
-        "_body", "_broker", "_is_record_limit", "_on_end", "_on_failure", "_readings", "_request", "_session", "_stepped_wait", "got",
+        "_body", "_broker", "_is_record_limit", "_on_end", "_on_failure", "_readings", "_request", "_session", "_wait", "got",
         "is_over",
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ class ShareReading:
         self._on_failure = on_failure
         self._is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         self._readings: list[Reading] = []
-        self._stepped_wait: SteppedWait | None = None
+        self._wait: PartitionWait | None = None
         self.got: dict[TopicIdPartition, Got] = {}
         self.is_over = True
 
@@ -88,9 +88,9 @@ class ShareReading:
         if self._body.max_wait_ms <= 0 or not self._wants_records:
             yield from self._attempt(True)
         else:
-            wait = self._stepped_wait = SteppedWait(self._broker.waiters, self._look, self._ended, self._on_failure)
+            wait = self._wait = PartitionWait(self._broker.waiters, self._look, self._ended, self._on_failure)
             wait_ms = self._request.connection.wait_ms(self._body.max_wait_ms, self._broker.clock)
-            self.is_over = yield from wait.begin(self._watched(), wait_ms)
+            self.is_over = bool((yield from wait.begin_in_steps(self._watched(), wait_ms)))
 
     def _watched(self) -> list[Watched]:
         watched: list[Watched] = []
@@ -106,23 +106,23 @@ class ShareReading:
 
     def let_go(self) -> None:
         """Ends the circle of references with the answer, once that is made: many partitions would be kept until the next collection."""
-        self._readings, self._stepped_wait, self._on_end, self._on_failure = [], None, _nothing, _ignore
+        self._readings, self._wait, self._on_end, self._on_failure = [], None, _nothing, _ignore
 
     def abandon(self) -> None:
         """Ends the wait without reading, because the connection is closed."""
-        if self._stepped_wait is not None:
-            self._stepped_wait.cancel()
+        if self._wait is not None:
+            self._wait.cancel()
 
     @property
     def _wants_records(self) -> bool:
         """A request for no records or no bytes may open a session or acknowledge; it locks nothing and does not wait."""
         return self._body.max_records > 0 and self._body.max_bytes > 0
 
-    def _look(self, is_last: bool) -> Generator[None, None, bool]:
-        """An attempt; returns whether the reading is over."""
+    def _look(self, is_last: bool) -> Generator[None, None, bool | None]:
+        """An attempt; returns True if the reading is over, else None."""
         if not (yield from self._may_go_on()):
             return True
-        return (yield from self._attempt(is_last)) or is_last
+        return (yield from self._attempt(is_last)) or is_last or None
 
     def _may_go_on(self) -> Generator[None, None, bool]:
         """Whether the group may still be read with after a wait: rights may have been withdrawn. Sets the error of topics that may not.
@@ -140,7 +140,7 @@ class ShareReading:
                 yield
         return is_allowed(broker, request, AclOperation.READ, ResourceType.GROUP, self._session.group_id)
 
-    def _ended(self) -> None:
+    def _ended(self, _result: bool) -> None:
         self.is_over = True
         self._on_end()
 
@@ -190,7 +190,7 @@ class ShareReading:
     @property
     def _is_abandoned(self) -> bool:
         """Whether the connection was closed during a look: nothing may be locked for the client."""
-        return self._stepped_wait is not None and self._stepped_wait.is_over
+        return self._wait is not None and self._wait.is_over
 
     def _attempt(self, is_last: bool) -> Generator[None, None, bool]:
         """Acquires available records; False if the request should wait for more."""

@@ -6,7 +6,7 @@ not wait for the readers that it wakes, and a reader that waits for many appends
 
 A round of wakes is bounded in time: if ten thousand readers wait for one partition, the later ones are woken in later iterations of the
 event loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. A request that waits
-for thousands of partitions looks at them in steps, a few in each iteration (`requests/stepped_wait.py`).
+for thousands of partitions looks at them in steps, a few in each iteration (`requests/partition_wait.py`).
 """
 
 from __future__ import annotations
