@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): records handed out one by one to many readers, and what became of each, kept in `__share_group_state`."""
+"""Share groups (KIP-932): delivers records one by one to many readers, and stores the state of each record in `__share_group_state`."""

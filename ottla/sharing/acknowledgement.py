@@ -43,7 +43,7 @@ class Rules(NamedTuple):
 
 
 def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> None:
-    """Raises INVALID_REQUEST for statements that make no sense, whatever the records' state."""
+    """Raises INVALID_REQUEST for acknowledgements that are invalid whatever the records' state."""
     before = -1
     for first, last, types in acknowledgements:
         if first > last:
@@ -61,7 +61,7 @@ def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> Non
 
 
 def ranges(acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, int]]:
-    """(first, last, type) of each stretch of one type."""
+    """Yields (first, last, type) of each range of one type."""
     first, last, types = acknowledgement
     if len(types) == 1:
         yield first, last, types[0]
@@ -76,7 +76,8 @@ def ranges(acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, int]]:
 def plan(
     flight: InFlight, member: str, acknowledgements: Sequence[Acknowledgement], rules: Rules, deadline_ms: int
 ) -> tuple[list[OffsetRun], list[OffsetRun]]:
-    """Sets the target of each run that is to change; (those runs, those whose lock is renewed). Raises `ApiError`, nothing changed."""
+    """Sets the target state of each run to change. Returns these runs, and the runs whose lock is renewed. Raises `ApiError` without any
+    change."""
     changing: list[OffsetRun] = []
     renewed: list[OffsetRun] = []
     try:
@@ -95,7 +96,7 @@ def _plan_one(
     flight: InFlight, member: str, acknowledgement: Acknowledgement, rules: Rules, changing: list[OffsetRun], renewed: list[OffsetRun]
 ) -> None:
     if acknowledgement.last < flight.start:
-        return  # the log or the share partition is past it
+        return  # the offsets are below the start of the log or of the share partition
     if acknowledgement.last >= flight.end:
         code = ErrorCode.INVALID_REQUEST if flight.runs else ErrorCode.INVALID_RECORD_STATE
         raise ApiError(code, f"offset {acknowledgement.last} was not handed out yet")
@@ -127,7 +128,7 @@ def outcome(run: OffsetRun, kind: int, delivery_count_max: int) -> DeliveryState
 
 
 def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: int) -> list[OffsetRun]:
-    """Plans that all records which members have acquired and not acknowledged become available."""
+    """Plans the release of all records that these members have acquired and not acknowledged; returns their runs."""
     held = [run for run in flight.runs if run.state is ACQUIRED and run.member in members and run.target is None]
     for run in held:
         run.target = outcome(run, RELEASE, delivery_count_max)
@@ -135,7 +136,7 @@ def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: 
 
 
 def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[OffsetRun]:
-    """Takes from their owners, at once, the records that they have had for too long; the runs that have changed."""
+    """Releases the records whose lock has expired, immediately; returns their runs."""
     late = [run for run in flight.runs if run.state is ACQUIRED and run.target is None and run.deadline_ms <= now_ms]
     for run in late:
         flight.set_state(run, outcome(run, RELEASE, delivery_count_max))
@@ -143,5 +144,5 @@ def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[Offse
 
 
 def next_deadline_ms(flight: InFlight) -> int | None:
-    """When the first lock runs out."""
+    """Returns when the first lock expires, or None."""
     return min((run.deadline_ms for run in flight.runs if run.state is ACQUIRED and run.target is None), default=None)

@@ -1,16 +1,15 @@
-"""Selects the records that a member acquires from the records that were read.
+"""Selects the records that a member acquires from the batches that were read.
 
-The batches that were read are examined in order, from the first one. Of each batch a member may acquire records in flight that are
-available again, and records beyond those in flight. The examination ends when the member has enough. Then the runs are changed in one pass.
-Offsets that are not in the log any more (compaction), or must not be delivered (control batches, aborted transactions), are archived at the
-same time.
+The batches are examined in order, from the first one. A member may acquire available records in flight, and records beyond those in flight.
+The examination ends when the member has enough. Then the runs are changed in one pass. Offsets that are not in the log (compaction) or must
+not be delivered (control batches, aborted transactions) are archived at the same time.
 
-How much is enough: `batch_optimized` takes whole log batches and may exceed the wanted number by part of a batch; `record_limit` (KIP-1206)
-never exceeds it. Records that have used half of their deliveries are delivered in smaller and smaller groups, and one by one for the last
-time, so that a record which makes readers fail does not archive its neighbours.
+With `batch_optimized` whole log batches are taken, so the wanted number may be exceeded by part of a batch. `record_limit` (KIP-1206) never
+exceeds it. Records that have used half of their deliveries are delivered in smaller and smaller groups, and one by one for the last time,
+so that a record which makes readers fail does not archive its neighbours.
 
-Invariants: only available records are acquired, so no record has two owners; each delivery raises the delivery count by one. Left out:
-reading the log, and the definition of a batch (`requests/share_reads.py`).
+Invariants: only available records are acquired, so no record has two owners; each delivery raises the delivery count by one.
+`requests/share_reads.py` reads the log and defines the batches.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Terms(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Neighbouring offsets of the log with the same answer to whether they may be delivered."""
+    """Consecutive offsets of the log that are all deliverable or all not."""
 
     first: int
     last: int
@@ -57,12 +56,12 @@ class Stretch(NamedTuple):
 
 
 def may_acquire(flight: InFlight, in_flight_max: int) -> bool:
-    """Whether records in flight are available, or there is room for more."""
+    """Whether records in flight are available, or the limit of records in flight allows more."""
     return flight.available_count > 0 or flight.count < in_flight_max
 
 
 def acquire(flight: InFlight, member: str, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Acquired]:
-    """`batches` are the batches that were read. The first one holds `offset`."""
+    """Acquires records for a member. `batches` are the batches that were read; the first one contains `offset`."""
     if terms.records_max <= 0:
         return []
     taker = Taker(flight, member, terms)
@@ -79,13 +78,13 @@ def acquire(flight: InFlight, member: str, offset: int, batches: Iterable[LogBat
 
 
 def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Stretch]:
-    """As much of the log as is needed, in stretches that lie either within what is in flight or beyond it."""
+    """Divides as much of the log as is needed into stretches, each either within or beyond the records in flight."""
     stretches: list[Stretch] = []
     end, batch_size, wanted = flight.end, terms.batch_size, terms.records_max
     room = terms.in_flight_max - flight.count
     at = max(offset, flight.start)
     index = flight.index_of(at) if at < end else 0
-    fresh = -1  # where a stretch beyond what is in flight has begun that may go on
+    fresh = -1  # start of an unfinished stretch beyond the records in flight
     for base, last, is_deliverable in batches:
         if fresh >= 0:
             if base == at and is_deliverable and at - fresh < batch_size and room > 0:
@@ -129,7 +128,8 @@ def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Te
 
 
 def add(stretches: list[Stretch], first: int, last: int, is_deliverable: bool, end: int) -> None:
-    """Continues the last stretch if that is alike; what reaches beyond `end`, where what is in flight ends, is cut there."""
+    """Appends offsets, joined to the last stretch if it is alike. Offsets across `end`, the end of the records in flight, are split there.
+    """
     if first < end <= last:
         add(stretches, first, end - 1, is_deliverable, end)
         first = end
@@ -146,7 +146,7 @@ def add(stretches: list[Stretch], first: int, last: int, is_deliverable: bool, e
 
 
 def count_free(flight: InFlight, index: int, first: int, last: int) -> tuple[int, int]:
-    """How many offsets from `first` to `last` are available; the index of the run that holds `last`."""
+    """Returns how many offsets from `first` to `last` are available, and the index of the run with `last`."""
     runs = flight.runs
     while runs[index].last < first:
         index += 1
@@ -161,7 +161,7 @@ def count_free(flight: InFlight, index: int, first: int, last: int) -> tuple[int
 
 
 class Taker:
-    """Acquires stretch after stretch for one member, until it has enough or must not have more at once."""
+    """Acquires stretches for one member, until it has enough or must not get more at once."""
 
     __slots__ = ("_count", "_flight", "_member", "_part_max", "_terms", "_throttle_from", "taken")
 
@@ -175,7 +175,7 @@ class Taker:
         self.taken: list[Acquired] = []
 
     def take_new(self, stretch: Stretch) -> bool:
-        """Acquires offsets beyond all that are in flight; False when the member has enough."""
+        """Acquires offsets beyond the records in flight; returns False when the member has enough."""
         flight, terms = self._flight, self._terms
         assert stretch.first == flight.end, "a hole of the log is archived before what lies behind it is taken"
         last = stretch.last
@@ -189,7 +189,7 @@ class Taker:
         return not terms.is_record_limit or last == stretch.last
 
     def take_again(self, stretch: Stretch) -> bool:
-        """Acquires the available ones of offsets in flight; False when nothing more must be taken."""
+        """Acquires the available offsets of a stretch in flight; returns False when no more may be taken."""
         flight, terms = self._flight, self._terms
         if terms.is_record_limit and self._count >= terms.records_max:
             return False
@@ -214,7 +214,7 @@ class Taker:
         return goes_on
 
     def _allowed(self, run: OffsetRun, size: int) -> tuple[int, bool]:
-        """How many of a run's records may be delivered now, and whether others may be along with them."""
+        """Returns how many of a run's records may be delivered now, and whether other records may be delivered with them."""
         limit, delivered = self._terms.delivery_count_max, run.delivery_count
         if limit > THROTTLED_DELIVERIES_MIN and delivered >= limit - 1:
             return (0 if self._count else 1), False

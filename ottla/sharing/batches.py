@@ -1,11 +1,10 @@
-"""Merges changes of a share partition's batches into one list: sorted, disjoint, as few batches as possible.
+"""Merges changes into a share partition's batches: a sorted, disjoint list of as few batches as possible.
 
-The rule is Kafka's, for each offset by itself: the change with the larger delivery count wins, and with equal counts the larger state wins.
-Counts and states of a record only rise (available, acknowledged, archived), so the order of changes does not matter, and neither does a
-change that arrives twice. Neighbours of equal state and count are joined. Offsets below the start offset are dropped, and a batch across it
-is cut.
+The rule is Kafka's, for each offset: the change with the larger delivery count wins; with equal counts the larger state wins. Counts and
+states of a record only rise (available, acknowledged, archived), so neither the order of changes nor a repeated change matters. Neighbours
+with equal state and count are joined. Offsets below the start offset are dropped, also from the middle of a batch.
 
-Invariant: given a list in that form, `merge` answers one in that form. It costs what the changes touch, not the length of the list.
+Invariant: `merge` keeps this form of the list. Its cost depends on the changes, not on the length of the list.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Batches = tuple[StateBatch, ...]
 
 
 def merge(batches: Sequence[StateBatch], changes: Sequence[StateBatch], start_offset: int) -> Batches:
-    """The batches after the changes; a negative `start_offset` drops nothing."""
+    """Returns the batches after the changes; a negative `start_offset` drops nothing."""
     if not batches and len(changes) <= 1:
         return tuple(change for change in _cut(list(changes), start_offset) if change.first_offset <= change.last_offset)
     merged = list(batches)
@@ -30,7 +29,7 @@ def merge(batches: Sequence[StateBatch], changes: Sequence[StateBatch], start_of
 
 
 def _lay_over(batches: list[StateBatch], change: StateBatch) -> None:
-    """Puts one batch among the others, in place. Direct neighbours are taken along, because they may be joined with it."""
+    """Inserts one batch in place. Direct neighbours are included, because they may be joined with it."""
     first, last, state, count = change
     low = bisect_left(batches, first - 1, key=_last_offset)
     high = bisect_right(batches, last + 1, key=_first_offset)
@@ -39,10 +38,10 @@ def _lay_over(batches: list[StateBatch], change: StateBatch) -> None:
         return
     weight = (count, state)
     pieces: list[StateBatch] = []
-    position = first  # what of the change is not laid out yet begins here
+    position = first  # start of the remaining part of the change
     for batch in batches[low:high]:
         begin, end = max(batch.first_offset, first), min(batch.last_offset, last)
-        if begin > end:  # it only touches
+        if begin > end:  # only adjacent
             if batch.first_offset > last and position <= last:
                 _put(pieces, position, last, state, count)
                 position = last + 1
@@ -62,7 +61,7 @@ def _lay_over(batches: list[StateBatch], change: StateBatch) -> None:
 
 
 def _put(pieces: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
-    """Appends a run of offsets, joined to the one before if they say the same; an empty run is nothing."""
+    """Appends a run of offsets, joined to the previous one if it is equal; ignores an empty run."""
     if first > last:
         return
     if pieces:

@@ -1,7 +1,7 @@
 """The commands of a share coordinator and their result.
 
-Each command is about one share partition and has one answer, so that all of them are routed in one way, to this broker or another,
-and one table of errors says which are worth a retry.
+Each command is about one share partition and has one answer. All commands can therefore be routed in the same way, to this broker or
+another, and one table lists the retriable errors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ StateCommand = InitializeState | ReadState | ReadSummary | WriteState | DeleteSt
 
 
 class StateResult(NamedTuple):
-    """`state` is there for a read or a summary that succeeded; `message` says more about a refusal."""
+    """`state` is set for a successful read or summary; `message` explains an error."""
 
     code: ErrorCode
     state: ShareState | None = None

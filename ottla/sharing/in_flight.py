@@ -1,16 +1,16 @@
-"""The records of a share partition that are in flight, and the state of each.
+"""The records in flight of a share partition, and the state of each.
 
-Offsets below `start` are completed; offsets from `end` on were never delivered. Between them are runs: neighbouring offsets of one state,
-delivery count and owner. A whole batch is one run and costs as much as a single record. A run is cut only where its records get different
-states, and is joined with its neighbours again when they are equal.
+Offsets below `start` are completed; offsets from `end` on were never delivered. Between them are runs: consecutive offsets with the same
+state, delivery count and owner. A whole batch is one run and costs as much as a single record. A run is split only where its records get
+different states, and is joined with its neighbours again when they are equal.
 
-A change that is not durable yet is kept beside the state (`Run.target`). Until the persister has answered, the records stay acquired. The
+A change that is not durable yet is stored beside the state (`Run.target`). Until the persister has answered, the records stay acquired. The
 change is undone by clearing the target.
 
-Invariants: the runs touch each other and reach from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first
-run is not completed, unless a write is under way; `available_count` and `complete_count` are the sums over the runs.
+Invariants: the runs are contiguous from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first run is not
+completed, unless a write is pending; `available_count` and `complete_count` are the sums over the runs.
 
-Left out: which member may have which records (`acquisition.py`), what members say of them (`acknowledgement.py`), persisting
+Elsewhere: which member may acquire which records (`acquisition.py`), members' acknowledgements (`acknowledgement.py`), persisting
 (`share_partition.py`).
 """
 
@@ -34,8 +34,8 @@ _first = attrgetter("first")
 
 
 class OffsetRun:
-    """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch they were once delivered in. `was_accepted`: the
-    owner has accepted them, and that could not be made durable; they are not archived for having been delivered too often then."""
+    """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch that they were delivered in. `was_accepted`: the
+    owner has accepted them, but the write failed; they are then not archived for too many deliveries."""
 
     __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "origin_size", "state", "target", "was_accepted")
 
@@ -63,7 +63,7 @@ class OffsetRun:
         return self.state is AVAILABLE
 
     def is_alike(self, other: OffsetRun) -> bool:
-        """Whether the two differ in nothing but their offsets."""
+        """Whether the two differ only in their offsets."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count
@@ -76,12 +76,12 @@ class OffsetRun:
 
 
 class InFlight:
-    """See above."""
+    """See the module."""
 
     __slots__ = ("available_count", "complete_count", "end", "runs", "start")
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
-        """Takes over stored state; offsets that none of its batches names are yet to be delivered."""
+        """Starts from stored state; offsets that no batch names are available."""
         self.start = start
         self.end = start
         self.runs: list[OffsetRun] = []
@@ -98,11 +98,11 @@ class InFlight:
 
     @property
     def count(self) -> int:
-        """The offsets in flight, whatever their state."""
+        """Returns the number of offsets in flight, in any state."""
         return self.end - self.start
 
     def next_offset(self) -> int:
-        """The first offset that can be acquired."""
+        """Returns the first offset that can be acquired."""
         if not self.available_count:
             return self.end
         for run in self.runs:
@@ -111,7 +111,7 @@ class InFlight:
         raise AssertionError(f"{self.available_count} should be available")
 
     def index_of(self, offset: int) -> int:
-        """The index in `runs` of the run that holds this offset."""
+        """Returns the index of the run with this offset."""
         assert self.start <= offset < self.end, f"offset {offset} is not in flight"
         return bisect_right(self.runs, offset, key=_first) - 1
 
@@ -126,7 +126,7 @@ class InFlight:
         return run
 
     def isolate(self, index: int, first: int, last: int) -> int:
-        """Cuts the run at `index` so that the part from `first` to `last` is a separate run; the index of that run."""
+        """Splits the run at `index` so that the part from `first` to `last` is a separate run; returns its index."""
         run = self.runs[index]
         if run.first < first:
             self._split(index, first)
@@ -144,7 +144,7 @@ class InFlight:
         self.runs.insert(index + 1, rest)
 
     def join(self, first_index: int, end_index: int) -> None:
-        """Joins what has become alike among the runs of [first_index, end_index) and their neighbours."""
+        """Joins equal neighbours among the runs of [first_index, end_index) and the runs beside them."""
         runs = self.runs
         first_index = max(first_index - 1, 0)
         touched = runs[first_index : end_index + 1]
@@ -173,7 +173,7 @@ class InFlight:
         self._count(run, 1)
 
     def archive_free(self, first: int, last: int) -> None:
-        """Archives the offsets from `first` to `last` that are not acquired. Offsets beyond `end` are added for that."""
+        """Archives the available offsets from `first` to `last`. Offsets beyond `end` are added as archived."""
         if last < self.start:
             return
         if first < self.end:
@@ -187,11 +187,12 @@ class InFlight:
             self.append(last, ARCHIVED, 0)
 
     def settle(self, runs: Sequence[OffsetRun], is_durable: bool) -> bool:
-        """Ends the changes of these runs, as planned or not at all; True if anything has become available."""
+        """Applies the planned changes of these runs, or cancels them if they are not durable; returns whether records have become
+        available."""
         before = self.available_count
         for run in runs:
             if run.target is None or run.last < self.start:
-                continue  # the log has moved past it meanwhile
+                continue  # already below the start
             if is_durable:
                 self.set_state(run, run.target)
             else:
@@ -240,7 +241,7 @@ class InFlight:
         self.advance()
 
     def forget_from(self, offset: int) -> None:
-        """Removes the offsets from the new log end on: later appends put other records there."""
+        """Removes the offsets from the new log end on, because later appends put other records there."""
         while self.runs and self.runs[-1].last >= offset:
             run = self.runs[-1]
             self._count(run, -1)
@@ -262,7 +263,7 @@ class InFlight:
 
 
 def state_batches(runs: Iterable[OffsetRun], start: int) -> tuple[StateBatch, ...]:
-    """The runs' states, or those they are about to have, from `start` on; neighbours that are alike in one."""
+    """Returns the runs' states (the planned ones, if any) from `start` on; equal neighbours are joined."""
     batches: list[StateBatch] = []
     for run in sorted(runs, key=_first):
         if run.last < start:

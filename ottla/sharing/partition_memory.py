@@ -23,11 +23,11 @@ class PartitionMemory:
         self._share = self._memory.exact_share()
 
     def find_room(self) -> None:
-        """Raises ApiError COORDINATOR_NOT_AVAILABLE where one more share partition is too much."""
+        """Raises `ApiError` COORDINATOR_NOT_AVAILABLE if there is no memory for another share partition."""
         self._share.find_room(PARTITION_BYTES)
 
     def hold(self, size: int) -> None:
-        """Counts `size` bytes more, or fewer if it is negative."""
+        """Adds `size` bytes to the memory in use; a negative size frees memory."""
         self._share.bytes += size
 
     @property
@@ -35,6 +35,6 @@ class PartitionMemory:
         return self._share.bytes
 
     def in_flight_max(self, wanted: int) -> int:
-        """How many records of one share partition may be in flight, of a group that wants so many."""
+        """Returns the limit of records in flight for a share partition whose group has the limit `wanted`."""
         is_short = self._share.bytes >= self._memory.bytes_max
         return min(wanted, IN_FLIGHT_WHEN_SHORT) if is_short else wanted

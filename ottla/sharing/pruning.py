@@ -1,7 +1,7 @@
-"""Prunes only behind a synced snapshot: raises the start of `__share_group_state` once the snapshot that replaces its head is durable.
+"""Raises the start of `__share_group_state`, only after the snapshots that replace the removed records are synced.
 
 Records before the oldest needed snapshot are redundant only while that snapshot exists, and a crash can remove the unsynced end of a log.
-So pruning has two rounds: the first notes the offset and asks for a sync; the next one raises the start of the log to that offset, if the
+Pruning therefore has two rounds: the first records the offset and requests a sync; the next one raises the log start to that offset, if the
 sync has covered the whole log of the first round.
 """
 
@@ -22,7 +22,7 @@ class PrunedLog(Protocol):
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is synced."""
+        """The offset below which everything is synced."""
 
 
 class PrunedPartition(Protocol):
@@ -36,7 +36,7 @@ class PrunedPartition(Protocol):
 
 
 class Pruner:
-    """Prunes one partition; called with the end of what is redundant, each time it may have grown."""
+    """Prunes one partition; called with the end of the redundant records, each time it may have grown."""
 
     __slots__ = ("_flush", "_partition", "_redundant_end", "_synced_end")
 
@@ -52,7 +52,7 @@ class Pruner:
             try:
                 self._partition.delete_records(self._redundant_end)
             except (ApiError, StorageError):
-                return  # no longer led, or the disk fails: the next leader prunes
+                return  # no longer the leader, or a disk failure; the next leader prunes
         self._redundant_end, self._synced_end = redundant_end, log.log_end_offset
         if redundant_end > log.log_start_offset and log.recovery_point < self._synced_end:
             self._flush()

@@ -1,7 +1,8 @@
-"""The share partitions of this broker: made at the first request of a group's member, closed when the broker no longer leads the partition.
+"""The share partitions of this broker: created at the first request of a group's member, closed when the broker no longer leads the
+partition.
 
-A share partition belongs to one term of leadership: another leader epoch makes another one. When the last session of a group on this broker
-ends, its share partitions are closed; a later session reads the stored state, which may have been altered or deleted meanwhile.
+A share partition belongs to one leader epoch; another epoch creates a new one. When the last session of a group on this broker ends, its
+share partitions are closed. A later session reads the stored state again, because it may have been altered or deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ FindStart = Callable[[str], int]
 
 
 class SharePartitions:
-    """See above. `terms_of` answers what a group's settings say."""
+    """See the module. `terms_of` returns the settings of a group."""
 
     def __init__(
         self, *, persister: Persister, clock: Clock, timers: Timers, terms_of: Callable[[str], GroupTerms],
         memory: PartitionMemory | None = None, in_turn: InTurn = at_once,
     ) -> None:  # fmt: skip
-        """`in_turn` calls a function in a turn of the loop that has time for it."""
+        """`in_turn` calls a function in an iteration of the event loop that has time for it."""
         self._in_turn = in_turn
         self._persister = persister
         self._clock = clock
@@ -38,13 +39,13 @@ class SharePartitions:
             yield from list(group.values())
 
     def find(self, key: SharePartitionKey, leader_epoch: int) -> SharePartition | None:
-        """The share partition if there is one of this term."""
+        """Returns the share partition of this leader epoch, or None."""
         share = self._groups.get(key.group_id, {}).get((key.topic_id, key.partition))
         return share if share is not None and share.leader_epoch == leader_epoch else None
 
     def get(self, key: SharePartitionKey, leader_epoch: int, find_start: FindStart) -> SharePartition:
-        """The share partition, which may be loading yet; or one that is closed and says by its `error` why it could not be loaded.
-        Raises ApiError COORDINATOR_NOT_AVAILABLE where a new one finds no room."""
+        """Returns the share partition, which may still be loading, or is closed with an `error` if it could not be loaded. Raises
+        `ApiError` COORDINATOR_NOT_AVAILABLE if there is no memory for a new one."""
         place = (key.topic_id, key.partition)
         group = self._groups.get(key.group_id)
         known = group.get(place) if group is not None else None

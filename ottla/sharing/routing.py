@@ -1,12 +1,12 @@
-"""Routes calls to the share coordinator of a share partition, and retries calls that the coordinator cannot take yet.
+"""Routes calls to the share coordinator of a share partition, and retries calls while the coordinator is unavailable.
 
-`ShareStateCoordinators` finds the shard (Java's hash of `group:topicId:partition`, as in Kafka) and runs a command on its host; the
-answer is NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none to run on. `SharePersister` is the `Persister` that share
-partitions and group coordinators use: it creates `__share_group_state` when it is missing, asks the coordinator, here or by
-`remote.py` elsewhere, and tries again while a coordinator loads or moves, with a growing pause and a limited number of times.
+`ShareStateCoordinators` finds the shard (Java's hash of `group:topicId:partition`, as in Kafka) and runs a command on its host; without a
+host it answers NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS. `SharePersister` is the `Persister` of share partitions and group
+coordinators. It creates `__share_group_state` if it is missing and asks the coordinator, here or on another broker (`remote.py`). While a
+coordinator loads or moves it retries, with a growing pause and a limited number of times.
 
-Each call is answered exactly once. Calls about one share partition reach the coordinator in their order: while a call waits for its next
-try, or for another broker's answer, later calls wait behind it. So a delayed write never overwrites a later one, and a read sees all
+Each call is answered exactly once. Calls about one share partition reach the coordinator in order: while a call waits for its next attempt
+or another broker's answer, later calls are queued behind it. A delayed write therefore never overwrites a later one, and a read sees all
 earlier writes. Closing answers all waiting calls with NOT_COORDINATOR.
 """
 
@@ -66,8 +66,8 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         is_lease_held: Callable[[], bool] = lambda: True,
         memory: CoordinatorMemory | None = None,
     ) -> None:
-        """`prune` makes what raises the start of a led partition's log. `is_lease_held`: whether this broker's session certainly lives; if
-        not, a successor may have written newer states."""
+        """`prune` creates the function that raises the start of a led partition's log. `is_lease_held` returns whether this broker's
+        session is certainly alive; otherwise a successor may have written newer states."""
         super().__init__(
             SHARE_GROUP_STATE_TOPIC,
             partition_count=partition_count,
@@ -93,7 +93,7 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
 
     @property
     def writes(self) -> int:
-        """The number of records about share partitions that were written on this broker."""
+        """Returns the number of records about share partitions that this broker has written."""
         written: int = sum(host.machine.writes for host in self._hosts.values())
         return self._writes_before + written
 
@@ -124,7 +124,7 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
 
 @remembered(1 << 20)
 def place(key: SharePartitionKey, partition_count: int) -> int:
-    """The partition of `__share_group_state` that keeps a share partition, as in Kafka."""
+    """Returns the partition of `__share_group_state` for a share partition, as in Kafka."""
     return java_partition(key.coordinator_key, partition_count)
 
 
@@ -207,7 +207,7 @@ class SharePersister:
         queue.drain()
 
     def ask(self, attempt: _Attempt) -> bool:
-        """Sends the call; True if another broker answers it. A call to a coordinator here takes its place in the order at once."""
+        """Sends the call; returns whether another broker answers it. A call to a local coordinator is ordered immediately."""
         coordinators, command = self._coordinators, attempt.command
         if not coordinators.is_created:
             loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -248,7 +248,7 @@ class SharePersister:
 
 
 class _Attempt:
-    """One call on its way to an answer."""
+    """One call without an answer."""
 
     __slots__ = ("_done", "command", "persister", "tries")
 
@@ -259,7 +259,7 @@ class _Attempt:
         self.tries = 0
 
     def answered(self, result: StateResult) -> None:
-        """Takes the coordinator's answer; a call that was given up meanwhile already has one."""
+        """Processes the coordinator's answer, unless the call was given up."""
         if self._done is not None:
             self.persister.answered(self, result)
 
@@ -270,7 +270,7 @@ class _Attempt:
 
 
 class _Queue:
-    """The waiting calls about one share partition, in their order. `asked` is the call in flight."""
+    """The waiting calls about one share partition, in order. `asked` is the call in flight."""
 
     __slots__ = ("_is_draining", "_key", "_persister", "_timer", "_timers", "asked", "waiting")
 
@@ -299,7 +299,7 @@ class _Queue:
         self.drain()
 
     def drain(self) -> None:
-        """Sends one after the other, until one is refused or has to wait for another broker's answer."""
+        """Sends the waiting calls, until one is refused or must wait for another broker's answer."""
         if self._is_draining:
             return
         self._is_draining = True
@@ -313,7 +313,7 @@ class _Queue:
             self._persister.emptied(self._key, self)
 
     def give_up(self, result: StateResult) -> None:
-        """Fails all calls: the first has used up its tries, or the broker stops."""
+        """Fails all calls: the first has used all of its attempts, or the broker stops."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Share sessions (KIP-932): a member of a share group names its partitions once, later requests carry only what changed.
+"""Share sessions (KIP-932): a member of a share group names its partitions once, and later requests name only the changes.
 
 A session belongs to a group and a member. Epoch 0 opens a session and ends an earlier one of the same member, each later request has the
 next epoch, and epoch -1 ends the session. It also ends with the connection that opened it. When a session ends, records that its member has
@@ -6,14 +6,13 @@ acquired and not acknowledged become available again. The group's share partitio
 done in steps, because each partition with records of the member needs a write. Until all records are released the member cannot open
 another session, because the release would include the new session's records.
 
-A session is found by group and member alone, as in Kafka: a member may use another connection or principal. Each request needs READ on its
-group, and member ids are random uuids.
+A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 
-The number of sessions is bounded by `group.share.max.share.sessions`. The partitions of one session and of all sessions are bounded, too,
-all of them also by `ottla.memory.max.bytes`. At a limit, a session is evicted from the address, or from the connection of this address,
-that holds the most (`base/loop/fair_slots.py`); if there is none, the new session is refused.
+The number of sessions is limited by `group.share.max.share.sessions`. The number of partitions is limited for one session and for all
+sessions; the last limit also depends on `ottla.memory.max.bytes`. At a limit, a session is evicted from the address, or from the connection
+of this address, that has the most (`base/loop/fair_slots.py`); if there is none, the new session is refused.
 
-Left out: reading and acknowledging records (`share_fetch.py`, `share_acknowledge.py`).
+`share_fetch.py` and `share_acknowledge.py` read and acknowledge records.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ MEMBER_ID_LENGTH_MAX = 36
 SESSION_PARTITIONS_MAX = 5000
 PARTITIONS_PER_STEP = 20
 PARTITIONS_MAX = 250_000
-"""Of all sessions together; each takes some 150 bytes."""
+"""Partitions of all sessions together; each takes some 150 bytes."""
 
 TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
 class ClosingConnection(Origin, Protocol):
-    """A client's connection, which says when it is closed."""
+    """A client's connection that reports its close."""
 
     principal: str
 
@@ -90,7 +89,7 @@ class ShareSession:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def in_turn(self, epoch: int) -> list[TopicIdPartition]:
-        """The partitions, beginning with each request with another one, so that a limit starves none of them."""
+        """Returns the partitions, starting with another one in each request, so that a limit starves none of them."""
         places = list(self.wanted)
         if len(places) > 1:
             begin = epoch % len(places)
@@ -104,7 +103,7 @@ class ShareSessions:
     def __init__(
         self, shares: SharePartitions, sessions_max: int, partitions_max: int = PARTITIONS_MAX, turns: Turns | None = None
     ) -> None:
-        """`partitions_max`: for how many partitions of all sessions there is memory. Without `turns`, sessions end at once."""
+        """`partitions_max` is the number of partitions that fit into memory. Without `turns`, sessions end immediately."""
         self._shares = shares
         self._sessions_max = sessions_max
         self.partitions_max = min(PARTITIONS_MAX, partitions_max)
@@ -121,7 +120,7 @@ class ShareSessions:
         return self._groups.get(group_id, {}).get(member_id)
 
     def belongs_to_other(self, group_id: str, member_id: str, principal: str) -> bool:
-        """Whether the member's session was opened by another principal: then it can neither be used nor replaced."""
+        """Whether another principal opened the member's session. Such a session can neither be used nor replaced."""
         known = self.find(group_id, member_id)
         return known is not None and known.principal != principal
 
@@ -140,7 +139,7 @@ class ShareSessions:
         return session
 
     def _has_room(self, connection: ClosingConnection) -> bool:
-        """Whether one more session may be opened; one that takes more than its share of them may end for it."""
+        """Whether one more session may be opened; a session of a client with more than its share may be evicted for it."""
         slots = self._slots
         while 0 < self._sessions_max <= len(slots):
             surplus = slots.place_in_others(connection.host) or slots.place_beside(connection)
@@ -150,7 +149,7 @@ class ShareSessions:
         return len(slots) < self._sessions_max
 
     def update(self, session: ShareSession, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> bool:
-        """Applies the additions and removals of a request; ends the session and returns False where it would have too many partitions."""
+        """Applies the additions and removals of a request. Ends the session and returns False if it would have too many partitions."""
         slots = self._slots
         session.update(added, forgotten)
         slots.weigh(session, len(session.wanted))
@@ -163,7 +162,7 @@ class ShareSessions:
         return False
 
     def step(self, group_id: str, member_id: str, epoch: int) -> tuple[ShareSession | None, ErrorCode]:
-        """The session that a request of this epoch belongs to, ready for the next one; a final epoch changes nothing yet."""
+        """Returns the session of a request with this epoch, and advances its epoch; a final epoch changes nothing yet."""
         session = self.find(group_id, member_id)
         if session is None:
             return None, ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -176,7 +175,7 @@ class ShareSessions:
         return session, ErrorCode.NONE
 
     def end(self, session: ShareSession) -> None:
-        """Makes available what the member has; with the group's last session its share partitions are closed."""
+        """Ends a session: releases the member's records, and closes the group's share partitions with its last session."""
         if self.find(session.group_id, session.member_id) is not session:
             return
         self._remove(session)
@@ -192,7 +191,7 @@ class ShareSessions:
             run_steps(self._release(group_id))
 
     def _release(self, group_id: str) -> Generator[None, None, None]:
-        """Releases the records of members that have left, in all share partitions of a group."""
+        """Releases the records of members whose sessions have ended, in all share partitions of a group."""
         leaving = self._leaving[group_id]
         try:
             while leaving:
@@ -223,7 +222,7 @@ class ShareSessions:
 
 
 def ignore(code: ErrorCode) -> None:
-    """Ignores the outcome of changes without a caller that waits."""
+    """Ignores the result of a change without a waiting caller."""
 
 
 def is_member_id(text: str | None) -> bool:

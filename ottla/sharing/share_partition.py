@@ -1,16 +1,16 @@
 """One partition as one share group reads it, on the broker that leads the partition.
 
-It loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable before it
-answers them. Members that wait are woken when records become available again, or when there is room for more in flight.
+It loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable before it answers
+them. Waiting members are woken when records become available again, or when more records may be in flight.
 
 One timer serves all locks: it is set for the first expiry, and then for the next one. Locks of thousands of partitions may expire together;
 they are released over several iterations of the event loop.
 
-When the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic was deleted,
+If the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic was deleted,
 the share partition closes itself; the next request for it reads the stored state again. A leader without writes would not notice an
 alteration or a deletion. Therefore the stored state is checked when a member begins to read a partition (`check`).
 
-Left out: the log (`requests/share_reads.py`), and the set of share partitions (`registry.py`).
+`requests/share_reads.py` reads the log; `registry.py` has the set of share partitions.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ InTurn = Callable[[Callable[[], object]], None]
 
 
 def at_once(function: Callable[[], object]) -> None:
-    """Where there are no turns."""
+    """Calls the function immediately: the default of `in_turn`."""
     function()
 
 
 def member_error(code: ErrorCode) -> ErrorCode:
-    """The error that members get for one of the persister."""
+    """Returns the error for members, given the persister's."""
     return _CODES_FOR_MEMBERS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) if code else ErrorCode.NONE
 
 
@@ -84,14 +84,14 @@ class StoredStateCheck:
 
 
 class SharePartition:
-    """See above. `find_start` answers where to begin when there is no stored state, or raises `ApiError`."""
+    """See the module. `find_start` returns where to begin without a stored state, or raises `ApiError`."""
 
     def __init__(
         self, key: SharePartitionKey, leader_epoch: int, *, persister: Persister, clock: Clock, timers: Timers,
         terms: Callable[[], GroupTerms], find_start: Callable[[str], int], on_closed: Callable[[SharePartition], None],
         memory: PartitionMemory | None = None, in_turn: InTurn = at_once,
     ) -> None:  # fmt: skip
-        """`in_turn` calls a function in a turn of the loop that has time for it."""
+        """`in_turn` calls a function in an iteration of the event loop that has time for it."""
         self.key = key
         self.leader_epoch = leader_epoch
         self.state_epoch = 0
@@ -110,10 +110,10 @@ class SharePartition:
         self._held_bytes = 0
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
-        self._completing = 0  # records that will be done with when what is being written is durable
-        self._stored_start = UNINITIALIZED_START_OFFSET  # as it was read, or was written since
-        self._stored_count: int | None = None  # the completed records behind the start, as they were written last
-        self._is_uncertain = False  # a write has failed, and may be stored all the same
+        self._completing = 0  # records that will be completed by the pending write
+        self._stored_start = UNINITIALIZED_START_OFFSET  # as last read or written
+        self._stored_count: int | None = None  # completed records after the start, as last written
+        self._is_uncertain = False  # a failed write may nevertheless be stored
         self._checks: list[StoredStateCheck] = []
         self._written_end = 0  # the start plus the completed records after it, as of the last write
         self.notifier = Notifier()
@@ -149,7 +149,7 @@ class SharePartition:
         self.notifier.notify()
 
     def close(self) -> None:
-        """Ends delivery and acknowledgement; writes under way are still answered."""
+        """Ends delivery and acknowledgement; pending writes are still answered."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -164,7 +164,7 @@ class SharePartition:
         self.notifier.notify()
 
     def _hold(self, size: int) -> None:
-        """Sets the memory that is counted for this share partition, in bytes."""
+        """Sets the memory counted for this share partition, in bytes."""
         self._memory.hold(size - self._held_bytes)
         self._held_bytes = size
 
@@ -236,8 +236,8 @@ class SharePartition:
         return self._memory.in_flight_max(self.terms().in_flight_max)
 
     def forget_from(self, offset: int) -> None:
-        """The log ends here: a crash has taken what was read beyond it, and other records will have those offsets. The stored state
-        of the old ones would be taken for theirs, so it is initialised again with what is left."""
+        """Handles a log that ends here after a crash, so that other records will get the later offsets. The stored state of the lost
+        records would apply to the new ones; it is therefore initialized again with the remaining states."""
         flight = self.flight
         flight.forget_from(offset)
         self._written_end = flight.start + flight.complete_count
@@ -252,7 +252,7 @@ class SharePartition:
     def acquire(
         self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
     ) -> list[Acquired]:
-        """Locks records for a member. `batches` were read from `offset` on, the result of `fetch_offset`."""
+        """Acquires records for a member. `batches` were read from `offset` on, the result of `fetch_offset`."""
         group = self.terms()
         deadline_ms = self._clock.monotonic_ms() + group.lock_duration_ms
         terms = Terms(records_max, batch_size, is_record_limit, self._in_flight_max(), group.delivery_count_max, deadline_ms)
@@ -282,7 +282,7 @@ class SharePartition:
         self._change(changing, done)
 
     def release(self, members: frozenset[str], done: StateWritten) -> None:
-        """Makes the records of members that have left available again."""
+        """Makes the records of members whose sessions have ended available again."""
         if not self.is_loaded:
             done(ErrorCode.NONE)
             return
@@ -293,8 +293,8 @@ class SharePartition:
             done(ErrorCode.NONE)
             return
         self._count_runs()
-        # The start moves only after the write is durable: a start written ahead would be taken back by the next write, together with
-        # the batches that it no longer names.
+        # The start moves only after the write is durable. Otherwise the next write would lower a start that was written ahead, without
+        # the batches below it.
         flight = self.flight
         completing = sum(len(run) for run in changing if run.target in TERMINAL)
         self._completing += completing
@@ -324,8 +324,8 @@ class SharePartition:
                 self.notifier.notify()
 
     def _maybe_write_start(self) -> None:
-        """Writes the start offset if it has passed archived markers, aborted or compacted records and nothing is in flight: there may be no
-        acknowledgement for long that would write it, and the group would seem to lag."""
+        """Writes the start offset if it has passed archived markers, aborted or compacted records and nothing is in flight. Otherwise no
+        acknowledgement might write it for long, and the group would seem to lag."""
         flight = self.flight
         if flight.count or flight.start <= self._written_end:
             return

@@ -1,18 +1,18 @@
 """The share coordinator of one partition of `__share_group_state`, as a log machine.
 
-A write is logged as an update, or as a snapshot of the whole after `updates_per_snapshot` of them. A share partition's leader reads the
-state once, with its leader epoch, and so takes it over: from then on reads and writes of an older leader are fenced. Resetting a
-group's offsets starts the state again with a higher state epoch, which fences earlier writes.
+A write is logged as an update, or as a complete snapshot after `updates_per_snapshot` updates. A share partition's leader takes over the
+state by reading it once, with its leader epoch; from then on reads and writes of an older leader are fenced. Resetting a group's offsets
+initializes the state again with a higher state epoch, which fences earlier writes.
 
 Two scans run periodically. One repeats the snapshots of share partitions that were not written for long, so that older records become
 redundant. The other removes redundant records (`prune`, a port, raises the start of the log).
 
-The states of a broker have a memory limit. A new state, or a write that adds to a state, is refused at the limit with POLICY_VIOLATION
-(`state_room.py`). That code is not retriable: brokers retry other errors at once, and each waiting request takes as much memory as the
+The states of a broker have a memory limit. At the limit a new state, or a write that enlarges a state, is refused with POLICY_VIOLATION
+(`state_room.py`). This code is not retriable. Brokers retry other errors immediately, and each waiting request needs as much memory as the
 state.
 
 The checks, their order and their codes are Kafka's, with two exceptions: this limit, and writes with a higher state epoch than the stored
-one, which Kafka accepts. Left out: finding the shard of a share partition, and retries (`routing.py`).
+one, which Kafka accepts. `routing.py` finds the shard of a share partition and retries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNINITIALIZED = StateResult(ErrorCode.INVALID_REQUEST, None, "the share partitio
 
 
 class ShareStateMachine:
-    """One shard; see `machine/contract.py` for what a host does with it."""
+    """One shard; see `machine/contract.py` for its use by a host."""
 
     def __init__(
         self, settings: ShareStateSettings, topics: StateTopicsView, prune: Callable[[int], None], memory: CoordinatorMemory | None = None
@@ -111,7 +111,7 @@ class ShareStateMachine:
                 return _answer(reply, StateResult(ErrorCode.POLICY_VIOLATION, None, error.message))
         leader_epoch = UNREAD if key in self.shard.ended else 0
         if known is not None:
-            # Epochs never go back: an earlier leader must not return only because the group's offsets were reset.
+            # Epochs never decrease, so that resetting a group's offsets does not unfence an earlier leader.
             leader_epoch, state_epoch = known.state.leader_epoch, max(state_epoch, known.state.state_epoch)
         complete_count = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == UNINITIALIZED_START_OFFSET else 0
         state = ShareState(state_epoch, leader_epoch, start_offset, complete_count)
@@ -150,14 +150,14 @@ class ShareStateMachine:
         if change.leader_epoch != NO_EPOCH and change.leader_epoch < state.leader_epoch:
             return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, change.leader_epoch, state.leader_epoch)
         if state.leader_epoch == UNREAD and change.leader_epoch != NO_EPOCH:
-            # The state that was deleted may have had the same epoch: its leader writes on from memory. (Kafka would take that.)
+            # The deleted state may have had the same epoch, and its leader still writes from memory. (Kafka would accept that.)
             return _answer(reply, StateResult(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this state since it began anew"))
         if change.state_epoch not in (NO_EPOCH, state.state_epoch):
-            # A higher one is left from a group of the same name that was deleted: Kafka takes what its readers say for the new group's.
+            # A higher epoch is from a deleted group of the same name. Kafka applies its readers' acknowledgements to the new group.
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
-        # Only a read takes over leadership: the epoch that is logged with a write is the one that is known.
+        # Only a read takes over leadership, so a write is logged with the known epoch.
         try:
             return self._log(reply, WRITTEN, self._written(now_ms, key, known, change._replace(leader_epoch=state.leader_epoch)))
         except ApiError as error:
@@ -172,7 +172,7 @@ class ShareStateMachine:
         return self._log(reply, WRITTEN, tombstone(key))
 
     def _written(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> ShareStateRecord:
-        """The record of a write, which is spared what there is no room for. Raises `ApiError`."""
+        """Returns the record of a write, reduced if the memory is at its limit. Raises `ApiError`."""
         if change.batches:
             try:
                 self.shard.memory.find_room(BATCH_BYTES * ADDED_MAX * len(change.batches))
@@ -198,7 +198,7 @@ class ShareStateMachine:
     # Deleted topics and cold snapshots
 
     def forget_topics(self, now_ms: int) -> Decision:
-        """Deletes the state of deleted topics, a bounded amount at a time."""
+        """Deletes the states of deleted topics, a bounded number at a time."""
         is_deleted = self._topics.is_deleted
         gone = [key for key in self.shard.partitions if is_deleted(key.topic_id)]
         draft = Draft()
@@ -209,9 +209,8 @@ class ShareStateMachine:
         return draft.decision()
 
     def snapshot_cold(self, now_ms: int) -> Decision:
-        """Repeats old snapshots, a bounded amount at a time. When every one of them is a repetition nothing happens here, and the log
-        need not move on.
-        """
+        """Repeats old snapshots, a bounded amount at a time. If all snapshots are repetitions, it does nothing, because the log need not be
+        pruned."""
         interval_ms, delay_ms, size = self.settings.cold_snapshot_interval_ms, self.settings.cold_snapshot_interval_ms, 0
         partitions, records = self.shard.partitions, list[LogRecord]()
         if any(stored.created_ms == stored.written_ms for stored in partitions.values()):
@@ -219,7 +218,7 @@ class ShareStateMachine:
                 if now_ms - stored.written_ms < interval_ms:
                     continue
                 if size >= self.settings.scan_bytes_max:
-                    delay_ms = 0  # the rest at once
+                    delay_ms = 0  # the rest immediately
                     break
                 record = snapshot_record(key, Snapshot(stored.snapshot_epoch + 1, stored.state, stored.created_ms, now_ms))
                 records.append(record)
@@ -231,7 +230,7 @@ class ShareStateMachine:
         return draft.decision()
 
     def prune(self, now_ms: int) -> Decision:
-        """Prunes the log before the oldest snapshot that is needed, once all that is applied is committed."""
+        """Prunes the log below the oldest needed snapshot, after all applied records are committed."""
         end, draft = self.shard.redundant_end(), Draft()
         draft.call(lambda: self._prune(end))
         draft.schedule("prune", self.settings.prune_interval_ms, self.prune)
@@ -239,7 +238,7 @@ class ShareStateMachine:
 
 
 def _answer(reply: Reply, result: StateResult) -> Decision:
-    """An answer without records; a host that is closed meanwhile answers another."""
+    """Answers without records; a host that is closed meanwhile answers an error instead."""
     return answered(reply, result, StateResult)
 
 

@@ -1,8 +1,8 @@
 """The records of `__share_group_state`: Kafka's ShareSnapshot (key 0) and ShareUpdate (key 1), version 0.
 
-A snapshot is all that is known of a share partition, an update what has changed since; a snapshot without a value is the end of it.
-`read_record` answers None for what this coordinator does not know (another key, a later version, damaged bytes): such records are passed
-over, never an error, because a client could have written them.
+A snapshot contains the whole state of a share partition, an update the changes since then. A snapshot without a value is a tombstone.
+`read_record` returns None for unknown records (another key, a later version, damaged bytes). Such records are skipped and are no error,
+because a client could have written them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _KEYS: dict[int, type[ShareSnapshotKey] | type[ShareUpdateKey]] = {SNAPSHOT: Sha
 
 
 class Snapshot(NamedTuple):
-    """All of a share partition; `snapshot_epoch` counts its snapshots, `written_ms` is later than `created_ms` for a repeated one."""
+    """The whole state of a share partition. `snapshot_epoch` counts its snapshots; `written_ms` is later than `created_ms` for a repeated
+    one."""
 
     snapshot_epoch: int
     state: ShareState
@@ -44,14 +45,14 @@ class Snapshot(NamedTuple):
 
 
 class StateUpdate(NamedTuple):
-    """A change; `state.batches` holds only what has changed, and `state.state_epoch` is not part of it."""
+    """A change; `state.batches` has only the changed batches, and `state.state_epoch` is not part of it."""
 
     snapshot_epoch: int
     state: ShareState
 
 
 class Read(NamedTuple):
-    """A decoded record; `what` is None for the end of a share partition."""
+    """A decoded record; `what` is None for a tombstone."""
 
     key: SharePartitionKey
     what: Snapshot | StateUpdate | None

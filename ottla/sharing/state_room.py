@@ -31,7 +31,7 @@ def spared(known: ShareState, after: ShareState) -> ShareState | None:
 
 
 def _front_and_lasting(state: ShareState) -> tuple[list[StateBatch], list[StateBatch]]:
-    """The completed batches that reach from the start without a hole, and those behind them."""
+    """Returns the completed batches that are contiguous from the start, and the other completed batches."""
     completed = [batch for batch in state.batches if batch.delivery_state != DeliveryState.AVAILABLE]
     end, size = state.start_offset, 0
     for batch in completed:

@@ -23,9 +23,9 @@ class ShareStateSettings:
 
 
 class StateTopicsView(Protocol):
-    """Which partitions exist in the cluster."""
+    """The partitions that exist in the cluster."""
 
     def has_partition(self, topic_id: Uuid, partition: int) -> bool: ...
 
     def is_deleted(self, topic_id: Uuid) -> bool:
-        """Whether it is certain that the topic was deleted; one that is not known may be newer than what is known."""
+        """Whether the topic was certainly deleted; an unknown topic may be newer than the broker's metadata."""

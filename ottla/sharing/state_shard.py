@@ -34,11 +34,11 @@ class StoredShare(NamedTuple):
     created_ms: int
     written_ms: int
     snapshot_offset: int  # the offset of its last snapshot
-    updates: int  # since then
+    updates: int  # since that snapshot
 
 
 class ShareStateShard:
-    """The state in one partition of `__share_group_state`; `memory` has what all of it takes, as of the last record."""
+    """The state in one partition of `__share_group_state`; `memory` is its memory as of the last record."""
 
     __slots__ = ("applied_end", "ended", "memory", "partitions")
 
@@ -50,7 +50,7 @@ class ShareStateShard:
         self.applied_end = 0
 
     def apply(self, offset: int, record: LogRecord) -> None:
-        """The only writer."""
+        """Applies a record; nothing else changes the state."""
         self.applied_end = offset + 1
         read = read_record(record)
         if read is None:
@@ -98,15 +98,15 @@ class ShareStateShard:
 
 
 def state_bytes(key: SharePartitionKey, batches: int = 0) -> int:
-    """Roughly the memory of a stored state, with room for the batches that it may always have."""
+    """Returns the approximate memory of a stored state, including the batches reserved for it."""
     group_id = key.group_id
     letters = len(group_id) if group_id.isascii() else 4 * len(group_id)
     return STATE_BYTES + letters + BATCH_BYTES * max(batches, RESERVED_BATCHES)
 
 
 def updated(known: ShareState, change: ShareState) -> ShareState:
-    """Returns a state after a change. The start offset never moves backwards: a late request with a lower one is ignored. (Kafka would move
-    it back, and lose the acknowledgements of the records between.)"""
+    """Returns a state after a change. The start offset never decreases: a late request with a lower one does not move it. (Kafka would
+    lower it, and lose the acknowledgements of the records between.)"""
     is_late = change.start_offset < known.start_offset
     start_offset = known.start_offset if is_late else change.start_offset
     return ShareState(
