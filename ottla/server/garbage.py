@@ -82,10 +82,11 @@ class Garbage:
         self._worked_before = self._worked_seconds()
 
     def end(self) -> None:
-        """Leaves collections as they were before."""
+        """The process is about to end. Freezes everything, else the interpreter would walk over all objects once more: 5 s of a stop with
+        50,000 partitions."""
         gc.callbacks.remove(self._on_collection)
         gc.set_threshold(*self._thresholds)
-        gc.unfreeze()
+        gc.freeze()
 
     def look(self) -> None:
         """Walks over everything if it is time for that; called every `LOOK_SECONDS`."""
