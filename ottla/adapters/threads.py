@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS_MAX = 5
+STOP_THREADS_MAX = 32
+"""Threads that sync files at a stop. They share the flushes of the disk: 12,000 files took 4.5 s with 5 threads and 1.0 s with 32."""
 
 
 class LoopThreads:
@@ -20,7 +22,9 @@ class LoopThreads:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
+        self._threads_max = THREADS_MAX
         self._pool: ThreadPoolExecutor | None = None
+        self._narrow_pool: ThreadPoolExecutor | None = None
         self._is_closed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
@@ -31,9 +35,15 @@ class LoopThreads:
         if self._is_closed:
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(THREADS_MAX, "ottla")
+            self._pool = ThreadPoolExecutor(self._threads_max, "ottla")
         future = self._pool.submit(work)
         future.add_done_callback(lambda finished: self._return(finished, done))
+
+    def widen(self) -> None:
+        """Begins a larger pool; the other one ends with its work."""
+        if self._threads_max == THREADS_MAX:
+            self._threads_max = STOP_THREADS_MAX
+            self._narrow_pool, self._pool = self._pool, None
 
     def worker(self, module: str) -> Worker:
         from ottla.adapters.worker_process import WorkerProcess  # on use: most brokers never compact anything
@@ -43,8 +53,9 @@ class LoopThreads:
     def close(self) -> None:
         """Waits for running work; no other work starts."""
         self._is_closed = True
-        if self._pool is not None:
-            self._pool.shutdown()
+        for pool in (self._narrow_pool, self._pool):
+            if pool is not None:
+                pool.shutdown()
 
     def _return(self, finished: Future[T], done: Callable[[T], object]) -> None:
         if not self._loop.is_closed():

@@ -132,6 +132,9 @@ class Threads(Protocol):
     def run(self, work: Callable[[], Result], done: Callable[[Result], object]) -> None:
         """Runs `work` in a thread, then `done(result)` on the loop. `work` must not touch state that the loop owns."""
 
+    def widen(self) -> None:
+        """Has more work run at the same time from now on: the process ends soon, and its threads mostly wait for the disk."""
+
     def worker(self, module: str) -> Worker:
         """A process that runs `main()` of this module; started with its first order."""
 
