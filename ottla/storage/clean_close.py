@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ottla.base.ports import Disk
 from ottla.storage import recovery_aids
 from ottla.storage.durability import Durability
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.file_slice import Syncable
 
+UNAIDED_BYTES_MAX = 4096
+"""Bytes of the log that the newest snapshot of producers may lack without a newer one. The start reads these bytes again, as it reads the
+batches behind the last index entry."""
+
 
 class OpenLog(recovery_aids.ServedLog, Protocol):
     """The parts of a log (`log.py`) that closing needs."""
 
+    disk: Disk
     directory: str
     durability: Durability
     epochs: LeaderEpochs
@@ -37,16 +43,15 @@ def prepare(log: OpenLog) -> list[Syncable]:
     log.epochs.truncate_end(log.log_end_offset)
     if log.durability.recovery_point < log.log_end_offset or log.active.shared is not None:
         log.active.add_final_time_entry()
-        if recovery_aids.are_due(log, 0):
-            recovery_aids.write(log, 0)
-        else:
-            log.active.write_indexes()
-    return log.unflushed_files()
+        recovery_aids.write_new_entries(log.active)
+        recovery_aids.write(log, UNAIDED_BYTES_MAX)
+    epochs = log.epochs.append_to_file(log.disk, log.directory) if log.epochs.is_dirty else None
+    return log.unflushed_files() + ([epochs] if epochs is not None else [])
 
 
 def finish(log: OpenLog, end_offset: int) -> None:
     """Closes all files. The log's end was `end_offset` at `prepare`, and the files that it returned have been synced."""
     if not log.is_broken:
         log.mark_flushed(end_offset)
-        log.durability.end_bound(log.directory)
+        log.durability.end_cut(log.directory)
     log.release_files()

@@ -22,16 +22,18 @@ _NO_CEILING = (1 << 63) - 1
 class Durability:
     """Tracks what of one log is synced."""
 
-    __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_named_end", "_syncing", "recovery_point")
+    __slots__ = ("_ceiling", "_changed", "_disk", "_has_cut", "_is_parent_unsynced", "_named_end", "_syncing", "recovery_point")
 
     def __init__(self, disk: Disk, recovery_point: int, *, is_name_unsynced: bool) -> None:
         self._disk = disk
         self.recovery_point = recovery_point
         self._is_parent_unsynced = is_name_unsynced
         self._changed: dict[str, None] = {}
-        self._syncing: dict[str, None] = {}
+        self._syncing: tuple[str, ...] = ()
         self._ceiling = _NO_CEILING
         self._named_end = 0  # the base offset of the newest segment that the running round syncs
+        self._has_cut = is_name_unsynced
+        """Whether the directory may hold the note of a cut. A log that was closed cleanly has none."""
 
     def note(self, path: str) -> None:
         """Notes a file that was written and must be synced with the log."""
@@ -48,7 +50,7 @@ class Durability:
             if active.size:
                 files.append(self._content(active))
         if self._changed:
-            self._syncing.update(self._changed)
+            self._syncing = tuple(dict.fromkeys((*self._syncing, *self._changed)))
             self._changed = {}
         files += [PathSync(self._disk, path) for path in self._syncing]
         if self._syncing or not active.is_name_durable:
@@ -63,8 +65,7 @@ class Durability:
 
     def mark(self, offset: int, segments: Sequence[Segment]) -> None:
         self.recovery_point = max(self.recovery_point, min(offset, self._ceiling))
-        if self._syncing:
-            self._syncing = {}
+        self._syncing = ()
         self._is_parent_unsynced = False
         for segment in reversed(segments):
             if segment.is_name_durable:
@@ -80,6 +81,7 @@ class Durability:
     def restart(self, offset: int, directory: str) -> None:
         """Starts again for a log that is about to be emptied and begins at `offset`. A crash may leave it without any segment, so what was
         synced proves nothing from now on (`read_cut`)."""
+        self._has_cut = True
         write_cut(self._disk, directory, offset)
         self._ceiling = 0
         self.recovery_point = offset
@@ -88,8 +90,11 @@ class Durability:
         """Notes durably that nothing from `offset` on counts as synced at the next start: the checkpoint, which may be written in a thread
         just now, has a higher recovery point, and that start would trust bytes that were never synced."""
         if offset < self.recovery_point:
+            self._has_cut = True
             write_cut(self._disk, directory, offset)
 
-    def end_bound(self, directory: str) -> None:
-        """The log is closed cleanly: all of it is synced."""
-        remove_cut(self._disk, directory)
+    def end_cut(self, directory: str) -> None:
+        """Removes the note of a cut, if there is one: the log is closed cleanly, and all of it is synced."""
+        if self._has_cut:
+            remove_cut(self._disk, directory)
+            self._has_cut = False

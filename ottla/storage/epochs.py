@@ -16,7 +16,13 @@ from bisect import bisect_right
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
 from ottla.base.types import NO_LEADER_EPOCH, NO_OFFSET
-from ottla.storage.small_files import LEADER_EPOCH_FILE, read_lines, write_lines
+from ottla.storage.file_slice import PathSync, Syncable
+from ottla.storage.small_files import LEADER_EPOCH_FILE, lines_text, read_lines, read_whole, write_lines
+
+PAGE_BYTES = 4096
+"""A page of memory, which a write changes as a whole or not at all when the process is killed."""
+SECTOR_BYTES = 512
+"""A sector of a disk, which is written as a whole or not at all when the power fails."""
 
 
 class LeaderEpochs:
@@ -92,14 +98,42 @@ class LeaderEpochs:
         self._keep(0, 0)
 
     def write(self, disk: Disk, directory: str, *, is_durable: bool) -> None:
-        lines = [f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)]
-        write_lines(disk, f"{directory}/{LEADER_EPOCH_FILE}", lines, is_durable=is_durable)
+        """Replaces the file."""
+        write_lines(disk, f"{directory}/{LEADER_EPOCH_FILE}", _lines(self.epochs, self.starts), is_durable=is_durable)
         self._stored = (self.epochs, self.starts)
+
+    def append_to_file(self, disk: Disk, directory: str) -> Syncable | None:
+        """Adds the epochs that the file lacks, in place, and returns the file, which must be synced. Returns None, without a change, if the
+        file must be replaced.
+
+        ext4 writes the blocks of a file before it replaces another one: up to 3 ms for each log of a clean stop. A kill does not tear the
+        write in place. A file that a power failure tears is not valid, so it is made again from the batches."""
+        if self._stored is None or not self._stored[0]:
+            return None
+        old_lines, lines = _lines(*self._stored), _lines(self.epochs, self.starts)
+        old, new = lines_text(old_lines).encode(), lines_text(lines).encode()
+        is_shifted = len(str(len(old_lines))) != len(str(len(lines)))
+        if lines[: len(old_lines)] != old_lines or len(new) > (SECTOR_BYTES if is_shifted else PAGE_BYTES):
+            return None
+        path = f"{directory}/{LEADER_EPOCH_FILE}"
+        if read_whole(disk, path) != old:
+            return None
+        file = disk.open(path)
+        try:
+            file.pwrite(new, 0)
+        finally:
+            file.close()
+        self._stored = (self.epochs, self.starts)
+        return PathSync(disk, path)
 
     def _keep(self, first: int, end: int) -> None:
         self.epochs = self.epochs[first:end]
         self.starts = self.starts[first:end]
         self.latest = self.epochs[-1] if self.epochs else NO_LEADER_EPOCH
+
+
+def _lines(epochs: list[int], starts: list[int]) -> list[str]:
+    return [f"{epoch} {start}" for epoch, start in zip(epochs, starts, strict=True)]
 
 
 def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:

@@ -320,12 +320,12 @@ def _open_clean(opening: Opening) -> None:
         raise DamagedLogError(message, opening.directory, first_offset=end, last_offset=opening.recovery_point - 1)
     active.is_loaded = active.is_max_known = True
     active.forget_tail(end)
-    active.release_file()
     opening.log_end_offset = opening.recovery_point = end
     opening.epochs.truncate_end(end)
     opening.snapshots.remove_above(end)
     start = opening.snapshots.restore(opening.producers, end, opening.notes)
     replay(opening.producers, opening.segments, opening.segments[0].base_offset if start is None else start, end)
+    active.release_file()
 
 
 def _mend_missing_index(opening: Opening, segment: Segment) -> None:

@@ -43,10 +43,19 @@ def removable_count(log: ServedLog) -> int:
     return max(0, bisect_right(log.segments, newest, key=lambda segment: segment.base_offset) - 1)
 
 
+def write_new_entries(segment: Segment) -> None:
+    """Brings the index files of a segment up to date that was only appended to. A file that lacks no entry is not opened."""
+    if not segment.has_index_files:
+        segment.write_indexes()
+    for index in (segment.index, segment.times):
+        if len(index) > index.written:
+            index.write(segment.disk)
+
+
 def write(log: ServedLog, unaided_bytes_max: int) -> None:
     """Does nothing while less than that is unaided; 0 brings everything up to date."""
     if are_due(log, unaided_bytes_max):
-        log.active.write_indexes()
+        write_new_entries(log.active)
         log.snapshots.write(log.log_end_offset, log.producers)
         log.snapshots.remove_strays(segment.base_offset for segment in log.segments)
 
@@ -56,6 +65,6 @@ def in_steps(log: ServedLog) -> Iterator[None]:
     if len(log.producers) <= AT_ONCE_MAX:
         write(log, UNAIDED_BYTES_MAX)
     elif are_due(log, UNAIDED_BYTES_MAX):
-        log.active.write_indexes()
+        write_new_entries(log.active)
         yield from log.snapshots.write_in_steps(log.log_end_offset, log.producers)
         log.snapshots.remove_strays(segment.base_offset for segment in log.segments)

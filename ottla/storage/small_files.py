@@ -86,8 +86,12 @@ def read_lines(disk: Disk, path: str, parse: Callable[[list[str]], _Line], field
 
 
 def write_lines(disk: Disk, path: str, lines: list[str], *, is_durable: bool = True) -> None:
-    text = "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
-    write_atomically(disk, path, text.encode(), is_durable=is_durable)
+    write_atomically(disk, path, lines_text(lines).encode(), is_durable=is_durable)
+
+
+def lines_text(lines: list[str]) -> str:
+    """A checkpoint file with these entries."""
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

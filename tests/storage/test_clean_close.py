@@ -45,9 +45,8 @@ def test_a_record_of_the_new_epoch_is_one() -> None:
     assert clean_close.prepare(log) == []
 
 
-def test_each_file_of_a_changed_log_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = written()
-    built.append(batch_of(2), leader_epoch=5)
+def opened_by(built: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that `prepare` opens, in order."""
     opened: list[str] = []
     open_file = built.disk.open
 
@@ -55,11 +54,45 @@ def test_each_file_of_a_changed_log_is_written_once(monkeypatch: pytest.MonkeyPa
         opened.append(path.rpartition("/")[2])
         return open_file(path, **options)
 
-    monkeypatch.setattr(built.disk, "open", note)
-    clean_close.prepare(built.log)
+    with monkeypatch.context() as patched:
+        patched.setattr(built.disk, "open", note)
+        clean_close.prepare(built.log)
+    return opened
+
+
+def test_files_that_lack_little_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few records of a new epoch change the epochs alone: each further file was a third of the stop of 3,000 logs."""
+    built = written()
+    built.append(batch_of(2), leader_epoch=5)
+    assert opened_by(built, monkeypatch) == ["leader-epoch-checkpoint"] * 2, "it is read and added to"
+    clean_close.finish(built.log, 5)
+    built.checkpoint()
+    log = built.open(was_clean=True)
+    assert log.active.shared is None, "an idle log keeps no file open"
+    assert log.epochs.entries() == [(4, 0), (5, 3)] and offsets_of(log) == [0, 3] and not log.recovery_notes
+
+
+def test_each_file_of_a_changed_log_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = written()
+    while built.log.active.size <= clean_close.UNAIDED_BYTES_MAX + built.log.active.index_interval_bytes:
+        built.append(batch_of(20), leader_epoch=5)
+    end = built.log.log_end_offset
     name = "00000000000000000000"
-    snapshot = "00000000000000000005.snapshot.tmp"
-    assert sorted(opened) == [f"{name}.index", f"{name}.timeindex", snapshot, "leader-epoch-checkpoint.tmp"]
+    expected = [f"{end:020d}.snapshot.tmp", f"{name}.index", f"{name}.timeindex", "leader-epoch-checkpoint", "leader-epoch-checkpoint"]
+    assert sorted(opened_by(built, monkeypatch)) == sorted(expected)
+
+
+def test_the_note_of_a_cut_is_removed() -> None:
+    built = written()
+    path = f"{built.log.directory}/recovery-point-cut"
+    built.append(batch_of(2), leader_epoch=5)
+    built.log.flush()
+    built.log.truncate_to(3)
+    assert built.disk.exists(path)
+    for file in clean_close.prepare(built.log):
+        file.sync()
+    clean_close.finish(built.log, 3)
+    assert not built.disk.exists(path)
 
 
 def test_a_read_alone_leaves_nothing_to_sync() -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import StorageError
-from ottla.storage.epochs import LeaderEpochs, read_epochs
+from ottla.storage.epochs import SECTOR_BYTES, LeaderEpochs, read_epochs
+from ottla.storage.small_files import LEADER_EPOCH_FILE, lines_text, read_whole
 from tests.fakes.disk import MemDisk
 from tests.storage.log_builder import ROOT
 
@@ -96,3 +97,76 @@ def test_a_file_that_goes_back_is_damaged(lines: bytes) -> None:
 
 def test_no_file_is_none() -> None:
     assert read_epochs(MemDisk(ROOT), ROOT) is None
+
+
+def stored(entries: list[tuple[int, int]]) -> tuple[MemDisk, LeaderEpochs, str]:
+    disk, epochs = MemDisk(ROOT), LeaderEpochs(entries)
+    epochs.write(disk, ROOT, is_durable=True)
+    return disk, epochs, f"{ROOT}/{LEADER_EPOCH_FILE}"
+
+
+@given(runs, runs)
+def test_epochs_are_added_to_the_file_in_place(first: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
+    entries = written(first)[0].entries()
+    both = written(first + more)[0].entries()
+    disk, epochs, path = stored(entries)
+    for epoch, start in both[len(entries) :]:
+        epochs.assign(epoch, start)
+    file = epochs.append_to_file(disk, ROOT)
+    assert (file is not None) == bool(entries), "without a file there is nothing to add to"
+    if file is not None:
+        file.sync()
+        assert not epochs.is_dirty and read_whole(disk, path) == lines_text([f"{a} {b}" for a, b in both]).encode()
+        disk.crash()
+        found = read_epochs(disk, ROOT)
+        assert found is not None and found.entries() == both
+
+
+def test_a_file_that_was_cut_changed_by_others_or_is_large_is_replaced() -> None:
+    entries = [(epoch, epoch * 1000) for epoch in range(1, 10)]
+    disk, epochs, path = stored(entries)
+    epochs.truncate_end(9000)
+    assert epochs.append_to_file(disk, ROOT) is None, "an entry is gone"
+    disk, epochs, path = stored(entries)
+    disk.open(path).pwrite(b"0\n8", 0)
+    epochs.assign(10, 10_000)
+    assert epochs.append_to_file(disk, ROOT) is None, "the file has other entries"
+    disk, epochs, path = stored([(epoch, epoch * 10**12) for epoch in range(1, 300)])
+    epochs.assign(300, 300 * 10**12)
+    assert epochs.append_to_file(disk, ROOT) is None, "more than a page"
+    disk, epochs, path = stored([(epoch, epoch * 10**12) for epoch in range(1, 100)])
+    epochs.assign(100, 100 * 10**12)
+    assert epochs.append_to_file(disk, ROOT) is None, "the count gets a digit, and more than a sector moves"
+    disk, epochs, path = stored(entries)
+    epochs.distrust_file()
+    assert epochs.append_to_file(disk, ROOT) is None
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 30, 99, 120])
+@pytest.mark.parametrize("added", [1, 2])
+def test_no_torn_file_passes_for_a_whole_one(count: int, added: int) -> None:
+    """After a power failure each sector is the old or the new one, or zeros behind the old end, and so is the size."""
+    entries = [(epoch, 3 + epoch * epoch) for epoch in range(1, count + added + 1)]
+    disk, epochs, path = stored(entries[:count])
+    old = read_whole(disk, path) or b""
+    for entry in entries[count:]:
+        epochs.assign(*entry)
+    if epochs.append_to_file(disk, ROOT) is None:
+        assert count == 99
+        return
+    new = read_whole(disk, path) or b""
+    sectors = range(0, len(new), SECTOR_BYTES)
+    for choice in range(1 << len(sectors)):
+        torn = b"".join(
+            (new if choice >> number & 1 else old.ljust(len(new), b"\0"))[at : at + SECTOR_BYTES] for number, at in enumerate(sectors)
+        )
+        for size in (len(old), len(new)):
+            file = disk.open(path)
+            file.truncate(0)
+            file.pwrite(torn[:size], 0)
+            try:
+                found = read_epochs(disk, ROOT)
+            except StorageError:
+                continue
+            assert found is not None and found.entries() in (entries[:count], entries)
+            assert torn[:size] in (old, new)
