@@ -1,11 +1,10 @@
-"""The state of one classic group: its members, its generation, and the record that the log has of it.
+"""The state of one classic group: its members, its generation, and its last record in the log.
 
-Hard state is `stored`, the last group record of the log, and only `apply_record` sets it. All else is soft: it begins as the record says,
-is moved by requests, and is lost with the coordinator, after which members find out by UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION and join
-again.
+Only `apply_record` sets `stored`, the last logged record. Everything else is soft state: it starts from the record, requests change it, and
+it is lost when the coordinator moves. Members then get UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION and join again.
 
-Invariants: `votes` counts for each protocol the members that know it, `metadata_bytes` the metadata of all members for their protocols,
-`joining` the members whose JoinGroup waits; the leader is a member; each static instance maps to a member.
+Invariants: `votes` has the number of members that support each protocol, `metadata_bytes` the size of all members' protocol metadata, and
+`joining` the number of members with a waiting JoinGroup. The leader is a member. `static_members` has the member of each group instance id.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def protocols_bytes(protocols: Protocols) -> int:
-    """The size of a member's protocols: their names, and its metadata for each."""
+    """Returns the size of a member's protocols: their names and metadata."""
     return sum([len(name) + len(metadata) for name, metadata in protocols])
 
 
 def metadata_bytes(protocols: Protocols) -> int:
-    """The size of a member's metadata alone."""
+    """Returns the size of a member's metadata, without the names of its protocols."""
     return sum([len(metadata) for _, metadata in protocols])
 
 
 class ClassicGroup:
-    """One group under the classic protocol; also what holds the offsets of lone consumers, which have no members."""
+    """One group of the classic protocol. It also represents a group without members, whose offsets a consumer without subscription commits.
+    """
 
     __slots__ = (
         "generation",
@@ -87,7 +87,7 @@ class ClassicGroup:
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group as a coordinator that only has the log knows it."""
+        """Returns the group after its record was loaded from the log."""
         group = cls(group_id, value.current_state_timestamp)
         group.stored = value
         group.protocol_type = value.protocol_type or None
@@ -105,7 +105,7 @@ class ClassicGroup:
         return group
 
     def apply_record(self, value: GroupMetadataValue) -> None:
-        """Applies the logged record of this generation: its assignments hold from now on."""
+        """Applies a record that was logged: the members get its assignments if it is of the current generation."""
         self.stored = value
         if value.generation != self.generation:
             return
@@ -159,7 +159,7 @@ class ClassicGroup:
         self._count_votes(member.protocols, 1)
 
     def remove(self, member: ClassicMember) -> None:
-        """Forgets a member whose waiting requests are answered."""
+        """Removes a member that has no waiting request."""
         assert not member.is_waiting, f"member {member.member_id} leaves with a request open"
         del self.members[member.member_id]
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
@@ -170,14 +170,14 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def held_bytes(self) -> int:
-        """Roughly the memory that the members take."""
+        """Returns the approximate memory of the members, in bytes."""
         held = MEMBER_BYTES * (len(self.members) + len(self.pending_members))
         for member in self.members.values():
             held += len(member.assignment) + protocols_bytes(member.protocols)
         return held
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """A static member came back without its id: the same member continues under a new one."""
+        """Gives a member a new id; called when a static member joins again without its id."""
         old_id = member.member_id
         self.members = {member_id if key == old_id else key: value for key, value in self.members.items()}
         member.member_id = member_id
@@ -204,7 +204,8 @@ class ClassicGroup:
                 del self.votes[name]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that a request names; an instance id must belong to the same member, else another process took its place (I34)."""
+        """Returns the member that a request names. An instance id must belong to this member; otherwise another process has replaced it
+        (I34). Raises `ApiError`."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -218,7 +219,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The slowest member decides how long all wait."""
+        """The longest rebalance timeout of the members."""
         return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     @property
@@ -228,14 +229,15 @@ class ClassicGroup:
     # Protocols
 
     def may_use(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols has one in common with all others."""
+        """Whether a member with these protocols shares one with all other members."""
         if not self.members:
             return bool(protocol_type and protocols)
         count = len(self.members)
         return protocol_type == self.protocol_type and any(self.votes.get(name) == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol known to all that most members prefer; among equals the one voted for first."""
+        """Returns the protocol that most members prefer, out of the protocols that all support. Of several, the one that got a vote first.
+        """
         count = len(self.members)
         candidates = dict.fromkeys(name for name, votes in self.votes.items() if votes == count)
         ballot: dict[str, int] = {}
@@ -245,7 +247,7 @@ class ClassicGroup:
         return max(ballot, key=lambda name: ballot[name])
 
     def find_subscribed_topics(self) -> None:
-        """Reads the topics out of the members' subscriptions, if they are consumers."""
+        """Decodes the topics that the members subscribe to, if they are consumers."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             self.subscribed_topics = None
             return
@@ -266,7 +268,8 @@ class ClassicGroup:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
-    """A consumer's subscription, None if the bytes are not one. Later versions only append fields, so they are read as the last we know."""
+    """Decodes a consumer's subscription; returns None if that fails. Later versions only append fields, so they are decoded as the last
+    known one."""
     if len(metadata) < 2:
         return None
     lowest, highest = ConsumerProtocolSubscription.VERSIONS

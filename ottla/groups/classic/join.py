@@ -1,8 +1,8 @@
-"""JoinGroup: admits a member under an id, and starts a rebalance where that is needed.
+"""JoinGroup: adds a member or updates one, and starts a rebalance if necessary.
 
 A dynamic member without an id gets one and has to join again with it (MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up waiting
-is no member. A static member (KIP-345) that joins without an id replaces its earlier instance: the old id is fenced, and if the group is
-stable and its protocol stays the same, no rebalance happens. Since version 9 the leader may return in this way, too, and is answered to
+does not become a member. A static member (KIP-345) that joins without an id replaces its earlier instance: the old id is fenced. If the
+group is stable and its protocol stays the same, there is no rebalance. From version 9 on this includes the leader, whose answer says to
 skip the assignment (KIP-814).
 
 Invariants: a group never has more members than `group.max.size`; every member shares a protocol with all others.
@@ -35,7 +35,7 @@ As leader such a client assigns nothing, and joins again when it has the metadat
 
 
 class Joining(NamedTuple):
-    """A JoinGroup that passed the checks of its group, and the draft of its decision."""
+    """A JoinGroup that passed the group's checks, and the draft of the decision."""
 
     shard: GroupShard
     group: ClassicGroup
@@ -168,7 +168,7 @@ def _add_member(join: Joining, member_id: str) -> None:
 
 
 def _update_member(join: Joining, member: ClassicMember) -> None:
-    """The member joins the coming generation; a JoinGroup of it that still waits was given up by the client."""
+    """Adds the member to the next generation. The client has given up an earlier JoinGroup that still waits."""
     group, command = join.group, join.command
     rebalance.answer_join(member, group, join.draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.set_protocols(member, join.protocols)
@@ -179,7 +179,7 @@ def _update_member(join: Joining, member: ClassicMember) -> None:
 
 
 def _join_known(join: Joining) -> None:
-    """A member joins with its id: for the first time after MEMBER_ID_REQUIRED, or again."""
+    """Processes a JoinGroup with a member id: the first after MEMBER_ID_REQUIRED, or a later one."""
     group, member_id, instance_id = join.group, join.command.member_id, join.command.instance_id
     if member_id in group.pending_members and instance_id is None:
         _add_member(join, member_id)
@@ -200,7 +200,7 @@ def _join_known(join: Joining) -> None:
 
 
 def _answer_present(join: Joining, *, with_members: bool) -> None:
-    """Answers the present generation."""
+    """Answers with the current generation."""
     member_id = join.command.member_id
     answer = rebalance.joined(join.group, member_id, with_members=with_members)
     join.draft.answer(join.reply, answer, lambda code: rebalance.refuse_join(code, member_id))
@@ -229,7 +229,7 @@ def _join_static(join: Joining) -> None:
 
 
 class _Former:
-    """The former self of a static member, before another process took its place."""
+    """The state of a static member before another process replaced it."""
 
     def __init__(self, group: ClassicGroup, member: ClassicMember) -> None:
         self.leader_id = group.leader_id
@@ -240,7 +240,7 @@ class _Former:
 
 
 def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draft: Draft) -> None:
-    """Requests of the former process are fenced; its session timer finds no member of that name."""
+    """Gives a static member a new id: requests with the old one are fenced, and the old session timer finds no member."""
     rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
     rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.FENCED_INSTANCE_ID))
     group.rename(member, member_id)
@@ -248,7 +248,7 @@ def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draf
 
 
 def _persist_replacement(join: Joining, member: ClassicMember, old: _Former) -> None:
-    """Logs the new id of a static member of a stable group, which stays stable; the member keeps its assignment."""
+    """Logs the new id of a static member of a stable group. The group stays stable, and the member keeps its assignment."""
     group, new_id = join.group, member.member_id
     is_leader = group.leader_id == new_id
     may_skip = join.command.may_skip_assignment

@@ -1,15 +1,15 @@
-"""Rebalances a classic group: waits for members to join, starts the next generation, answers each member.
+"""Rebalances a classic group: waits until the members have joined, starts the next generation, and answers each JoinGroup.
 
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
-JoinGroup, at most for the slowest member's rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for company. Then
+JoinGroup, at most for the longest rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for more members. Then
 (`complete_join`) members that did not join are removed, except static members, which remain until their session ends. The generation is
-incremented, a protocol is chosen by vote, and all members are answered, the leader with all subscriptions. `sync.py` continues with
+incremented, a protocol is chosen by vote, and all members are answered; the leader's answer has all subscriptions. `sync.py` continues with
 SyncGroup.
 
-Sessions are deadlines in memory. A heartbeat only moves its member's deadline; one timer a member looks whether it has passed.
+Sessions are deadlines in memory. A heartbeat only moves its member's deadline. Each member has one timer, which checks the deadline.
 
-Invariants: a JoinGroup is answered exactly once; each completed round increments the generation by one. All of this is soft state, except
-for the record of a group that has become empty.
+Invariants: a JoinGroup is answered exactly once; each completed rebalance increments the generation by one. All of this is soft state,
+except for the record of a group that has become empty.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def answer_sync(member: ClassicMember, draft: Draft, answer: Synced) -> None:
 
 
 def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> Joined:
-    """The answer to a member of the present generation; the leader gets the subscriptions of all."""
+    """Returns the answer to a member of the current generation; `with_members` adds all subscriptions, which the leader needs."""
     name, members = group.protocol_name, list[JoinedMember]()
     if with_members:
         members = [JoinedMember(member.member_id, member.instance_id, member.metadata(name)) for member in group.members.values()]
@@ -74,7 +74,7 @@ def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> Joined
 
 
 def maybe_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Begins a round after a change, or completes the one under way if that is possible now."""
+    """Begins a rebalance after a change, or completes the current one if that is possible now."""
     if group.may_rebalance:
         prepare_rebalance(shard, group, draft, now_ms)
     else:
@@ -102,7 +102,8 @@ def prepare_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_
 
 
 def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
-    """The configured delay; if there is none, the time that clients which join too early need to get their metadata."""
+    """Returns the configured delay. If that is 0 and a member belongs to `ASK_METADATA_LATE` (`join.py`), the time until it has its
+    metadata."""
     settings = shard.settings
     if settings.initial_rebalance_delay_ms > 0 or not any(member.asks_metadata_late for member in group.members.values()):
         return settings.initial_rebalance_delay_ms
@@ -110,13 +111,13 @@ def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
 
 
 def maybe_complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Ends the round early when all members have joined; a new group waits for its whole delay."""
+    """Completes the join phase when all members have joined. A new group waits for its whole delay."""
     if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY and group.have_all_joined:
         complete_join(shard, group, draft, now_ms)
 
 
 def complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Ends the gathering: the members that joined are the next generation."""
+    """Completes the join phase: the members that joined form the next generation."""
     draft.cancel(_join_key(group))
     for member in [member for member in group.members.values() if member.join_reply is None and not member.is_static]:
         drop_member(group, member, draft)
@@ -150,7 +151,7 @@ def _become_empty(group: ClassicGroup, draft: Draft, now_ms: int) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Keeps the leader if it joined, else takes the first that did; False when no member joined."""
+    """Keeps the leader if it joined, otherwise chooses the first member that did; returns False if no member joined."""
     leader = group.members.get(group.leader_id or "")
     if leader is not None and leader.join_reply is not None:
         return True
@@ -162,7 +163,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def fail_syncs(shard: GroupShard, group: ClassicGroup, draft: Draft, code: ErrorCode, now_ms: int) -> None:
-    """Answers waiting SyncGroups without an assignment: these members must join again."""
+    """Answers waiting SyncGroups with an error and discards the assignments; the members have to join again."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync_reply is not None:
@@ -171,7 +172,7 @@ def fail_syncs(shard: GroupShard, group: ClassicGroup, draft: Draft, code: Error
 
 
 def drop_member(group: ClassicGroup, member: ClassicMember, draft: Draft) -> None:
-    """Takes a member out; its waiting request is answered UNKNOWN_MEMBER_ID."""
+    """Removes a member; its waiting requests are answered with UNKNOWN_MEMBER_ID."""
     answer_join(member, group, draft, refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
     answer_sync(member, draft, refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID))
     if member.timer_ms is not None:
@@ -229,7 +230,8 @@ def _schedule_completion(shard: GroupShard, group: ClassicGroup, draft: Draft) -
 
 
 def _expire_syncs(shard: GroupShard, group_id: str, generation: int, now_ms: int) -> Decision:
-    """Drops members of the new generation that never sent SyncGroup, or the others would wait for their partitions."""
+    """Removes members that have sent no SyncGroup within the rebalance timeout, and rebalances; the others would wait for their partitions.
+    """
     group = shard.groups.get(group_id)
     if type(group) is not ClassicGroup or group.generation != generation or not group.pending_syncs:
         return NOTHING
@@ -245,14 +247,15 @@ def _expire_syncs(shard: GroupShard, group_id: str, generation: int, now_ms: int
 
 
 def all_synced(group: ClassicGroup, draft: Draft) -> None:
-    """Ends the wait for SyncGroups once the last member has asked for its share."""
+    """Cancels the timer for SyncGroups; called when all members have sent one."""
     draft.cancel(_sync_key(group))
 
 
 def extend_session(
     shard: GroupShard, group: ClassicGroup, member: ClassicMember, draft: Draft, now_ms: int, timeout_ms: int | None = None
 ) -> None:
-    """Moves the deadline of a member that sent a request. A timer is made only if none looks before the new deadline."""
+    """Moves the deadline of a member that sent a request. It starts a timer if the member has none, or one that ends after the new
+    deadline."""
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     member.deadline_ms = now_ms + delay_ms
     if member.timer_ms is None or member.timer_ms > member.deadline_ms:
@@ -286,7 +289,7 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
 
 
 def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Makes the timers of a loaded group, for members without one."""
+    """Starts the timers of a loaded group, for members without one."""
     for member in group.members.values():
         if member.timer_ms is None:
             extend_session(shard, group, member, draft, now_ms)
@@ -295,7 +298,7 @@ def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: 
 
 
 def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Sets the group's timers again, after the log refused a change that had cancelled them."""
+    """Starts the group's timers again after the log refused a change that had cancelled them."""
     for member in group.members.values():
         member.timer_ms = None
         extend_session(shard, group, member, draft, now_ms)
@@ -306,7 +309,7 @@ def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: in
 
 
 def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeout_ms: int, draft: Draft) -> None:
-    """Notes an id that was sent with MEMBER_ID_REQUIRED. Its client has one session timeout to join with it."""
+    """Adds the id that a client got with MEMBER_ID_REQUIRED. The client has one session timeout to join with it."""
     group.pending_members[member_id] = None
     group_id = group.group_id
 
@@ -322,7 +325,7 @@ def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeou
 
 
 def forget_pending(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Removes a pending member, so that the group does not wait for it any more."""
+    """Removes an id that no member has used to join, so that the group does not wait for it."""
     del group.pending_members[member_id]
     draft.cancel(_session_key(group.group_id, member_id))
     maybe_complete_join(shard, group, draft, now_ms)

@@ -125,7 +125,7 @@ def heartbeat(shard: GroupShard, command: Heartbeat, reply: Reply, now_ms: int) 
 
 
 def _check_beat(shard: GroupShard, command: Heartbeat) -> tuple[ErrorCode, ClassicMember | None]:
-    """The answer, and the member if it is one of the present generation."""
+    """Returns the answer, and the member if it belongs to the current generation."""
     if not command.group_id:
         return ErrorCode.INVALID_GROUP_ID, None
     group = shard.groups.get(command.group_id)

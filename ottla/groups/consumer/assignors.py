@@ -24,7 +24,7 @@ from ottla.groups.modern.group import PartitionsByTopic
 
 ROUNDS_MAX = 50  # a bound for the moves between unequal subscriptions; each round only improves
 WORK_PER_STEP = 1_000
-"""Members and partitions looked at in a step."""
+"""Members and partitions processed in one step."""
 
 
 class MemberSpec(NamedTuple):
@@ -78,7 +78,7 @@ def _read_the_same(members: Sequence[MemberSpec]) -> bool:
 
 
 def _readers(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Generator[None, None, dict[Uuid, list[int]]]:
-    """The members, by index, that read each topic."""
+    """Returns the indexes of the members that subscribe to each topic."""
     if members and _read_the_same(members):
         everyone = list(range(len(members)))
         return {topic: everyone for topic in counts if topic in members[0].topics}
@@ -153,7 +153,7 @@ def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extr
 def _deal(
     members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]
 ) -> Generator[None, None, None]:
-    """Deals what no member kept, one by one and in turn, so that each topic is spread as well."""
+    """Distributes the partitions that no member kept, one to each member in turn, so that each topic is spread over members too."""
     waiting = [index for index in range(len(members)) if room[index] > 0]
     turn = work = 0
     for topic, marks in taken.items():
@@ -178,7 +178,7 @@ def _deal(
 
 
 class _Balance:
-    """Members by index; the owner of each partition, and how much each member has."""
+    """The members by index, the owner of each partition, and the number of partitions of each member."""
 
     def __init__(self, members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> None:
         self._members = members
@@ -190,7 +190,7 @@ class _Balance:
         self._work = 0
 
     def _has_worked(self, amount: int) -> bool:
-        """Whether a step is over."""
+        """Adds to the work done in this step; returns whether the step is over."""
         self._work += amount
         if self._work < WORK_PER_STEP:
             return False
@@ -239,7 +239,7 @@ class _Balance:
                 yield
 
     def _fill(self, topic: Uuid) -> Generator[None, None, None]:
-        """Gives each free partition to the least loaded reader."""
+        """Assigns each free partition of a topic to the least loaded subscriber."""
         owners, load = self._owners[topic], self._load
         if -1 not in owners:
             return
@@ -257,7 +257,7 @@ class _Balance:
                     yield
 
     def _even_out(self, topic: Uuid) -> Generator[None, None, bool]:
-        """Moves partitions of one topic from the most to the least loaded reader while that helps; whether anything moved."""
+        """Moves partitions of one topic from its most to its least loaded subscriber while that helps; returns whether any was moved."""
         load, readers = self._load, self._readers[topic]
         held: dict[int, list[int]] = {}
         for partition, owner in enumerate(self._owners[topic]):

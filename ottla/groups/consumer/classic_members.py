@@ -1,10 +1,10 @@
-"""The classic requests in a consumer group, where members of both protocols live together (KIP-848).
+"""Requests of the classic protocol in a consumer group, whose members may use either protocol (KIP-848).
 
-A JoinGroup is a heartbeat that says everything: it is answered at once with the member's own epoch as the generation, and no member is the
-leader, because the coordinator assigns. SyncGroup fetches the member's assignment. A Heartbeat is answered with REBALANCE_IN_PROGRESS when
-the member should join again for a newer target; a member that does not join within its rebalance timeout is removed.
+A JoinGroup has the effect of a full heartbeat. It is answered at once, with the member's epoch as the generation. No member is the leader,
+because the coordinator assigns. SyncGroup returns the member's assignment. A Heartbeat is answered with REBALANCE_IN_PROGRESS when the
+member should join again to get a newer target; a member that does not join within its rebalance timeout is removed.
 
-Invariants: a member speaks one protocol at a time; one of the new protocol is unknown to classic requests.
+Invariants: a member uses one protocol at a time; classic requests do not find members of the new protocol.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _check_session(shard: GroupShard, command: Join) -> None:
 
 
 def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) -> None:
-    """Refuses a joiner that is no consumer, or shares no protocol with the other classic members, which the way back needs."""
+    """Refuses a member that is not a consumer, or shares no protocol with the other classic members: a downgrade needs one."""
     if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     shared: set[str] = set(dict(protocols))
@@ -95,7 +95,7 @@ def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) 
 
 
 def _find_joiner(shard: GroupShard, change: ConsumerChange, command: Join) -> tuple[str, MemberFacts | None]:
-    """The id under which the joiner will be known, and what was known of it."""
+    """Returns the id that the joining member gets, and its earlier description, if any."""
     group, member_id, instance_id = change.group, command.member_id, command.instance_id
     if instance_id is not None:
         current_id = group.static_members.get(instance_id)
@@ -128,9 +128,9 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
 
 
 def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draft) -> bool:
-    """Whether the group becomes a classic one before the member joins; the draft then holds what makes it so.
+    """Whether the group becomes a classic one before the member joins; its records are then in the draft.
 
-    That is when it has no members, or when the joiner is the next process of a static member and all others are classic members already.
+    It does if it has no members, or if the joining member replaces a static member and all others are classic members.
     """
     change = ConsumerChange(group)
     if group.facts:
@@ -149,7 +149,7 @@ def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draf
 
 
 def _last_of_the_new(group: ConsumerGroup, command: Join) -> str | None:
-    """Returns the member whose place the joiner takes, if no other speaks the new protocol."""
+    """Returns the id of the member that the joining one replaces, if no other member uses the new protocol."""
     if command.member_id or command.instance_id is None:
         return None
     former = group.static_members.get(command.instance_id)
@@ -158,7 +158,7 @@ def _last_of_the_new(group: ConsumerGroup, command: Join) -> str | None:
 
 
 def _fits(shard: GroupShard, group: ConsumerGroup, command: Join) -> bool:
-    """Whether the joiner can be a member of the classic group that this one would become."""
+    """Whether the joining member could be a member of the classic group that this group would become."""
     protocols = command.protocols
     try:
         _check_session(shard, command)

@@ -1,9 +1,9 @@
 """The state of one consumer group of the consumer protocol (KIP-848): members, their subscriptions, and the owners of partitions.
 
-A member moves to its target step by step (`reconciliation.py`). Its position has the assigned partitions, the partitions that it is
-revoking, and whether it waits for partitions of others.
+A member moves to its target assignment step by step (`reconciliation.py`). Its current assignment (`position`) has the assigned partitions,
+the partitions that it has to revoke, and whether it waits for partitions of other members.
 
-Invariants: `owners` maps each partition that a member has, or is revoking, to that member alone (I34).
+Invariants: `owners` maps each partition that a member has, or has to revoke, to that member alone (I34).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEFT_STATIC_EPOCH = -2  # the epoch of a static member that is away for a moment
 
 
 class MemberState(Enum):
-    """The state of a member on the way to its target; the numbers are Kafka's in records."""
+    """The state of a member's reconciliation, with the numbers of Kafka's records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1  # it has to give partitions up and has not confirmed that it did
@@ -61,11 +61,11 @@ class ConsumerAssignment(NamedTuple):
     assigned: Mapping[Uuid, tuple[int, ...]] = {}
     revoking: Mapping[Uuid, tuple[int, ...]] = {}
     epochs: Mapping[Uuid, Mapping[int, int]] = {}
-    """The assignment epochs (KIP-1251): the member's epoch when it got each partition that it has or is giving up."""
+    """The assignment epochs (KIP-1251): the member's epoch when it got each partition that it has or has to revoke."""
 
     @classmethod
     def settled(cls, epoch: int, previous_epoch: int, assigned: Mapping[Uuid, tuple[int, ...]]) -> ConsumerAssignment:
-        """A stable member that gets all of its partitions in this epoch."""
+        """Returns the current assignment of a stable member that gets all of its partitions in this epoch."""
         epochs = {topic_id: dict.fromkeys(partitions, max(epoch, 0)) for topic_id, partitions in assigned.items()}
         return cls(epoch, previous_epoch, MemberState.STABLE, assigned, {}, epochs)
 
@@ -79,7 +79,7 @@ class ResolvedRegex(NamedTuple):
 
 
 def _is_in(name: str, names: tuple[str, ...]) -> bool:
-    """Whether it is one of these, which are in order."""
+    """Whether sorted `names` contain the name."""
     place = bisect_left(names, name)
     return place < len(names) and names[place] == name
 

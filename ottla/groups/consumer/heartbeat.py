@@ -1,14 +1,14 @@
-"""ConsumerGroupHeartbeat: a member joins, remains, moves towards its target, or quits (KIP-848).
+"""ConsumerGroupHeartbeat: a member joins, remains, moves towards its target, or leaves (KIP-848).
 
 A member describes itself and its subscription when it joins or when these change; other heartbeats only have the partitions that it owns.
-The coordinator answers with the member's epoch and, when it changed, with the current assignment. When subscriptions change, the group's
-epoch rises and the server's assignor makes a new target. Each member moves to it with its own heartbeats (`reconciliation.py`), so no
-member waits for all others.
+The coordinator answers with the member's epoch and, if it changed, the current assignment. When subscriptions change, the group's epoch
+rises and the server's assignor computes a new target. Each member moves to it with its own heartbeats (`reconciliation.py`), so no member
+waits for all others.
 
-A static member (instance id) that quits temporarily keeps its assignment until its session ends, and its next process takes it over.
+A static member (instance id) that leaves temporarily keeps its assignment until its session ends. Its next process gets this assignment.
 
-Invariants: an epoch that is not the member's own is refused, save the last one when the answer with the new one was lost; a heartbeat that
-changes nothing logs nothing and costs the same in a group of any size.
+Invariants: an epoch other than the member's own is refused, except the previous one if the answer with the new one was lost; a heartbeat
+that changes nothing logs nothing and costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def heartbeat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_m
 
 
 def _check_request(shard: GroupShard, command: ConsumerHeartbeat) -> None:
-    """The fields alone, whatever the group is. No message is made for a command without fault."""
+    """Checks the fields that need no group. No message is built for a valid command."""
     epoch = command.member_epoch
     if not command.group_id.strip():
         raise _invalid("the group id is empty")
@@ -132,7 +132,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
 
 
 def _find_group(shard: GroupShard, command: ConsumerHeartbeat) -> tuple[ConsumerChange, ClassicGroup | None]:
-    """The group; a new one, or a classic one (the second value) turned into one, when the member joins."""
+    """Returns the group. If the member joins, this may be a new group, or a classic group (the second value) that was converted."""
     group = shard.groups.get(command.group_id)
     if type(group) is ConsumerGroup:
         return ConsumerChange(group), None
@@ -179,9 +179,9 @@ def _check_epoch(position: ConsumerAssignment, command: ConsumerHeartbeat) -> No
 
 
 def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
-    """A new process of a static member takes over what the former one had, which must have left if it could say so.
+    """Gives a new process of a static member the assignment of the earlier process, which must have left temporarily.
 
-    A classic one cannot: it stops without leaving, and its next process may speak the new protocol.
+    A classic member need not have left: it stops without LeaveGroup, and its next process may use the new protocol.
     """
     position = change.group.position(old_id)
     if position.epoch != LEFT_STATIC_EPOCH and change.group.facts[old_id].classic is None:
@@ -236,7 +236,8 @@ def advance_member(
     draft: Draft,
     now_ms: int,
 ) -> None:
-    """One member's step, whichever protocol it speaks: its facts, the group's epoch and target, its own position."""
+    """Processes a heartbeat of either protocol: the member's description, the group's epoch and target, and the member's current
+    assignment."""
     if facts != before:
         change.put_member(member_id, facts)
     wants_other = before is None or (before.topics, before.regex) != (facts.topics, facts.regex)
@@ -255,7 +256,7 @@ def advance_member(
 def _update_group(
     shard: GroupShard, change: ConsumerChange, regex: str | None, may_describe: MayDescribe, draft: Draft, now_ms: int, *, wants_other: bool
 ) -> None:
-    """Updates what the group has in common, where a member wants something else, topics may have changed, or a target is due."""
+    """Starts an update of the group if a member has another subscription, topics may have changed, or a new target is due."""
     must, patterns = must_look_up(shard, change.group, now_ms)
     if regex is not None and regex not in change.group.regexes:
         patterns.append(regex)

@@ -51,9 +51,9 @@ def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], 
 
 
 def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> PartitionsByTopic | None:
-    """The reverse; None if it cannot be read, or carries data of an assignor of the user's own, which this broker could not maintain.
+    """Decodes an assignment. Returns None if that fails, or if it contains data of a custom assignor, which this broker could not maintain.
 
-    The sticky assignors of some clients note there what the subscription says as well.
+    The data of the sticky assignors repeats what the subscriptions say, so it is ignored.
     """
     if not data:
         return {}
@@ -68,7 +68,7 @@ def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -
 
 
 def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> PartitionsByTopic:
-    """Names turned into ids; topics that do not exist, and partitions that cannot, are left out."""
+    """Returns the partitions by topic id, without unknown topics and impossible partition numbers."""
     found: PartitionsByTopic = {}
     for name, wanted in partitions.items():
         topic_id = shard.topics.topic_id(name)
@@ -81,7 +81,8 @@ def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> P
 
 
 def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
-    """The group under the new protocol; GROUP_ID_NOT_FOUND if it cannot be. `leave_classic` has to follow once all else is agreed."""
+    """Converts a classic group. Raises GROUP_ID_NOT_FOUND if that is not possible. `leave_classic` has to follow when nothing else is
+    refused."""
     if shard.settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
         raise _cannot_upgrade(group, "the migration policy does not allow it")
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -124,7 +125,8 @@ def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
 
 
 def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Members that wait in the classic rebalance are answered to join again. If the log refuses the change, the classic group continues."""
+    """Answers members that wait in the classic rebalance, so that they join again. If the log refuses the change, the classic group
+    continues."""
     for member in group.members.values():
         rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -141,7 +143,7 @@ def is_downgrade_allowed(shard: GroupShard) -> bool:
 
 
 def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
-    """Whether only classic members are left, and they could be a classic group."""
+    """Whether the group has only classic members, and they could form a classic group."""
     if not is_downgrade_allowed(shard):
         return False
     if not 0 < len(group.facts) <= shard.settings.members_max:
@@ -156,7 +158,7 @@ def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
 
 
 def downgrade(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
-    """Adds the records that make a group of classic members a classic group, of the generation that they have reached."""
+    """Adds the records that make a group of classic members a classic group; the group's epoch becomes the generation."""
     group = change.group
     twin = _as_classic(group)
     twin.protocol_name = twin.select_protocol()

@@ -18,7 +18,7 @@ from ottla.groups.modern.group import PartitionsByTopic
 
 
 def next_position(group: ConsumerGroup, member_id: str, owned: OwnedPartitions | None) -> ConsumerAssignment:
-    """The member's new position; the one it has, the very object, if it cannot move."""
+    """Returns the member's next current assignment; the same object if nothing changes."""
     position = group.position(member_id)
     target = group.target.get(member_id, {})
     if position.state is MemberState.STABLE and position.epoch == group.target_epoch:
@@ -67,9 +67,9 @@ def _advance(
 
 
 def _epochs(position: ConsumerAssignment, epoch: int, *parts: PartitionsByTopic) -> dict[Uuid, dict[int, int]]:
-    """The assignment epochs of these partitions: partitions of the current assignment keep theirs, the others get `epoch`.
+    """Returns the assignment epochs of these partitions: a partition of the current assignment keeps its epoch, another gets `epoch`.
 
-    A member that joins again, or has taken another one's place, gets all of its partitions now.
+    A member that joins again, or has replaced another one, gets `epoch` for all partitions.
     """
     known = position.epochs if position.epoch > 0 else {}
     found: dict[Uuid, dict[int, int]] = {}
@@ -81,7 +81,7 @@ def _epochs(position: ConsumerAssignment, epoch: int, *parts: PartitionsByTopic)
 
 
 def _holds(owned: OwnedPartitions | None, partitions: Mapping[Uuid, Collection[int]]) -> bool:
-    """Whether the member still has one of these partitions; if it sends none (null), it has them."""
+    """Whether the member owns one of these partitions; yes if it sent no list (null)."""
     if owned is None:
         return True
     return any(partition in owned.get(topic_id, ()) for topic_id, wanted in partitions.items() for partition in wanted)

@@ -81,7 +81,7 @@ def _write_partitions(position: ConsumerAssignment, assignment: Mapping[Uuid, tu
 
 
 def _read_epochs(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[Uuid, dict[int, int]]:
-    """The assignment epochs; where a record of before Kafka 4.3 has none, the member's epoch, as in Kafka."""
+    """Returns the assignment epochs; the member's epoch if the record is from before Kafka 4.3 and has none, as in Kafka."""
     found: dict[Uuid, dict[int, int]] = {}
     for topic in (*value.assigned_partitions, *value.partitions_pending_revocation):
         epochs = found.setdefault(bytes(topic.topic_id), {})
@@ -131,7 +131,7 @@ CONSUMER_KEYS = (*CONSUMER_SCHEMA.keys(), ConsumerGroupRegularExpressionKey)
 
 
 def fold_consumer(group: ConsumerGroup, key: Any, value: Any) -> None:
-    """Folds one record, a tombstone if `value` is None; the tombstone of the group itself is the caller's."""
+    """Applies one record, a tombstone if `value` is None; the caller handles the tombstone of the group itself."""
     if fold_epochs(CONSUMER_SCHEMA, group, key, value):
         return
     if value is None:
@@ -141,7 +141,7 @@ def fold_consumer(group: ConsumerGroup, key: Any, value: Any) -> None:
 
 
 class ConsumerChange(EpochChange[ConsumerGroup, MemberFacts, ConsumerAssignment]):
-    """Records of a consumer group in the making."""
+    """Collects the records of a change of a consumer group, and applies them to a copy."""
 
     __slots__ = ()
 

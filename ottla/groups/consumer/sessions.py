@@ -30,7 +30,7 @@ def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms:
 
 
 def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision:
-    """Removes a member that is late; tried again after a session's time if the log refuses."""
+    """Removes a member whose time is over; if the log refuses, this is repeated after a session timeout."""
     draft, change = Draft(), ConsumerChange(group)
     remove_members(change, [member_id])
     finish_removal(shard, change, draft)
@@ -44,7 +44,8 @@ RULES = epoch_sessions.SessionRules(ConsumerGroup, _fence)
 
 
 def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
-    """Removes members; `finish_removal` has to follow. Their timers remain and find no member, so a refusal need not set them again."""
+    """Removes members; `finish_removal` has to follow. Their timers are not cancelled and will find no member, so nothing is to be undone
+    if the log refuses."""
     for member_id in member_ids:
         change.remove_member(member_id)
     forget_regexes(change)
@@ -70,7 +71,7 @@ def _rebalance_key(group_id: str, member_id: str) -> str:
 
 
 def watch_revocation(group: ConsumerGroup, shard: GroupShard, member_id: str, draft: Draft) -> None:
-    """Starts the time that a member has to give partitions up."""
+    """Starts the timer for revoking partitions."""
     group_id, epoch = group.group_id, group.position(member_id).epoch
     delay_ms = max(group.facts[member_id].rebalance_timeout_ms, 0)
 
@@ -94,7 +95,7 @@ def stop_watching_revocation(group: ConsumerGroup, member_id: str, draft: Draft)
 
 
 def await_join(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft) -> None:
-    """Starts the time that a member has to join again: its rebalance timeout, from the first answer that asks for it."""
+    """Starts the timer for joining again: the member's rebalance timeout, from the first answer that asks for it."""
     group_id, epoch = group.group_id, group.position(member_id).epoch
     session = shard.sessions.get((group_id, member_id))
     if session is None or session.is_join_awaited:

@@ -1,6 +1,6 @@
-"""The regular expressions of a consumer group: which there are, and when they and its topics are to be looked up again.
+"""The regular expressions of a consumer group, and when these and the group's topics have to be looked up again.
 
-Expressions are resolved into names that are logged, so that every coordinator has the same (`update.py`).
+`update.py` resolves expressions to topic names and logs these, so that every coordinator has the same names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def check_regex(pattern: str) -> None:
 
 
 def forget_regexes(change: ConsumerChange) -> None:
-    """Drops the expressions that no member subscribes to any more."""
+    """Removes expressions that no member uses any more."""
     if change.group.regexes:
         used = change.group.used_regexes()
         for pattern in [pattern for pattern in change.group.regexes if pattern not in used]:

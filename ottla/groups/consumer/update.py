@@ -1,6 +1,6 @@
-"""Brings a consumer group's regular expressions, epoch and target assignment up to date (`modern/update.py`).
+"""Updates a consumer group's regular expressions, epoch and target assignment (`modern/update.py`).
 
-Before its target can be made, expressions are matched with all topics, and the topics that members read are looked up: both may raise the
+Before the target is computed, the expressions are matched with all topics, and the subscribed topics are looked up; both may raise the
 group's epoch.
 """
 
@@ -19,8 +19,7 @@ from ottla.groups.modern.update import EpochUpdate, Known, Steps
 from ottla.groups.shard import GroupShard
 
 MATCH_WORK_PER_STEP = 30_000
-"""Work in one step: letters of names times instructions of an expression. The slowest expressions take half a millisecond, most much less.
-"""
+"""Work in one step: characters of topic names times instructions of an expression. The slowest expressions take half a millisecond."""
 LOOKED_AT_PER_STEP = 2_500
 
 MayDescribe = Callable[[str], bool] | None
@@ -113,7 +112,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         self._is_due = self._epoch > group.target_epoch and _has_rested(self._shard, group, now_ms)
 
     def _raise_epoch(self, change: ConsumerChange, topics_hash: int) -> None:
-        """Where nothing else has changed since the update looked, the target will be for the new epoch."""
+        """Raises the group's epoch. Unless something else has raised it since the update began, the target will be for the new epoch."""
         is_same = self._epoch == change.group.epoch
         change.put_epoch(change.group.epoch + 1, topics_hash)
         if is_same:
@@ -121,7 +120,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         self._must_raise_epoch = False
 
     def _make_target(self, group: ConsumerGroup, found: FoundTopics) -> Steps[ConsumerChange]:
-        """Makes the target assignment of these members; logs what differs from the last."""
+        """Computes the target assignment of these members, and logs its differences from the last one."""
         members = yield from _specs(group, found)
         assign = ASSIGNORS[group.preferred_assignor(self._shard.settings.consumer_assignors)]
         target = yield from assign(members, found.counts)

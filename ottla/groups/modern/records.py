@@ -19,7 +19,7 @@ from ottla.wire.schema import RecordKey, RecordValue
 
 @immutable(kw_only=True)
 class EpochSchema:
-    """The record classes of one protocol, and the conversions of descriptions and positions."""
+    """The record classes of one protocol, and the conversions of member descriptions and current assignments."""
 
     group_key: type[Any]
     group_value: type[Any]

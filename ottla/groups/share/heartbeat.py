@@ -141,7 +141,7 @@ def _merge(before: ShareFacts | None, command: ShareHeartbeat) -> ShareFacts:
 def _advance(
     shard: GroupShard, change: ShareChange, member_id: str, before: ShareFacts | None, facts: ShareFacts, draft: Draft, now_ms: int
 ) -> None:
-    """Processes a heartbeat: the member's description, the group's epoch and target, and the member's position."""
+    """Processes a heartbeat: the member's description, the group's epoch and target, and the member's current assignment."""
     wants_other = before is None or before.topics != facts.topics
     read_before = change.group.read_topics()
     if facts != before:
@@ -195,7 +195,7 @@ def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
 
 
 def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: ShareFacts) -> SharePosition:
-    """Returns the member's new position; the same object if nothing changes."""
+    """Returns the member's next current assignment; the same object if nothing changes."""
     position, target = group.position(member_id), group.target.get(member_id, {})
     if group.target_epoch < group.epoch:
         # The target is older than the last change: remove topics that the member no longer subscribes to.
