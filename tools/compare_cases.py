@@ -288,6 +288,7 @@ CASES: tuple[Case, ...] = (
     Case("kafka-get-offsets --topic paid --time -1"),
     Case("kafka-cluster cluster-id"),
     Case("kafka-cluster list-endpoints"),
+    Case("kafka-cluster unregister --id 77"),
     Case("kafka-configs --describe --entity-type brokers --entity-name NODE"),
     Case("kafka-broker-api-versions", why="the newest version that the tool itself speaks: Kafka's is 4.3's, ours is 4.4's"),
     Case("kafka-features describe"),

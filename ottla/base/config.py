@@ -360,9 +360,12 @@ class BrokerConfig(_AllSettings):
             value = parse_for_client(GROUP_SETTINGS[name], text)
             if not GROUP_SETTINGS[name].broker_names:
                 continue
-            low, high = self._group_bounds(GROUP_SETTINGS[name].broker_names[0][0])
+            broker_name = GROUP_SETTINGS[name].broker_names[0][0]
+            low, high = self._group_bounds(broker_name)
             if not low <= value <= high:
-                raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be between {low} and {high}")
+                kind, rest = broker_name.removeprefix("group.").split(".", 1)
+                relation, bound = ("greater", "min") if value < low else ("less", "max")
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be {relation} than or equal to group.{kind}.{bound}.{rest}")
         given = {name: text for name, text in overrides.items() if text is not None}
         for kind in ("consumer", "share"):
             beat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"

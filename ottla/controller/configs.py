@@ -22,7 +22,7 @@ from ottla.base.cluster_metadata import (
     QuotaEntity,
 )
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, shortened
 from ottla.base.ports import Create, Operation, Set
 from ottla.base.settings.client_metrics import check_client_metrics
 from ottla.base.settings.security import PLAIN_USER_PREFIX
@@ -153,7 +153,7 @@ def _refuse_read_only(config: BrokerConfig, request: ConfigRequest) -> None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"ottla.login.settings.alterable is false, so this cannot be altered: {entry.name}")
         setting = BROKER_SETTINGS.get(entry.name)
         if (setting is not None and not setting.is_dynamic) or entry.name.startswith(PLAIN_USER_PREFIX):  # read at the start only
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {entry.name}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{entry.name}]")
 
 
 def _alter_one(config: BrokerConfig, request: ConfigRequest, entry: ConfigEntry, old: Mapping[str, str], configs: dict[str, str]) -> None:
@@ -167,7 +167,7 @@ def _alter_one(config: BrokerConfig, request: ConfigRequest, entry: ConfigEntry,
         return
     setting = _settings(request.resource_type).get(entry.name)
     if setting is None or setting.type is not Type.LIST:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Config value append is not allowed for config key: {entry.name}")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Can't {entry.operation.name} to key {entry.name} because its type is not LIST.")
     parts = dict.fromkeys(_list_in_force(config, request.resource_type, setting, old))
     given = [part.strip() for part in entry.value.split(",") if part.strip()]
     if entry.operation is ConfigOperation.APPEND:
@@ -221,12 +221,17 @@ def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Seq
 
 def _altered_quotas(nodes: QuotaNodes, request: QuotaRequest) -> dict[str, float]:
     kinds = [kind for kind, _ in request.entity]
-    if not kinds or any(kind not in ENTITY_TYPES for kind in kinds) or ("ip" in kinds and len(kinds) > 1):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"No quotas can be set for an entity of {', '.join(kinds) or 'no type'}.")
-    for _, name in request.entity:
+    if not kinds:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
+    for kind, name in request.entity:
+        if kind not in ENTITY_TYPES:
+            raise ApiError(ErrorCode.INVALID_REQUEST, shortened(f"Unhandled client quota entity type: {kind}"))
         if name == "":
-            raise ApiError(ErrorCode.INVALID_REQUEST, "An entity's name must not be empty.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
         check_name(name or "", "an entity")
+    if "ip" in kinds and len(kinds) > 1:  # "shouldnot" is Kafka's
+        message = "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     if kinds == ["ip"]:
         _check_address(request.entity[0][1])
     quotas = dict(nodes.quotas(request.entity))
@@ -247,7 +252,7 @@ def _check_address(name: str | None) -> None:
     try:
         ip_address(name or "0.0.0.0")  # none: the default of all addresses
     except ValueError:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP address.") from None
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP or resolvable host.") from None
 
 
 def check_room(nodes: QuotaNodes, entity: QuotaEntity) -> None:
@@ -260,7 +265,7 @@ def check_room(nodes: QuotaNodes, entity: QuotaEntity) -> None:
 def _check_quota(name: str, value: float, largest: int | None) -> None:
     """Refuses values that Kafka refuses: rates of bytes and of connections are whole numbers there."""
     if not value > 0 or value == float("inf"):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0")
     if largest is not None and value > largest:
         kind = "an INT" if largest == _INT_MAX else "a LONG"
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Proposed value for {name} is too large for {kind}.")

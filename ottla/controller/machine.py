@@ -36,7 +36,7 @@ def decide_elect_leaders(
     for name, index in dict.fromkeys(wanted):
         topic, partition = state.topic(name), state.partition(name, index)
         if topic is None or partition is None:
-            message = shortened(f"No such partition as {name}-{index}")
+            message = shortened(f"No such topic as {name}" if topic is None else f"No such partition as {name}-{index}")
             results.append(PartitionResult(topic=name, partition=index, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=message))
             continue
         elected, error = _elect_on_request(kind, partition, state.standing_for(state.standing(), topic, partition), state.standing())
@@ -200,8 +200,10 @@ def decide_reassign(state: ClusterState, requests: Sequence[Reassignment], rules
 def _reassigned(state: ClusterState, request: Reassignment, rules: TopicRules) -> PartitionMetadata | None:
     """The partition's next state, or None if it is as wanted already."""
     topic, partition = state.topic(request.topic), state.partition(request.topic, request.partition)
-    if topic is None or partition is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, shortened(f"Unable to find a topic named {request.topic}."))
+    if partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {request.topic}:{request.partition}.")
     if partition.partition_epoch < 0:
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "The partition's state is missing or damaged in the metadata store.")
     target = request.replicas

@@ -25,14 +25,20 @@ from ottla.controller.election import (
 
 
 def check_target(target: Sequence[int], brokers: Collection[int]) -> None:
-    """Raises `ApiError` INVALID_REPLICA_ASSIGNMENT unless these can be a partition's replicas."""
+    """Raises `ApiError` INVALID_REPLICA_ASSIGNMENT in Kafka's words unless these can be a partition's replicas."""
     if not target:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The replica list must not be empty.")
-    if len(dict.fromkeys(target)) != len(target):
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replica list {list(target)} names a broker twice.")
-    for broker_id in target:
+        raise _no_assignment("an empty replica list.")
+    before = None
+    for broker_id in sorted(target):
         if broker_id not in brokers:
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Broker {broker_id} is not registered.")
+            raise _no_assignment(f"broker {broker_id}, but no such broker is registered.")
+        if broker_id == before:
+            raise _no_assignment(f"the broker {broker_id} more than once.")
+        before = broker_id
+
+
+def _no_assignment(contents: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {contents}")
 
 
 def is_moving(partition: PartitionMetadata) -> bool:

@@ -31,6 +31,7 @@ from ottla.base.uuids import fresh_uuid
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.controller.placement import place
 from ottla.controller.plans import UNIT_BYTES_MAX, Plan, Unit, check_size, in_units, planned
+from ottla.controller.reassignment import check_target
 from ottla.controller.settings_memory import SettingsRoom
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name, metric_name
@@ -238,39 +239,33 @@ def _assignment(state: ClusterState, config: BrokerConfig, random: Random, reque
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     if count > config.ottla_create_topics_partitions_max:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"More partitions ({count}) than ottla.create.topics.partitions.max allows.")
-    return place(_racks(state), count, replicas, random)
+    try:
+        return place(_racks(state), count, replicas, random)
+    except ApiError as refusal:
+        raise ApiError(refusal.code, f"Unable to replicate the partition {replicas} time(s): {refusal.message}") from None
 
 
 def _given_assignment(state: ClusterState, request: NewTopic, given: Mapping[int, Sequence[int]]) -> list[tuple[int, ...]]:
-    if request.num_partitions != -1 or request.replication_factor != -1:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            "A manual partition assignment was specified, but the number of partitions or the replication factor was not set to -1.",
-        )
+    for what, value in (("replication factor", request.replication_factor), ("numPartitions", request.num_partitions)):
+        if value != -1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"A manual partition assignment was specified, but {what} was not set to -1.")
     if sorted(given) != list(range(len(given))) or not given:
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment must number its partitions from 0 without a gap."
-        )
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
     assignment = [tuple(given[index]) for index in range(len(given))]
-    for index, replicas in enumerate(assignment):
-        _check_replicas(state, index, replicas, len(assignment[0]))
+    for replicas in assignment:
+        _check_replicas(state, replicas, len(assignment[0]))
     return assignment
 
 
-def _check_replicas(state: ClusterState, index: int, replicas: Sequence[int], replication_factor: int) -> None:
-    reason = ""
-    if not replicas:
-        reason = "includes an empty replica list"
-    elif len(dict.fromkeys(replicas)) != len(replicas):
-        reason = f"includes the broker {replicas[0]} more than once" if len(replicas) == 2 else "includes a broker more than once"
-    elif any(replica not in state.brokers for replica in replicas):
-        reason = (
-            f"includes broker {next(replica for replica in replicas if replica not in state.brokers)}, but no such broker is registered"
+def _check_replicas(state: ClusterState, replicas: Sequence[int], count: int) -> None:
+    """Raises `ApiError` unless these can be the replicas of a partition whose topic has `count` of them."""
+    check_target(replicas, state.brokers)
+    if len(replicas) != count:
+        message = (
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not consistent with "
+            f"previous partitions, which have {count} replica(s)."
         )
-    elif len(replicas) != replication_factor:
-        reason = f"has {len(replicas)} replica(s), while the others have {replication_factor}"
-    if reason:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual assignment of partition {index} {reason}.")
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _racks(state: ClusterState) -> dict[int, str | None]:
@@ -313,8 +308,8 @@ def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, r
                 f"Attempted to add {count} additional partition(s), but only {len(request.assignments)} assignment(s) were specified.",
             )
         assignment = [tuple(replicas) for replicas in request.assignments]
-        for offset, replicas in enumerate(assignment):
-            _check_replicas(state, known + offset, replicas, replication_factor)
+        for replicas in assignment:
+            _check_replicas(state, replicas, replication_factor)
     else:
         assignment = place(_racks(state), count, replication_factor, random, first_partition=known)
     added = tuple(new_partition(state, known + offset, replicas) for offset, replicas in enumerate(assignment))

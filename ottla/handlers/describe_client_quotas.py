@@ -55,13 +55,14 @@ def _check(components: list[ComponentData]) -> None:
     kinds = [component.entity_type for component in components]
     for component in components:
         if component.entity_type not in ENTITY_TYPES:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{component.entity_type}' not supported")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {component.entity_type}")
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
         if (component.match_type == EXACT) == (component.match is None):
             raise ApiError(ErrorCode.INVALID_REQUEST, "Request specifies a match where there must be none, or none where it must be.")
-    if len(dict.fromkeys(kinds)) != len(kinds):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate filter component entity type.")
+        if kinds.count(component.entity_type) > 1:
+            message = f"Entity type {component.entity_type} cannot appear more than once in the filter."
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
     if "ip" in kinds and len(kinds) > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: ip goes with no other type.")
 

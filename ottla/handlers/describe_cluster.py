@@ -19,6 +19,7 @@ from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS, CONTROLLERS = 1, 2
+_MISMATCHED = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -26,7 +27,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest
         is_known = body.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="The request was sent to a broker." if is_known else f"Unsupported endpoint type {body.endpoint_type}.",
+            error_message=_MISMATCHED if is_known else f"Unsupported endpoint type {body.endpoint_type}",
         )
     operations = cluster_operations(broker, request) if body.include_cluster_authorized_operations else NOT_ASKED
     response = DescribeClusterResponse(

@@ -25,6 +25,7 @@ from ottla.requests.config_entries import (
     topic_entries,
 )
 from ottla.requests.context import Broker, RequestContext
+from ottla.requests.named_brokers import NUMBER
 from ottla.requests.rights import require, require_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_configs import (
@@ -67,6 +68,7 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
         require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
         if name == ALL_BROKERS:
             return default_broker_entries(metadata.configs(CONFIG_BROKER, ALL_BROKERS))
+        _check_broker_id(name)
         if name != str(broker.broker_id):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}"
@@ -74,6 +76,7 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
         return broker_entries(broker.config, metadata.configs(CONFIG_BROKER, name), metadata.configs(CONFIG_BROKER, ALL_BROKERS))
     if kind == CONFIG_BROKER_LOGGER:
         require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
+        _check_broker_id(name)
         if name != str(broker.broker_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id} but received {name}")
         return logger_entries()
@@ -88,6 +91,13 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return group_entries(broker.config, metadata.configs(CONFIG_GROUP, name))
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _check_broker_id(name: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if NUMBER.fullmatch(name) is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
 
 
 def _shown(entry: ConfigEntry, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -27,7 +27,7 @@ def handle(broker: Broker, request: RequestContext, body: ElectLeadersRequest) -
         return _refused(request, wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kind = KINDS.get(body.election_type)
     if kind is None:
-        return _refused(request, wanted, ErrorCode.INVALID_REQUEST)
+        return _refused(request, wanted, ErrorCode.INVALID_REQUEST, f"Unknown election type {body.election_type}")
     pending = Pending()
     broker.controller.elect_leaders(kind, wanted, lambda results: pending.complete(_response(results)), timeout_ms=body.timeout_ms)
     return pending
@@ -41,7 +41,9 @@ def _response(results: list[api.PartitionResult], error: ErrorCode = ErrorCode.N
     return ElectLeadersResponse(error_code=error, replica_election_results=list(topics.values()))
 
 
-def _refused(request: RequestContext, wanted: list[tuple[str, int]] | None, error: ErrorCode) -> ElectLeadersResponse:
+def _refused(
+    request: RequestContext, wanted: list[tuple[str, int]] | None, error: ErrorCode, message: str | None = None
+) -> ElectLeadersResponse:
     """Refuses the request. Version 0 has no error of the whole request."""
-    results = [api.PartitionResult(topic=topic, partition=index, error=error) for topic, index in wanted or ()]
+    results = [api.PartitionResult(topic=topic, partition=index, error=error, message=message) for topic, index in wanted or ()]
     return _response(results, error if request.version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE)

@@ -37,7 +37,7 @@ def handle(broker: Broker, request: RequestContext, body: UpdateFeaturesRequest)
     offered = features(broker.config.ottla_advertise_level)
     try:
         for update in body.feature_updates:
-            _check(update, offered.get(update.feature), request.version)
+            _check(update, offered.get(update.feature), request.version, broker.metadata.controller_id)
     except ApiError as refusal:
         message = f"The update failed for all features since the following feature had an error: {refusal.message}"
         return UpdateFeaturesResponse(error_code=refusal.code, error_message=message)
@@ -47,17 +47,18 @@ def handle(broker: Broker, request: RequestContext, body: UpdateFeaturesRequest)
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _check(update: FeatureUpdateKey, feature: Feature | None, version: int) -> None:
+def _check(update: FeatureUpdateKey, feature: Feature | None, version: int, controller_id: int) -> None:
     if feature is None:
-        raise _invalid(update, "This broker does not support this feature.")
+        raise _invalid(update, f"Local controller {controller_id} does not support this feature.")
     if version >= KINDS_SINCE and update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise _invalid(update, "There is no such type of upgrade.")
+        raise _invalid(update, "The controller does not support the given upgrade type.")
     level = update.max_version_level
     if not feature.lowest <= level <= feature.highest:
-        raise _invalid(update, f"This broker only supports versions {feature.lowest}-{feature.highest}.")
+        raise _invalid(update, f"Local controller {controller_id} only supports versions {feature.lowest}-{feature.highest}")
     is_downgrade_allowed = update.upgrade_type != UPGRADE if version >= KINDS_SINCE else update.allow_downgrade
     if level < feature.level and not is_downgrade_allowed:
-        raise _invalid(update, "A downgrade needs a type of upgrade that allows one.")
+        why = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+        raise _invalid(update, why)
     if level != feature.level:
         raise ApiError(ErrorCode.FEATURE_UPDATE_FAILED, f"The level of {update.feature} is {feature.level} and cannot be changed.")
 

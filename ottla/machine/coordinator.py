@@ -144,7 +144,7 @@ class Coordinator(Generic[CoordinatorKey]):
         """The active host of a key's shard. Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         host = self.find(key)
         if host is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{key!r} is coordinated elsewhere")
+            raise ApiError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
         if host.state is not HostState.ACTIVE:
             raise ApiError(host.error, f"the coordinator of {key!r} is {host.state.value}")
         return host

@@ -19,7 +19,8 @@ def rules_for(broker: Broker, request: RequestContext, operation: AclOperation) 
     if not is_allowed_on_cluster(broker, request, operation):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     if broker.acl_rules is None:
-        raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        end = " on the broker" if operation is AclOperation.DESCRIBE else "."  # as in Kafka
+        raise ApiError(ErrorCode.SECURITY_DISABLED, f"No Authorizer is configured{end}")
     return broker.acl_rules
 
 

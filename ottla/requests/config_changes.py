@@ -51,4 +51,4 @@ def _check(broker: Broker, request: RequestContext, change: ConfigRequest) -> No
     elif kind == CONFIG_GROUP:
         require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name)
     else:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")

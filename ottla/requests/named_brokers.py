@@ -17,7 +17,7 @@ from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.wire.framing import load
 
 Handle = Callable[[Broker, RequestContext, Any], Any]
-_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def refusing_other_brokers(module: Any, handle: Handle) -> Handle:
@@ -67,6 +67,6 @@ def _refusal(broker_id: int, resource: Any) -> ApiError | None:
     name = resource.resource_name
     if resource.resource_type != CONFIG_BROKER or name in (ALL_BROKERS, str(broker_id)):
         return None
-    if _NUMBER.fullmatch(name) is None:
+    if NUMBER.fullmatch(name) is None:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     return ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker_id}, but received {name}")

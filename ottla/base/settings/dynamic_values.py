@@ -42,7 +42,7 @@ def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_d
     for name, text in values.items():
         setting, is_per_broker = _setting(table, name)
         if setting is not None and setting.update is UpdateMode.READ_ONLY:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
         if is_cluster_default and is_per_broker:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update this config at the default cluster level: {name}")
         if text is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode
 
 _JAVA: dict[ErrorCode, tuple[str, str]] = {
+    ErrorCode.BROKER_ID_NOT_REGISTERED: ("BrokerIdNotRegisteredException", "The given broker ID was not registered."),
     ErrorCode.GROUP_ID_NOT_FOUND: ("GroupIdNotFoundException", "The group id does not exist."),
     ErrorCode.NON_EMPTY_GROUP: ("GroupNotEmptyException", "The group is not empty."),
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (

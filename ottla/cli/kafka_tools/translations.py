@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from ottla.adapters.private_files import private
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, Refused, Translation, UsageError
+from ottla.cli.kafka_tools.java_errors import java_error
 from ottla.cli.options import connect
 from ottla.cli.output import write
 
@@ -172,7 +174,7 @@ def _cluster(arguments: list[str]) -> Translation | Command:
     if verb == "cluster-id":
         return Translation(["cluster", "cluster-id", *rest])
     if verb == "unregister":
-        return Command("Not offered by this broker.", _unregister_arguments, _unregister, has_output=False)
+        return Command("Remove the registration of a broker.", _unregister_arguments, _unregister, has_output=False)
     return Command("Brokers and their addresses.", _endpoints_arguments, _endpoints, has_output=False)
 
 
@@ -182,12 +184,23 @@ def _words(parser: argparse.ArgumentParser) -> None:
 
 def _unregister_arguments(parser: argparse.ArgumentParser) -> None:
     _words(parser)
-    parser.add_argument("--id", type=int, help="the broker")
+    parser.add_argument("--id", "-i", type=int, required=True, help="the broker")
 
 
-def _unregister(_: argparse.Namespace) -> int:
-    write("The target cluster does not support the broker unregistration API.\n")
-    return 1
+def _unregister(args: argparse.Namespace) -> int:
+    from ottla.client.blocking.admin import unregister_broker
+
+    about = f"broker {args.id}: "
+    with connect(args) as cluster:
+        try:
+            unregister_broker(cluster, args.id)
+        except ApiError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                write("The target cluster does not support the broker unregistration API.\n")
+                return 0
+            raise Refused(java_error(error, error.message.removeprefix(about))) from None
+    write(f"Broker {args.id} is no longer registered.\n")
+    return 0
 
 
 def _endpoints_arguments(parser: argparse.ArgumentParser) -> None:

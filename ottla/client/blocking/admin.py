@@ -55,6 +55,7 @@ __all__ = [
     "list_config_resources",
     "describe_log_dirs",
     "describe_cluster",
+    "unregister_broker",
 ]
 
 ask_controller = blocking(procedures.ask_controller)
@@ -69,3 +70,4 @@ alter_configs = blocking(procedures.alter_configs)
 list_config_resources = blocking(procedures.list_config_resources)
 describe_log_dirs = blocking(procedures.describe_log_dirs)
 describe_cluster = blocking(procedures.describe_cluster)
+unregister_broker = blocking(procedures.unregister_broker)

@@ -394,3 +394,11 @@ def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Proc
     answer = yield from (cluster.ask_any(request) if broker_id is None else cluster.ask_broker(broker_id, request))
     check(answer.error_code, answer.error_message, "the cluster")
     return answer
+
+
+def unregister_broker(cluster: ClusterCore, broker_id: int) -> Procedure[None]:
+    """Removes the registration of a broker that will not return."""
+    from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
+
+    answer = yield from cluster.ask_any(UnregisterBrokerRequest(broker_id=broker_id))
+    check(answer.error_code, answer.error_message, f"broker {broker_id}")

@@ -14,7 +14,7 @@ __all__ = ["acl", "guarded"]
 
 PATTERN = "ResourcePattern(resourceType=TOPIC, name=orders, patternType=LITERAL)"
 READ = "(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)"
-SECURITY_DISABLED = "org.apache.kafka.common.errors.SecurityDisabledException: No Authorizer is configured."
+SECURITY_DISABLED = "org.apache.kafka.common.errors.SecurityDisabledException: No Authorizer is configured on the broker"
 ADD = ("kafka-acls", "--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
 
 
