@@ -444,7 +444,7 @@ it belongs in a thread. Raises `OSError`."""
 
 
 class LoginToken(Protocol):
-    """A bearer token with which this broker logs in to others."""
+    """A bearer token for this broker's logins to other brokers."""
 
     def first_message(self) -> bytes:
         """The client's first message of OAUTHBEARER."""

@@ -1,7 +1,7 @@
-"""Topic ids, directory ids and the like: sixteen bytes in memory and on the wire, Kafka's 22 letters of URL-safe base64 for people.
+"""Topic ids, directory ids and other ids of 16 bytes: Kafka's 22 characters of URL-safe base64 as text, bytes in memory and in messages.
 
-`Uuid` is plain `bytes`, because a slice of a frame is already one. Random bytes come from the Random port of the caller;
-`fresh_uuid` turns its bytes into an id that Kafka's tools accept.
+`Uuid` is plain `bytes`, because a slice of a frame is already one. `fresh_uuid` makes an id that Kafka's tools accept from the bytes of the
+caller's Random port.
 """
 
 from __future__ import annotations

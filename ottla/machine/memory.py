@@ -1,14 +1,14 @@
 """Limits the memory of one kind of state that coordinators keep: members, offsets, transactional ids or share states.
 
 Memory use is estimated per shard. Adding something raises the estimate; removing does not lower it, because state is removed in many ways
-(a member leaves or its session ends, an offset expires, a log refuses a record). When the total exceeds the limit, each request recounts up
-to `COUNTED_AT_ONCE` items of its own shard and of one other. If there is still no memory, the request is refused with
+(a member is removed, an offset expires, a log refuses a record). When the total exceeds the limit, each request recounts up to
+`COUNTED_AT_ONCE` items of its own shard and of one other. If there is still no memory, the request is refused with
 COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
 Share groups count their memory exactly (`ExactShare`), so their requests recount nothing.
 
 The last quarter is shared by owners, who are the principals of clients: in it, an owner gets more only while it holds less than is free. So
-one user cannot take all, and each other user gets at least half of what is left. What was loaded from a log has no owner until its
+one user cannot take all, and each other user gets at least half of the rest. State that was loaded from a log has no owner until its
 principal uses it again. Clients without a login have no owner either, because they all have the same name.
 """
 
@@ -26,7 +26,7 @@ COUNTED_AT_ONCE = 1000
 """Items that one request recounts in a shard. Counting 1,000 takes about a millisecond."""
 NO_OWNER = ""
 SHARED_PART = 4
-"""The part of the memory, as a divisor, in which an owner gets no more than is left for others."""
+"""Divisor of the limit: in the last such part of the memory, an owner gets no more than remains for others."""
 Sizes = Callable[[], Iterable[tuple[str, int]]]
 """Yields the owner of each thing, and the bytes that it takes."""
 

@@ -76,7 +76,7 @@ def ask_about_topics(
     respond: Callable[[Beat], Any],
     topics_max: int = SUBSCRIBED_TOPICS_MAX,
 ) -> Any:
-    """The same for a heartbeat of a group with epochs, which names the topics that the member reads."""
+    """The same for a heartbeat of a modern group, which names the topics that the member reads."""
     pending = Pending()
     try:
         if len(topics) > topics_max:

@@ -25,7 +25,8 @@ class MappingError(ValueError):
 
 
 def parse_rules(text: str) -> NamePrincipal:
-    """Returns a function that applies the rules; it returns None if no rule matches. Raises `MappingError`."""
+    """Returns a function that applies the rules; it returns None if no rule matches, and the subject if there are no rules. Raises
+    `MappingError`."""
     rules: list[tuple[Any, list[str | int], str]] = []
     at = 0
     while at < len(text.strip()):

@@ -1,9 +1,9 @@
 """The server's side of SCRAM (RFC 5802, RFC 7677): an exchange of two steps that proves a password without sending it.
 
-The stored `ScramCredential` reveals neither the password nor a client's proof. An unknown user gets a decoy that is always the same, and
-fails at the same step with the same message, so that names cannot be probed. Channel binding is refused, so that no client believes it has
-it. With the extension `tokenauth=true` the name is the id of a delegation token, and the client becomes its owner (KIP-48; the credentials
-of tokens are made in `token_logins.py`).
+The stored `ScramCredential` reveals neither the password nor a client's proof. An unknown user gets a decoy, always the same for a name,
+and fails at the same step with the same message as after a wrong password, so that names cannot be probed. Channel binding is refused, so
+that no client believes it has it. With the extension `tokenauth=true` the name is the id of a delegation token, and the client becomes its
+owner (KIP-48; the credentials of tokens are made in `token_logins.py`).
 """
 
 from __future__ import annotations

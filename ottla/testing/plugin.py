@@ -136,7 +136,7 @@ def _between_tests() -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Notes where each broker's log ends as the test begins."""
+    """Records the length of each broker's log before the test."""
     module = _between_tests()
     item.stash[_marks_key] = module.mark_logs() if module is not None else []
 

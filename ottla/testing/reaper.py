@@ -38,31 +38,32 @@ class Reaper:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variable that makes a process one of the reaper's."""
+        """The environment variable that lets the reaper find a process."""
         return {TOKEN_VARIABLE: self.token}
 
     def add_directory(self, path: Path) -> None:
-        """The directory will be removed. Call it before the directory is made."""
+        """Registers a directory that the reaper is to remove; called before the directory is created."""
         self._write("+directory", path)
 
     def forget_directory(self, path: Path) -> None:
         self._write("-directory", path)
 
     def add_process(self, pid: int) -> None:
-        """For systems without /proc; elsewhere the token is enough."""
+        """Registers a process that the reaper is to kill. Only systems without /proc need it; elsewhere the environment variable is
+        sufficient."""
         self._write("+process", pid)
 
     def forget_process(self, pid: int) -> None:
         self._write("-process", pid)
 
     def close(self) -> None:
-        """Lets the reaper work: now, or when the other process ends."""
+        """Starts the reaper's work: now, or when the other process ends."""
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
 
     def _write(self, kind: str, what: object) -> None:
-        """A short line is written in one piece. A fork of the owner has no say."""
+        """Writes one line, short enough to be written at once. Does nothing in a forked child."""
         if self._pipe < 0 or os.getpid() != self._owner_pid:
             return
         try:
@@ -101,7 +102,7 @@ def remove_directory(path: Path) -> None:
 
 
 def _drop() -> None:
-    """In the child of a fork: else the child would keep the pipe open, and the reaper waiting, after its parent has died."""
+    """Closes a forked child's copy of the pipe. Otherwise the reaper would wait for the child when its parent has died."""
     for inherited in _of_this_process:
         inherited.close()
     _of_this_process.clear()

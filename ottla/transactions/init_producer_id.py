@@ -1,17 +1,17 @@
 """InitProducerId: gives a transactional id its producer id and epoch, and fences the previous owner.
 
-Every call that is not a retry moves the id to its next identity, which fences the previous owner (I26). An open transaction is aborted
-first, with markers in the next epoch; the client gets CONCURRENT_TRANSACTIONS, asks again, and gets its identity once the abort is
-complete. When the epochs are used up, the next identity is a new producer id with epoch 0.
+Every call that is not a retry gives the id a new identity (producer id and epoch), which fences the previous owner (I26). An open
+transaction is aborted first, with markers in the next epoch; the client gets CONCURRENT_TRANSACTIONS, asks again, and gets its identity
+when the abort is complete. When the epochs are used up, the new identity is a new producer id with epoch 0.
 
-A client that names the identity it holds (KIP-360) gets the next one only if no other client took over meanwhile. If it names the last one,
-its answer was lost (or its transaction timed out) and it gets the current one again, with no bump: only this client can know it. That
-also holds across a rotation of the producer id and a failover (KAFKA-20357). While a transaction is being completed only its producer id
-is looked at, as in Kafka. Stricter than Kafka: a named identity that is not the current
-one cannot abort an ongoing transaction, because a delayed request would otherwise abort what its own sender began later (P5).
+A client that sends its current identity (KIP-360) gets the next one only if no other client has taken over. If it sends the previous one,
+its answer was lost or its transaction timed out, and it gets the current one without a new epoch: only this client can know it. This also
+holds after a change of the producer id and after a failover (KAFKA-20357). While a transaction is being completed, only the producer id is
+compared, as in Kafka. Stricter than Kafka: an identity that is not the current one cannot abort an ongoing transaction, because a delayed
+request would otherwise abort a later transaction of its own sender (P5).
 
 Two-phase commit (KIP-939), if it is enabled: with `is_two_phase` the transaction has no timeout; with `keeps_prepared` the ongoing
-transaction stays open, and the answer has its identity and the new one with which its owner will end it.
+transaction stays open, and the answer has its identity and the new one, which its owner uses to end it.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 def legacy_magic(buffer: Buffer, position: int = 0) -> int | None:
     """Returns 0 or 1 if the bytes are a message set from before Kafka 0.11, else None.
 
-    The magic byte and the size have the same positions as those of a batch. Zeros, which have no size, are no message set.
+    The magic byte and the size are where a batch has them. Zeros, which have no size, are no message set.
     """
     if len(buffer) - position <= MAGIC_AT:
         return None

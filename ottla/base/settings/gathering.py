@@ -1,7 +1,8 @@
-"""Joins what file, environment and command line set, before the values are checked.
+"""Merges the settings from the file, the environment and the command line, before their values are checked.
 
-`--set` beats the environment, which beats the file. Configurations that were written for other images are understood where their meaning
-is plain; unknown names become notices and stop nothing.
+`--set` takes precedence over the environment, and the environment over the file. Variables and files that were written for images of Kafka
+are accepted as far as their meaning is clear. An unknown name causes a notice and does not prevent the start, except for a setting that
+would authenticate clients (`REFUSED_ENDINGS`).
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from ottla.base.settings.security import is_family_name, listener_names
 from ottla.base.settings.setting import SettingError
 
 ReadFile = Callable[[str], str]
-"""From a path to the file's text; raises `OSError` or `UnicodeDecodeError`."""
+"""Reads a file as text; raises `OSError` or `UnicodeDecodeError`."""
 
 
 class ConfigError(Exception):
-    """A configuration that the broker refuses to start with, in one line."""
+    """Why the broker does not start with this configuration, in one line."""
 
 
 class Given(NamedTuple):
-    """A value as written, and where (`--set`, `environment`, the file's name)."""
+    """The text of a value, and its source: `--set`, `environment` or the file's name."""
 
     text: str
     where: str
 
 
 class Notice(NamedTuple):
-    """A line for the broker's log about the configuration; `is_warning` or else for information."""
+    """A line about the configuration for the broker's log: a warning, or information."""
 
     is_warning: bool
     text: str
@@ -45,8 +46,9 @@ def gather(
     assignments: Iterable[str] = (),
     read_file: ReadFile | None = None,
 ) -> tuple[dict[str, Given], list[Notice]]:
-    """The value of each of these names, from its strongest source, and notices of all other names. Raises `ConfigError` for what
-    cannot be read at all. `read_file`: for the JAAS file, which is left alone without.
+    """Returns the value of each of these names from the source that takes precedence, and notices about other names.
+
+    `read_file` reads the JAAS file; without it that file is ignored. Raises `ConfigError` if a source cannot be parsed.
     """
     notices: list[Notice] = []
     known = frozenset(names)
@@ -84,7 +86,7 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
 
 
 def _take_login_config(given: dict[str, Given], file: Given, read_file: ReadFile) -> None:
-    """Takes the logins of the JAAS file where no setting has them. Raises `ConfigError`."""
+    """Adds the logins of the JAAS file that no setting has. Raises `ConfigError`."""
     path = file.text.strip()
     try:
         sections = parse_jaas_file(read_file(path))

@@ -116,7 +116,7 @@ class ListenerValues:
         return broker_login(mechanism, jaas, self.value(endpoint.name, "ottla.inter.broker.login", mechanism))
 
     def tokens(self, listener: str) -> TokenOptions:
-        """The settings with which a listener checks bearer tokens. Raises `SettingError`."""
+        """Returns a listener's settings for checking bearer tokens. Raises `SettingError`."""
 
         def value(name: str, prefix: str = "sasl.oauthbearer.") -> Any:
             return self.value(listener, prefix + name, OAUTHBEARER)

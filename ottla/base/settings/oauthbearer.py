@@ -60,7 +60,7 @@ OAUTHBEARER_SETTINGS = frozenset(setting.name for setting in settings_of(OAuthBe
 
 
 class TokenOptions(NamedTuple):
-    """The settings with which one listener checks tokens."""
+    """One listener's settings for checking bearer tokens."""
 
     jwks_url: str | None
     jwks_authorities: str | None

@@ -36,7 +36,7 @@ PER_BROKER = UpdateMode.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
 """A user of PLAIN by itself, as in a TOML table: `[ottla.sasl.plain.users]`, `alice = "password"`."""
 CLUSTER_PROOF = "OTTLA-CLUSTER"
-"""The mechanism with which brokers prove that they know the cluster's secret (`security/cluster_identity.py`)."""
+"""The SASL mechanism between brokers: both prove that they know the cluster's secret (`security/cluster_identity.py`)."""
 
 
 class SecuritySettings:

@@ -33,7 +33,7 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 
 
 class TokenLoginSettings:
-    """Bearer tokens with which brokers log in to each other."""
+    """Settings of the bearer tokens for brokers' logins to each other."""
 
     sasl_oauthbearer_token_endpoint_url = maybe_string(
         _URL, "Where a broker gets the tokens by which it logs in to others: https://HOST/PATH, http://HOST/PATH or file:///PATH."

@@ -1,4 +1,4 @@
-"""CreateDelegationToken: makes a token with which other clients act for its owner."""
+"""CreateDelegationToken: makes a token that lets other clients act for its owner."""
 
 from __future__ import annotations
 
