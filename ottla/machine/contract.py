@@ -1,12 +1,12 @@
 """The contract of a coordinator as a log machine: decide -> append -> apply -> hold -> release.
 
-`decide` reads state and answers a `Decision`; it changes no hard state. `apply` is the only writer of hard state, cannot fail on a record
-that was logged, and never looks at a clock. `resume` runs once after loading and re-makes the effects that a lost leader may have dropped.
-The host (`host.py`) appends the records (may fail: nothing has changed), applies them, holds the effects until the high watermark has
-passed the records, and only then releases them. An effect made without records waits for the last applied offset, so that a read cannot
-leak what may still be lost. Leadership lost: the machine is thrown away and loaded again.
+`decide` reads state and returns a `Decision`; it changes no hard state. `apply` is the only writer of hard state, cannot fail on a record
+that was logged, and reads no clock. `resume` runs once after loading, and repeats effects that were possibly lost with the previous leader.
+The host (`host.py`) appends the records; if this fails, nothing has changed. It applies them, holds the effects until the high watermark
+has passed the records, and then releases the effects. An effect without records waits for the last applied offset, so that no answer
+depends on records that may still be lost. When leadership is lost, the machine is dropped; the next leader loads it from the log.
 
-Soft state (waiting joiners, deadlines) may be touched by `decide`; it is never logged and may be lost.
+`decide` may change soft state (waiting members, deadlines). Soft state is never logged and may be lost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LogRecord:
 
 @immutable
 class Transactional:
-    """Records written inside a client's transaction: they count only after its commit marker."""
+    """A client's transaction; its records take effect at the commit marker."""
 
     producer_id: int
     producer_epoch: int
@@ -47,7 +47,7 @@ class Respond:
 
 @immutable
 class Schedule:
-    """Effect: run `decide(now_ms)` after `delay_ms`, replacing an earlier one of the same key. Soft: lost with the machine."""
+    """Effect: run `decide(now_ms)` after `delay_ms`; replaces an earlier one with this key. It is soft state."""
 
     key: str
     delay_ms: int
@@ -63,8 +63,8 @@ class Cancel:
 
 @immutable
 class Call:
-    """Effect: call a function of the shell (send markers, send a request to a peer). It must not raise, and must bear being called again
-    after a restart."""
+    """Effect: call a function outside the machine (send markers, send a request to another broker). It must not raise, and may be called
+    again after a restart."""
 
     function: Callable[[], None]
 
@@ -73,17 +73,17 @@ Effect = Respond | Schedule | Cancel | Call
 
 
 def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
-    """The refusal of decisions without a caller."""
+    """The refusal of a decision that no client waits for."""
     return ()
 
 
 @immutable
 class Decision:
-    """The outcome of a command: records to log first, effects to release when they are committed. `draft.py` builds it.
+    """The result of a command: records to log first, and effects to release when they are committed. `draft.py` builds it.
 
-    `refused` is asked for other effects when the append fails; it must answer every caller that `effects` would have answered.
-    `parts` (instead of `records`) are decisions that do not depend on each other: each is logged or refused by itself, in as few batches as
-    `max.message.bytes` allows. `effects` follow when all of them were logged, else `refused`.
+    `refused` returns the effects for a failed append; they must answer every caller that `effects` would have answered. `parts` (instead of
+    `records`) are independent decisions: each is logged or refused separately, in as few batches as `max.message.bytes` allows. `effects`
+    follow if all of them were logged, otherwise `refused`.
     """
 
     records: Sequence[LogRecord] = ()
@@ -98,7 +98,7 @@ NOTHING = Decision()
 Decide = Callable[[int], Decision]
 """Takes the time in milliseconds."""
 RunDecision = Callable[[Decide], None]
-"""Runs a decision that a machine makes by itself, on its own host."""
+"""Runs a decision that a machine makes without a command, on its own host."""
 
 
 def run_nothing(_decide: Decide) -> None:
@@ -106,10 +106,10 @@ def run_nothing(_decide: Decide) -> None:
 
 
 class Machine(Protocol):
-    """One shard of a coordinator: the hard state is a function of the log."""
+    """One shard of a coordinator. Its hard state is a function of the log."""
 
     def apply(self, offset: int, record: LogRecord, transactional: Transactional | None) -> None:
-        """Changes hard state by one logged record; `transactional` records stay pending until `apply_marker`."""
+        """Applies a logged record to hard state; a `transactional` record is pending until `apply_marker`."""
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """Ends a client's transaction in this log."""
@@ -119,17 +119,17 @@ class Machine(Protocol):
 
 
 class MachineLog(Protocol):
-    """The partition under a host: one term of its leadership (`replication/leader.py`), or a list in a test.
+    """The partition that a host writes to: one term of its leadership (`replication/leader.py`), or a list in a test.
 
-    When the term is over, appends are refused and nothing is committed any more; the owner of the host closes it then.
+    After the term appends are refused and nothing more is committed; then the owner of the host closes it.
     """
 
     def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
-        """Appends one batch as leader with acks=all; the offset after its last record. Raises `ApiError` if refused; nothing has changed
+        """Appends one batch with acks=all; returns the offset after its last record. Raises `ApiError` if refused; nothing has changed
         then."""
 
     def committed_end(self) -> int:
-        """The high watermark: everything below will survive."""
+        """Returns the high watermark: everything below it will survive."""
 
     def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
         """Calls `function` once, when everything below `end` is committed. The call may be early, but never late."""

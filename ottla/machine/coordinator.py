@@ -1,12 +1,12 @@
 """One kind of coordinator on this broker: a machine and its host for each led partition of the coordinator's internal topic.
 
 Group, transaction and share coordinators are subclasses (`groups/coordinator.py`, `transactions/routing.py`, `sharing/routing.py`) with the
-commands of their kind. A key (a group id, a transactional id, a share partition) belongs to one partition of the topic by Kafka's formula.
+commands of their kind. Kafka's formula assigns each key (a group id, a transactional id, a share partition) to a partition of the topic.
 
-When the broker begins to lead a partition, `lead` makes a machine and loads it from the partition's log. Requests find the host while it
-loads, and get COORDINATOR_LOAD_IN_PROGRESS. When the broker stops leading, `resign` closes the host and drops the machine.
+When the broker begins to lead a partition, `lead` makes a machine and loads it from the partition's log. Meanwhile requests get
+COORDINATOR_LOAD_IN_PROGRESS. When the broker stops leading, `resign` closes the host and drops the machine.
 
-Left out: running a machine (`host.py`), decoding its log (`loading.py`).
+Elsewhere: running a machine (`host.py`), decoding its log (`loading.py`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class ShardMachine(Machine, Protocol):
         """Called before loading. `run` does nothing while the host is not active."""
 
     def end(self) -> None:
-        """Called when the machine is dropped: it gives its memory back, and refers to its host no more."""
+        """Called when the machine is dropped: releases its memory and its reference to the host."""
 
     def configure(self, settings: Any) -> None:
-        """Dynamic settings have changed; decisions follow the new ones from here on."""
+        """Adopts changed dynamic settings; later decisions use them."""
 
 
 class LedPartition(Protocol):
@@ -50,7 +50,7 @@ class LedPartition(Protocol):
 
     @property
     def leader(self) -> MachineLog | None:
-        """None if the partition went offline when it was about to be led."""
+        """The current term of leadership; None if the partition is offline by now."""
 
 
 def reader_of(log: Log, bytes_max: int) -> BatchReader:
@@ -66,7 +66,7 @@ def reader_of(log: Log, bytes_max: int) -> BatchReader:
 
 
 class Coordinator(Generic[CoordinatorKey]):
-    """The shards of one kind."""
+    """The shards of one kind of coordinator."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Coordinator(Generic[CoordinatorKey]):
         self._hosts: dict[int, MachineHost] = {}
 
     def _new_machine(self, partition: Any) -> ShardMachine:
-        """The machine of a `LedPartition`."""
+        """Makes the machine for a `LedPartition`."""
         raise AssertionError(f"{type(self).__name__} has no machine")
 
     # Leadership
@@ -103,12 +103,12 @@ class Coordinator(Generic[CoordinatorKey]):
             host.load(reader_of(partition.log, self._load_bytes()), partition.log.log_start_offset)
 
     def attach(self, index: int, host: MachineHost) -> None:
-        """Makes a shard known to requests, before it is loaded."""
+        """Lets requests find a shard, before it is loaded."""
         self._hosts[index] = host
         host.machine.begin(lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None)
 
     def resign(self, index: int) -> None:
-        """Stops coordinating a partition, if it was coordinated here: requests that wait are answered NOT_COORDINATOR."""
+        """Stops coordinating a partition, if this broker coordinates it; waiting requests are answered with NOT_COORDINATOR."""
         host = self._hosts.pop(index, None)
         if host is not None:
             host.close()
@@ -127,7 +127,7 @@ class Coordinator(Generic[CoordinatorKey]):
     # Look-up
 
     def partition_for(self, key: CoordinatorKey) -> int:
-        """The partition of the topic that a key belongs to. Raises ApiError COORDINATOR_NOT_AVAILABLE while there is no topic."""
+        """Returns the partition of the topic for a key. Raises ApiError COORDINATOR_NOT_AVAILABLE while there is no topic."""
         count = self._partition_count()
         if count <= 0:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist yet")
@@ -137,11 +137,11 @@ class Coordinator(Generic[CoordinatorKey]):
         return java_partition(key, partition_count)
 
     def find(self, key: CoordinatorKey) -> MachineHost | None:
-        """The host of a key's shard if it is on this broker, also while it loads."""
+        """Returns the host of a key's shard if the shard is on this broker, even while it loads."""
         return self._hosts.get(self.partition_for(key)) if self._hosts and self._partition_count() > 0 else None
 
     def host_of(self, key: CoordinatorKey) -> MachineHost:
-        """The active host of a key's shard. Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        """Returns the active host of a key's shard. Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         host = self.find(key)
         if host is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
@@ -153,5 +153,5 @@ class Coordinator(Generic[CoordinatorKey]):
         return self._hosts.get(index)
 
     def all_hosts(self) -> list[MachineHost]:
-        """The hosts in the order of their partitions, loading ones included."""
+        """Returns all hosts, ordered by partition; some may be loading."""
         return [host for _, host in sorted(self._hosts.items())]

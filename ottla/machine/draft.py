@@ -1,10 +1,10 @@
 """Builds the decisions of all machines.
 
 `answered`, `logged` and `followed` build the decisions of most commands. A `Draft` collects records, answers, timers and calls step by
-step; `decision` makes the value that the host carries out. Each answer has an alternative, which is sent when the log refuses the records.
-Timers are released either way, because they belong to soft state, which a refusal does not undo. Calls are released only with the records.
-Records that do not depend on each other may be `separate`, so that a refusal of some does not hold up the others; `include` does the same
-for records with calls of their own.
+step; `decision` makes the value that the host processes. Each answer has an alternative, which is sent if the log refuses the records.
+Timers are released in either case, because they belong to soft state, which a refusal does not undo. Calls are released only with the
+records. Records that do not depend on each other may be `separate`, so that a refusal of some does not affect the others; `include` does
+the same for records with calls of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Undo = Callable[["Draft", ErrorCode], object]
 
 
 class Draft:
-    """A decision in the making."""
+    """Collects the parts of a decision."""
 
     __slots__ = ("_answers", "_calls", "_timers", "_undo", "parts", "records", "transactional")
 
@@ -45,18 +45,18 @@ class Draft:
         self._timers[key] = Cancel(key)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Calls a function of the shell once the records are committed; not at all if the log refuses them."""
+        """Calls a function outside the machine when the records are committed; not if the log refuses them."""
         self._calls.append(Call(function))
 
     def on_refusal(self, undo: Undo) -> None:
         self._undo.append(undo)
 
     def separate(self, records: Iterable[LogRecord]) -> None:
-        """Logs each of these by itself, in as few batches as the log takes."""
+        """Logs each record separately, in as few batches as possible."""
         self.parts += [Decision(records=(record,)) for record in records]
 
     def include(self, part: Draft) -> None:
-        """Logs the records of `part` together, but apart from all others; its effects depend on them alone."""
+        """Logs the records of `part` together, separately from all others; only its effects depend on them."""
         self.parts.append(part.decision())
 
     def decision(self) -> Decision:
@@ -78,19 +78,19 @@ class Draft:
 def answered(
     reply: Reply, answer: Any, refusal: MakeRefusal, records: Sequence[LogRecord] = (), transactional: Transactional | None = None
 ) -> Decision:
-    """The decision that only answers, when the records, if there are any, are committed."""
+    """Makes a decision that answers when its records, if any, are committed."""
     return Decision(records, (Respond(reply, answer),), transactional, lambda code: (Respond(reply, refusal(code)),))
 
 
 def logged(record: LogRecord, reply: Reply, answer: Any, refusal: MakeRefusal, call: Callable[[], None] | None = None) -> Decision:
-    """The decision that logs one record and answers; `call` is called first, when the record is committed."""
+    """Makes a decision that logs one record and answers; `call` is called before the answer."""
     answers = Respond(reply, answer)
     effects = (answers,) if call is None else (Call(call), answers)
     return Decision((record,), effects, None, lambda code: (Respond(reply, refusal(code)),))
 
 
 def followed(record: LogRecord, call: Callable[[], None], undo: Undo) -> Decision:
-    """The decision that logs one record and then calls a function of the shell; no client waits for it."""
+    """Makes a decision that logs one record and then calls a function outside the machine; no client waits for it."""
     return Decision(records=(record,), effects=(Call(call),), refused=lambda code: _undone(undo, code))
 
 
@@ -101,5 +101,5 @@ def _undone(undo: Undo, code: ErrorCode) -> Sequence[Effect]:
 
 
 def same_code(code: ErrorCode) -> ErrorCode:
-    """The refusal of commands that are answered by a code."""
+    """The refusal of commands whose answer is an error code."""
     return code

@@ -1,18 +1,19 @@
-"""Runs a log machine on a partition: appends, applies, holds and releases what the machine decides.
+"""Runs a log machine on a partition: appends and applies its records, and holds and releases its effects.
 
-A host connects one machine with one led partition. `run` is the whole life of a command: decide, append, apply, hold, release. Effects wait
-in one queue, in the order of their decisions, until the high watermark reaches the end of the log at the time of the decision. Effects
-without records wait as well, so that no answer depends on records that may still be lost. A refused append changes nothing and releases
-`refused(code)` instead; a refusal that answers no client is written to the broker's log. Independent parts of a decision are logged in one
-batch, or in several if that batch is too large.
+A host connects one machine with one led partition. `run` processes a command: decide, append, apply, hold, release. Effects wait in one
+queue, in the order of their decisions, until the high watermark reaches the end of the log at the time of the decision. Effects without
+records wait as well, so that no answer depends on records that may still be lost. A refused append changes nothing, and the effects of
+`refused(code)` are released instead; a refusal that answers no client is written to the broker's log. Independent parts of a decision are
+logged in one batch, or in several if that batch is too large.
 
 The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), then Active, then Closed (NOT_COORDINATOR). Loading applies
 the log in pieces, one in each iteration of the event loop, and ends with `resume`. Closing answers every caller whose answer is held or who
 waits in the machine.
 
-Invariants: every record is applied before the next decision; every answer is given exactly once; timers end with the host. `now_ms` counts
-intervals as the monotonic clock does, see `SlewedClock`.
-Left out: reading the log's batches (`loading.py`), choosing which partitions have hosts (the server).
+Invariants: every record is applied before the next decision; every answer is given exactly once; timers end with the host. `now_ms`
+advances with the monotonic clock (`SlewedClock`).
+
+Elsewhere: decoding the log's batches (`loading.py`), choosing the partitions that have hosts (the server).
 """
 
 from __future__ import annotations
@@ -66,15 +67,15 @@ COORDINATOR_ERRORS = {
 
 @runtime_checkable
 class HasWaiters(Protocol):
-    """A machine that keeps callers waiting in its soft state (joiners, for one)."""
+    """A machine in whose soft state callers wait, such as members that wait for a rebalance."""
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """The answers to all waiting callers; called once, when the machine is thrown away."""
+        """Returns answers to all waiting callers; called once, when the machine is dropped."""
 
 
 @runtime_checkable
 class HasFollowUp(Protocol):
-    """A machine that may have something to log after a transaction of a client has ended in its partition."""
+    """A machine that may have records to log after a client's transaction has ended in its partition."""
 
     def follow_up(self, now_ms: int) -> Decision: ...
 
@@ -83,11 +84,11 @@ class LogReader(Protocol):
     """The log of the partition, decoded piece by piece (`loading.py` is one)."""
 
     def read_piece(self, offset: int) -> LogPiece | None:
-        """A bounded piece of the log from `offset` on; None at the end of the log."""
+        """Returns a piece of limited size from `offset` on; None at the end of the log."""
 
 
 class LogPiece(Protocol):
-    """A run of the log. `apply_to` applies it, `end` is one past its last offset."""
+    """A piece of the log: `apply_to` applies it, `end` is the offset after it."""
 
     end: int
 
@@ -95,10 +96,10 @@ class LogPiece(Protocol):
 
 
 class SlewedClock:
-    """Wall time for people, without its jumps: it advances with the monotonic clock, and follows a clock that was set only slowly.
+    """Wall time without jumps: it advances with the monotonic clock, and slowly approaches the system's wall clock after that was set.
 
-    One number serves both for deadlines and for the timestamps in records. Deadlines must not care when an operator sets the clock an hour
-    forward, and timestamps must be comparable over restarts; a slow approach gives both.
+    It is used both for deadlines and for timestamps in records. When an operator sets the clock an hour forward, no deadline may pass
+    early, and yet timestamps must be comparable after a restart.
     """
 
     __slots__ = ("_clock", "_last_ms", "_offset_ms")
@@ -130,7 +131,7 @@ class _HeldDecision:
 
 
 class MachineHost:
-    """Runs one machine on one partition. Everything happens on the loop; nothing here waits."""
+    """Runs one machine on one partition. All methods run on the event loop and do not block."""
 
     def __init__(self, machine: Any, log: MachineLog, clock: Clock, timers: Timers) -> None:
         self.machine = machine
@@ -148,7 +149,7 @@ class MachineHost:
 
     @property
     def error(self) -> ErrorCode:
-        """NONE when commands are taken, else what to answer."""
+        """The error for commands; NONE if the host is active."""
         return REFUSALS[self.state]
 
     @property
@@ -158,13 +159,13 @@ class MachineHost:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many decisions wait for the replicas that clients should ask later."""
+        """Whether so many decisions wait for replicas that clients should try again later."""
         return len(self._held) >= HELD_MAX
 
     # Commands
 
     def run(self, decide: Callable[[int], Decision]) -> None:
-        """One command from decision to effects; raises `ApiError` if the host is not active."""
+        """Runs a command; raises `ApiError` if the host is not active."""
         if self.state is not HostState.ACTIVE:
             raise ApiError(REFUSALS[self.state])
         assert not self._is_deciding, "a decision asked for another decision"
@@ -185,7 +186,7 @@ class MachineHost:
             self._release(decision.effects)
 
     def _append(self, decision: Decision) -> bool:
-        """Appends and applies; False if the log refused, after the refusal's effects are released."""
+        """Appends and applies the records. If the log refuses them, releases the effects of the refusal and returns False."""
         try:
             self._log_records(decision.records, decision.transactional)
         except ApiError as refusal:
@@ -197,7 +198,7 @@ class MachineHost:
         return True
 
     def _append_parts(self, decision: Decision) -> Decision:
-        """Appends and applies what the log takes; the decision to hold has the effects of that, and the refusals of the rest."""
+        """Appends and applies the parts that the log accepts. Returns a decision with their effects and the refusals of the other parts."""
         logged: list[Decision] = []
         effects: list[Effect] = []
         code = ErrorCode.NONE
@@ -238,7 +239,7 @@ class MachineHost:
         self.applied_end = end
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Applies a marker that was appended to this partition at `offset`. While loading, the log itself brings it."""
+        """Applies a marker that was appended to this partition at `offset`. Does nothing while loading, because the log has the marker."""
         if self.state is not HostState.ACTIVE:
             return
         assert offset >= self.applied_end, f"a marker at {offset}, {self.applied_end} is applied"
@@ -250,7 +251,7 @@ class MachineHost:
     # Effects
 
     def _release_committed(self) -> None:
-        """Releases, in order, what the high watermark has passed, and asks to be called when it passes the next."""
+        """Releases the effects that the high watermark has passed, in order, and registers for its next advance."""
         if self._is_releasing or self._is_deciding:
             return
         held = self._held
@@ -324,13 +325,13 @@ class MachineHost:
         self.activate()
 
     def activate(self) -> None:
-        """Becomes active after loading: resumes the machine and takes commands."""
+        """Makes the host active after loading: resumes the machine; commands are accepted from then on."""
         assert self.state is HostState.LOADING
         self.state = HostState.ACTIVE
         self.run(self.machine.resume)
 
     def close(self) -> None:
-        """Ends the machine when leadership is lost: every caller that is held or waits is answered NOT_COORDINATOR."""
+        """Drops the machine when leadership is lost: all callers that wait are answered with NOT_COORDINATOR."""
         if self.state is HostState.CLOSED:
             return
         self.state = HostState.CLOSED
@@ -344,6 +345,6 @@ class MachineHost:
 
 
 def _report(refusal: ApiError, count: int, effects: Sequence[Effect]) -> None:
-    """Logs a refusal that no client is answered, and any refusal for size."""
+    """Logs a refusal that answers no client, and any refusal because of size."""
     if refusal.code in TOO_LARGE or not any(type(effect) is Respond for effect in effects):
         log.warning("a batch of %d coordinator records was refused: %s", count, refusal)

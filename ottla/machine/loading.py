@@ -1,11 +1,12 @@
-"""Reads a partition's log back into a machine: batches in, applied records and markers out.
+"""Loads a machine from a partition's log: decodes batches and applies their records and markers.
 
-`BatchReader` asks a function for the bytes at an offset and decodes whole batches. Data batches become `apply` calls, control batches
-`apply_marker` calls; a batch inside a transaction of a client is marked as such, and counts only when its marker follows.
+`BatchReader` reads bytes from an offset on and decodes whole batches. Data batches become `apply` calls, control batches `apply_marker`
+calls. A batch in a client's transaction is applied as transactional and takes effect at its marker.
 
-Invariants: offsets only go up; a batch that compaction has emptied still moves the offset; a batch that cannot be read or is of another
-kind (an unknown control record) is skipped.
-Left out: the source of the bytes, and the meaning of a record (a machine skips records that it cannot read).
+Invariants: offsets only increase; a batch that compaction has emptied still advances the offset; a batch that cannot be decoded, or with an
+unknown control record, is skipped.
+
+Elsewhere: the source of the bytes, and the meaning of a record (a machine skips records that it cannot decode).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ottla.wire.records import (
 )
 
 ReadBytes = Callable[[int], Buffer | None]
-"""Whole batches from the one that holds this offset on (a partial last one is skipped), None at the end of the log."""
+"""Returns whole batches from the one with this offset on (an incomplete last one is ignored); None at the end of the log."""
 
 
 class BatchPiece:

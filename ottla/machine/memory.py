@@ -28,11 +28,11 @@ NO_OWNER = ""
 SHARED_PART = 4
 """Divisor of the limit: in the last such part of the memory, an owner gets no more than remains for others."""
 Sizes = Callable[[], Iterable[tuple[str, int]]]
-"""Yields the owner of each thing, and the bytes that it takes."""
+"""Yields the owner and the bytes of each item."""
 
 
 class Share:
-    """The part of one shard; `sizes` are what each of its things takes now."""
+    """The memory of one shard; `sizes` yields the current size of each of its items."""
 
     __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes", "held", "things")
 
@@ -56,11 +56,11 @@ class Share:
         self.bytes, self.held, self._round, self._sizes, self.things = 0, Counter(), None, tuple, ()
 
     def total_things(self) -> int:
-        """The number of things of all shards of this broker."""
+        """The number of items of all shards of this broker."""
         return self._memory.total_things()
 
     def part_of(self, owner: str) -> float:
-        """The part of an owner in the memory that is taken on this broker, from 0 to 1."""
+        """Returns the owner's fraction of the used memory of this broker, from 0 to 1."""
         return self._memory.held_by(owner) / max(self._memory.total_bytes(), 1)
 
     def admit(self, size: int, owner: str = NO_OWNER) -> None:
@@ -91,7 +91,7 @@ class Share:
 
 
 class ExactShare(Share):
-    """The part of one shard that keeps `bytes` up to date by itself."""
+    """The memory of one shard that counts its `bytes` exactly."""
 
     __slots__ = ()
 
@@ -99,11 +99,11 @@ class ExactShare(Share):
         super().__init__(memory, tuple)
 
     def count_on(self) -> None:
-        """There is nothing to be counted."""
+        """Does nothing, because `bytes` is exact."""
 
 
 class CoordinatorMemory:
-    """The shares of all shards of one broker; one that is not used any more counts for nothing."""
+    """The memory of all shards of one broker; a dropped shard no longer counts."""
 
     def __init__(self, bytes_max: int = UNBOUNDED, things: str = "groups") -> None:
         self.bytes_max = bytes_max
@@ -132,7 +132,7 @@ class CoordinatorMemory:
         return sum([len(share.things) for known in self._shares if (share := known()) is not None])
 
     def held_by(self, owner: str) -> int:
-        """The bytes of an owner in all shards of this broker."""
+        """Returns the bytes of an owner in all shards of this broker."""
         return sum([share.held[owner] for known in self._shares if (share := known()) is not None])
 
     def find_room(self, share: Share, size: int, owner: str) -> None:

@@ -1,10 +1,11 @@
-"""The partitions of a transaction: AddPartitionsToTxn, AddOffsetsToTxn, the implicit adds of transactions v2, and verification.
+"""Adds partitions to a transaction: AddPartitionsToTxn, AddOffsetsToTxn, implicitly by Produce with transactions v2; and verifies them.
 
-The first partition opens the transaction. Partitions that are in it already need no record, so a producer in steady state causes no log
-write. A group's offsets are one partition of `__consumer_offsets` like any other.
+The first partition opens the transaction. For partitions that the transaction already has nothing is logged, so a producer that writes to
+the same partitions causes no further records. The offsets of a group are one partition of `__consumer_offsets` like any other.
 
-Verification (KIP-890) answers whether a partition is part of the ongoing transaction, and changes nothing. It protects older clients
-against a late Produce that opens a transaction which no client will ever end (I30); clients of v2 are protected by the epoch bump.
+Verification (KIP-890) answers whether a partition belongs to the ongoing transaction, and changes nothing. It protects older clients
+against a late Produce that opens a transaction which no client will ever end (I30). The epoch protects clients of v2, because each end
+increments it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def decide_add(
     version: int,
     reply: Reply,
 ) -> Decision:
-    """Replies one `ErrorCode` for all: they are added together or not at all."""
+    """Replies one `ErrorCode` for all partitions: either all are added or none."""
     metadata = shard.transactions.get(transactional_id)
     if metadata is None:
         return answer_code(reply, ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else ErrorCode.INVALID_REQUEST)

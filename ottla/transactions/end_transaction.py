@@ -38,7 +38,7 @@ from ottla.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, 
 def decide_end(
     shard: Shard, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, reply: Reply
 ) -> Decision:
-    """EndTxn of a client."""
+    """Decides an EndTxn of a client."""
     metadata = shard.transactions.get(transactional_id)
     if metadata is None:
         return answer_end(reply, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -50,7 +50,7 @@ def decide_end(
 
 
 def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> Decision:
-    """All markers of `ended` are committed. A refused append is tried again, because nothing else would."""
+    """Logs Complete* when all markers of `ended` are committed. A refused append is repeated, because nothing else would repeat it."""
     metadata = shard.transactions.get(ended.transactional_id)
     if metadata != ended:
         return NOTHING
@@ -63,7 +63,7 @@ def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> De
 
 
 def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], None]:
-    """The call that sends the markers of a prepared transaction, then completes it."""
+    """Returns a function that sends the markers of a prepared transaction and then completes it."""
     assert metadata.state in PREPARED
 
     def complete() -> None:
@@ -89,7 +89,7 @@ def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], No
 
 
 def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) -> int | None:
-    """The producer id to go on with after this end; NO_PRODUCER_ID if the epochs suffice, None if it must be fetched first."""
+    """Returns the producer id for the time after this end: NO_PRODUCER_ID if epochs remain, None if a new id must be fetched first."""
     return shard.producer_ids.take() if metadata.identity.is_exhausted else NO_PRODUCER_ID
 
 
@@ -124,7 +124,7 @@ def _end(shard: Shard, now_ms: int, metadata: TransactionMetadata, is_commit: bo
 
 
 def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_commit: bool) -> ErrorCode | None:
-    """None if the transaction is to be ended, else the answer. The epoch is the same before and after the end."""
+    """Returns None if the transaction is to be ended, otherwise the error. The epoch is the same before and after the end."""
     current = metadata.identity
     if current.producer_id != identity.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -140,7 +140,7 @@ def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_co
 
 
 def _judge_v2(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_commit: bool) -> ErrorCode | None:
-    """None if the transaction is to be ended, else the answer. The current epoch means a new end, the last one a retry."""
+    """Returns None if the transaction is to be ended, otherwise the answer. The current epoch means a new end, the previous one a retry."""
     if identity == metadata.identity:
         if metadata.state is ONGOING:
             return None
@@ -156,7 +156,7 @@ def _judge_v2(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_co
 
 
 def _judge_retry(metadata: TransactionMetadata, is_commit: bool) -> ErrorCode:
-    """Judges the end of a transaction that the client has ended already: its answer was lost."""
+    """Returns the answer to a client that ends the transaction again because the first answer was lost."""
     if metadata.state in PREPARED:
         is_same = is_commit == (metadata.state is PREPARE_COMMIT)
         return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE

@@ -1,11 +1,11 @@
 """Aborts transactions that have timed out, and removes transactional ids that are no longer used.
 
 A transaction that is open longer than its client's timeout is aborted and its epoch fenced (I31): the client gets PRODUCER_FENCED or
-INVALID_PRODUCER_EPOCH at its next request, and may go on with InitProducerId and the identity it held (KIP-588). Ids of two-phase commit
-have no timeout. An id with nothing open that was not used for `expiration_ms` is removed by a tombstone.
+INVALID_PRODUCER_EPOCH at its next request, and may continue with InitProducerId and its last identity (KIP-588). Transactions of two-phase
+commit have no timeout. An id without an open transaction that was not used for `expiration_ms` is removed by a tombstone.
 
-Both scans run by the host's timers and plan themselves again whatever happens, so one refused append delays the work by one interval. A
-scan is bounded by `scan_records_max`, its batches by `max.message.bytes`; what is left over follows at once.
+Each scan schedules the next one in any case, so a refused append only delays the work by one interval. A scan writes at most
+`scan_records_max` records, in batches of at most `max.message.bytes`; if there are more, the next scan follows at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
 
 
 def decide_expiry(shard: Shard, now_ms: int) -> Decision:
-    """Removes unused ids. The dict is ordered by last update, so the scan ends at the first young one."""
+    """Removes unused ids. The dict is ordered by last update, so the scan ends at the first id that was used recently."""
     draft, interval_ms = Draft(), shard.settings.expiry_scan_interval_ms
     unused: list[str] = []
     for transactional_id, metadata in shard.transactions.items():

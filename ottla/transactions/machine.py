@@ -1,11 +1,10 @@
 """The transaction coordinator of one partition of `__transaction_state`, as a log machine.
 
-Commands are decided by the `decide_*` functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `queries.py`, which
-`routing.py` runs on the shard. `resume` sends the markers of every prepared transaction again, with the outcome that was logged, and starts
-the scans for timeouts and expired ids. The coordinator epoch is the leader epoch of the partition; partitions refuse markers of an older
-one.
+The `decide_*` functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `queries.py` decide commands; `routing.py`
+runs them on the shard. `resume` sends the markers of every prepared transaction again, with the logged outcome, and starts the scans for
+timeouts and expired ids. The coordinator epoch is the leader epoch of the partition; partitions refuse markers with an older one.
 
-Left out: which shard an id belongs to and waiting for a completing transaction (`routing.py`), delivery of markers (`markers.py`).
+Elsewhere: choosing the shard of an id, and waiting for a transaction to complete (`routing.py`); delivery of markers (`markers.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ottla.transactions.states import PREPARED
 
 
 class TransactionMachine:
-    """One shard; see `machine/contract.py` for what a host does with it."""
+    """One shard; `machine/contract.py` describes the methods."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class TransactionMachine:
         self.shard.apply(record)
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Changes nothing: this topic has no records of clients' transactions, and a stray marker is ignored."""
+        """Does nothing: this topic has no records of clients' transactions, so a marker in it has no meaning."""
 
     def resume(self, now_ms: int) -> Decision:
         shard = self.shard
@@ -69,7 +68,7 @@ class TransactionMachine:
         return draft.decision()
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """Answers all waiting requests when leadership is lost: they must ask the next coordinator."""
+        """Answers all waiting requests when leadership is lost; the clients must ask the next coordinator."""
         self.shard.is_abandoned = True
         waiters = [waiter for waiters in self.shard.waiting.values() for waiter in waiters]
         self.shard.waiting.clear()

@@ -1,15 +1,15 @@
-"""Writes the markers of a transaction to all its partitions, here and on other brokers, until each has its own.
+"""Writes the markers of a transaction to all of its partitions, on this broker and on others, and repeats failed writes.
 
-`LocalMarkers` writes a marker into a partition that is led here and reports it when the high watermark has passed it; a marker in
-`__consumer_offsets` is passed on to the group coordinator above it, which makes the offsets of the transaction count. It serves both this
-broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery` is the coordinator's `MarkerSender`: local partitions at
-once, the others by their leaders (`PeerMarkers`), again after a pause until each has its marker.
+`LocalMarkers` writes a marker to a partition that this broker leads, and reports it when the high watermark has passed it. It forwards a
+marker in `__consumer_offsets` to the group coordinator of the partition, so that the offsets of the transaction take effect. It serves this
+broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery` is the coordinator's `MarkerSender`: it writes local
+partitions at once, sends the other markers to the partitions' leaders (`PeerMarkers`), and repeats after a pause until each has its marker.
 
-Markers are idempotent: a partition that has this one already answers as if it had written it (KAFKA-19999). A partition that refuses it
-with INVALID_PRODUCER_EPOCH has a later transaction of this producer, which could not begin before this one was complete,
-so it has its marker. A partition that no longer exists needs none; that the metadata here does not name it proves nothing, it may be newer
-than the metadata, so that is looked up (`IsGone`). TRANSACTION_COORDINATOR_FENCED means that another coordinator finishes
-the transaction: delivery stops, silently, because this machine is about to be thrown away. It also stops when that has happened.
+Markers are idempotent: a partition that already has the marker reports success (KAFKA-19999). INVALID_PRODUCER_EPOCH means that the
+partition has a later transaction of this producer. That one could not begin before this one was complete, so the partition has its marker.
+A deleted partition needs no marker; but a partition missing in this broker's metadata may be newer than these, so it is looked up
+(`IsGone`). TRANSACTION_COORDINATOR_FENCED means that another coordinator completes the transaction: delivery stops without a message,
+because this machine is about to be dropped. It also stops once the machine was dropped.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders
 
 RETRY_MS = 100
 PARTITIONS_PER_TURN = 20
-"""A transaction may have thousands of partitions; so many get their markers in one turn of the loop. The first batch of a log makes its
-indexes, so a marker may take half a millisecond."""
+"""Markers written in one iteration of the event loop; a transaction may have thousands of partitions. A marker may take half a millisecond,
+because the first batch of a log creates its index files."""
 ALL_IN_SYNC = -1
 MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Marker(NamedTuple):
-    """One end of one transaction, as it is written into each of its partitions."""
+    """The end of one transaction, as written to each of its partitions."""
 
     producer_id: int
     producer_epoch: int
@@ -46,7 +46,7 @@ class HasLogEnd(Protocol):
 
 
 class MarkerLog(Protocol):
-    """The part of a partition's leader that markers need, for one term of leadership (`replication/leader.py` is one)."""
+    """The methods of a partition's leader that markers need, for one term of leadership (`replication/leader.py`)."""
 
     @property
     def log(self) -> HasLogEnd: ...
@@ -54,38 +54,38 @@ class MarkerLog(Protocol):
     def write_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, is_commit: bool, now_ms: int, transaction_version: int
     ) -> int | None:
-        """The marker's offset, None if it was there already. Raises `ApiError`."""
+        """Returns the marker's offset; None if the log already has the marker. Raises `ApiError`."""
 
     def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
-        """None while the replicas lack `last_offset`; an error if this term of leadership is over."""
+        """None while replicas lack `last_offset`; an error if this term of leadership is over."""
 
     def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, when `last_offset` is there, or when this term of leadership is over."""
+        """Calls `function` once, when `last_offset` is replicated or this term of leadership is over."""
 
 
 class MarkerPartition(Protocol):
-    """A replica that lives here (`replication/partition.py`)."""
+    """A replica on this broker (`replication/partition.py`)."""
 
     def require_leading(self) -> MarkerLog:
-        """The present term of leadership; raises `ApiError` if there is none."""
+        """Returns the current term of leadership. Raises `ApiError` if there is none."""
 
 
 Find = Callable[[str, int], MarkerPartition | None]
-"""The replica that lives here, None if there is none."""
+"""Returns the replica on this broker; None if there is none."""
 GroupMarker = Callable[[int, int, int, int, bool], None]
 """(partition of __consumer_offsets, offset, producer id, producer epoch, is commit)."""
 Written = Callable[[ErrorCode], None]
 IsGone = Callable[[TopicPartition, Callable[[bool], None]], object]
-"""Calls back, now or later, whether it is certain that a partition exists no longer."""
+"""Calls back, now or later, whether a partition certainly does not exist any more."""
 
 
 def never_hidden(_partition: TopicPartition, done: Callable[[bool], None]) -> None:
-    """`IsGone` where the metadata here is all there is, as on a broker that is alone."""
+    """`IsGone` of a single broker, whose metadata are complete."""
     done(True)
 
 
 class LocalMarkers:
-    """Markers into the partitions that are led here."""
+    """Writes markers to the partitions that this broker leads."""
 
     def __init__(self, find: Find, group_marker: GroupMarker, clock: Clock) -> None:
         self._find = find
@@ -93,7 +93,7 @@ class LocalMarkers:
         self._clock = clock
 
     def write(self, topic_partition: TopicPartition, marker: Marker, done: Written) -> None:
-        """`done` is called when the marker is committed, or with why it is not."""
+        """Writes a marker; calls `done` when it is committed, or with the error."""
         topic, number = topic_partition
         partition = self._find(topic, number)
         if partition is None:
@@ -119,8 +119,7 @@ class LocalMarkers:
 
 
 class _Wait:
-    """Waits for the acknowledgement of one marker. Not a function that names itself: that is a cycle, which only the garbage collector
-    frees."""
+    """Waits for the acknowledgement of one marker. It is a class because a function that refers to itself would be a reference cycle."""
 
     __slots__ = ("_done", "_last_offset", "_leader")
 
@@ -138,10 +137,10 @@ class _Wait:
 
 
 class PeerMarkers(Protocol):
-    """Markers into partitions that another broker leads (`cluster/peer_transactions.py`)."""
+    """Sends markers to other brokers, for the partitions that they lead (`cluster/peer_transactions.py`)."""
 
     def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
-        """Sends a marker to a broker for its partitions; if it cannot be reached, each gets the error code."""
+        """Sends a marker to a broker for these partitions; if the broker cannot be reached, each partition gets the error code."""
 
 
 class MarkerDelivery:
@@ -208,7 +207,7 @@ class _Delivery:
             self._finish()
 
     def _send(self, partitions: Sequence[TopicPartition], start: int = 0) -> None:
-        """Sends to some of the partitions, from `start` on, and to the others in later turns of the loop."""
+        """Sends to some of the partitions, from `start` on, and to the rest in later iterations of the event loop."""
         delivery, remote = self._delivery, dict[int, list[TopicPartition]]()
         end = start + PARTITIONS_PER_TURN
         for partition in partitions[start:end]:

@@ -1,15 +1,15 @@
-"""The state of one transactional id, and the moves that change it.
+"""The state of one transactional id, and the changes of this state.
 
-`TransactionMetadata` is one immutable value, exactly what a record of `__transaction_state` holds. Each move makes a new value and asserts
-`ALLOWED`; nothing becomes true before that value has been logged and applied.
+`TransactionMetadata` is an immutable value, equal to a record of `__transaction_state`. Each change makes a new value and asserts that
+`ALLOWED` has the transition. A new value takes effect only after it was logged and applied.
 
 Identities. `identity` is the (producer id, epoch) that the client uses now. In Prepare* it is the identity that the client will use next: a
 new producer id if the epochs of the old one are used up, or, with a kept prepared transaction (KIP-939), an epoch beyond the markers'
-epoch. `last_identity` is the previous identity, if the client got `identity` by naming the previous one: then a request that names it is a
-retry whose answer was lost. It is derived from `previous_producer_id`, so a failed-over coordinator knows it as well (KAFKA-20357): none if
-that is -1, the epoch before if it is the same producer id, the last usable epoch if it is another.
+epoch. `last_identity` is the previous identity, if the client got `identity` by sending the previous one: a request with it is then a retry
+whose answer was lost. It is computed from `previous_producer_id`, so the next coordinator knows it as well (KAFKA-20357): none if that is
+-1, the previous epoch if it is the same producer id, the last usable epoch if it is another one.
 
-Invariants: a producer id is used with epochs 0 to EPOCH_MAX - 1; EPOCH_MAX itself is written in markers only.
+Invariants: a producer id is used with epochs 0 to EPOCH_MAX - 1; only markers have EPOCH_MAX.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ EPOCH_MAX = 0x7FFF
 LAST_USABLE_EPOCH = EPOCH_MAX - 1
 TRANSACTIONS_V2 = 2
 NO_TIMEOUT_MS = 0x7FFFFFFF
-"""The timeout of an id whose transactions an outside coordinator ends (KIP-939): never."""
+"""The timeout of an id whose transactions an external coordinator ends (KIP-939): none."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer id in one of its epochs: whose writes are accepted."""
+    """A producer id with an epoch."""
 
     producer_id: int
     epoch: int
@@ -50,7 +50,7 @@ NO_IDENTITY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class TransactionMetadata(NamedTuple):
-    """One transactional id, as logged. Times are wall times in milliseconds."""
+    """The logged state of one transactional id. Times are wall times in milliseconds."""
 
     transactional_id: str
     producer_id: int
@@ -84,7 +84,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the transaction is ongoing and its owner got a new identity to end it with (KIP-939)."""
+        """Whether the transaction is ongoing and its owner got a new identity for ending it (KIP-939)."""
         return self.state is ONGOING and self.next_producer_id != NO_PRODUCER_ID
 
     def is_timed_out(self, now_ms: int) -> bool:
@@ -92,7 +92,7 @@ class TransactionMetadata(NamedTuple):
 
 
 def move(metadata: TransactionMetadata, state: TransactionState, **changes: object) -> TransactionMetadata:
-    """The next value; the only way from state to state."""
+    """Returns the value with another state. All transitions are made here."""
     assert state in ALLOWED[metadata.state], f"{metadata.transactional_id}: {metadata.state.value} -> {state.value}"
     return metadata._replace(state=state, **changes)  # type: ignore[arg-type]
 
@@ -100,7 +100,7 @@ def move(metadata: TransactionMetadata, state: TransactionState, **changes: obje
 def initialised(
     metadata: TransactionMetadata, identity: ProducerIdAndEpoch, previous_producer_id: int, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
-    """A new owner with `identity`; no transaction is open."""
+    """Sets a new identity; no transaction is open."""
     return move(
         metadata,
         EMPTY,
@@ -117,7 +117,7 @@ def initialised(
 
 
 def with_partitions(metadata: TransactionMetadata, partitions: frozenset[TopicPartition], version: int, now_ms: int) -> TransactionMetadata:
-    """The first partitions open the transaction and start its clock."""
+    """Adds partitions. The first ones open the transaction and start its timeout."""
     assert not metadata.is_kept, f"{metadata.transactional_id}: a prepared transaction does not grow"
     return move(
         metadata,
@@ -130,7 +130,7 @@ def with_partitions(metadata: TransactionMetadata, partitions: frozenset[TopicPa
 
 
 def prepared(metadata: TransactionMetadata, is_commit: bool, version: int, now_ms: int) -> TransactionMetadata:
-    """The end that a client of transactions v1 asked for: the epoch stays."""
+    """Prepares the end for a client of transactions v1, which keeps its epoch."""
     identity = metadata.identity
     # A kept transaction is ended by its new identity; the markers must not carry the epoch that a lost process still holds.
     marker_epoch = min(metadata.producer_epoch + 1, EPOCH_MAX) if metadata.is_kept else metadata.producer_epoch
@@ -140,10 +140,10 @@ def prepared(metadata: TransactionMetadata, is_commit: bool, version: int, now_m
 def prepared_with_bump(
     metadata: TransactionMetadata, is_commit: bool, now_ms: int, *, new_producer_id: int = NO_PRODUCER_ID, is_remembered: bool = True
 ) -> TransactionMetadata:
-    """The end that also fences: the markers carry the next epoch (KIP-890).
+    """Prepares an end that increments the epoch (KIP-890): the markers have the next epoch, which fences the current one.
 
-    `new_producer_id` is used if the epochs are exhausted; without one the next InitProducerId must rotate. With `is_remembered` the client
-    of the old epoch may go on from it (a lost answer, a timeout); without, it is fenced permanently.
+    `new_producer_id` is used if the epochs are used up; if there is none, the next InitProducerId must choose one. With `is_remembered` the
+    client with the old epoch may continue from it (after a lost answer or a timeout); otherwise it is fenced permanently.
     """
     identity = metadata.identity
     if identity.is_exhausted and new_producer_id != NO_PRODUCER_ID:
@@ -179,7 +179,7 @@ def _prepared(
 
 
 def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """Every partition has its marker: the client's next identity is the current one."""
+    """Completes the transaction, when every partition has its marker; the client's next identity becomes the current one."""
     identity = metadata.identity
     return move(
         metadata,
@@ -194,7 +194,7 @@ def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata
 
 
 def kept(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """The transaction stays open; its owner will end it as `identity` (KIP-939). One without a timeout gets none by being asked for."""
+    """Keeps the transaction open for its owner to end it with `identity` (KIP-939). A transaction without a timeout stays without one."""
     return move(
         metadata,
         ONGOING,
