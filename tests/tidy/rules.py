@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 FUNCTION_LINES_MAX = 60
@@ -29,9 +30,15 @@ _FOREIGN = re.compile(
 )
 
 
+@lru_cache(maxsize=1)
+def nodes(tree: ast.Module) -> list[ast.AST]:
+    """The nodes of a module, kept while one rule after the other looks at it."""
+    return list(ast.walk(tree))
+
+
 def function_lengths(tree: ast.Module) -> Iterator[Complaint]:
     """Functions that are too long, their docstrings not counted."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, Function):
             lines = _lines(node) - _docstring_lines(node)
             if lines > FUNCTION_LINES_MAX:
@@ -40,7 +47,7 @@ def function_lengths(tree: ast.Module) -> Iterator[Complaint]:
 
 def lengths(tree: ast.Module) -> list[int]:
     """The lines of each function of a module, docstrings not counted."""
-    return [_lines(node) - _docstring_lines(node) for node in ast.walk(tree) if isinstance(node, Function)]
+    return [_lines(node) - _docstring_lines(node) for node in nodes(tree) if isinstance(node, Function)]
 
 
 def _lines(node: ast.stmt) -> int:
@@ -78,7 +85,7 @@ _PLURAL = re.compile(rf" (?:\w+ )?({_NOUNS})s\b")
 
 def uncounted_nouns(tree: ast.Module) -> Iterator[Complaint]:
     """Texts with a number and a plural, which would say `1 partitions`; numbers in capitals are limits."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.JoinedStr):
             continue
         for part, after in pairwise(node.values):
@@ -116,7 +123,7 @@ def opening(tree: ast.Module) -> Iterator[Complaint]:
 
 def questions(tree: ast.Module) -> Iterator[Complaint]:
     """Docstrings whose first line asks instead of saying what the thing is or does."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if _QUESTION.match(first):
@@ -125,7 +132,7 @@ def questions(tree: ast.Module) -> Iterator[Complaint]:
 
 def swallowed_exceptions(tree: ast.Module) -> Iterator[Complaint]:
     """Handlers that would swallow a broken invariant; clean-up that raises again is fine for BaseException."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.ExceptHandler):
             continue
         names = {"BaseException"} if node.type is None else {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)}
@@ -135,7 +142,7 @@ def swallowed_exceptions(tree: ast.Module) -> Iterator[Complaint]:
 
 
 def asynchrony(tree: ast.Module) -> Iterator[Complaint]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield node.lineno, "the core is synchronous"
 
@@ -143,10 +150,10 @@ def asynchrony(tree: ast.Module) -> Iterator[Complaint]:
 def salted_hashes(tree: ast.Module) -> Iterator[Complaint]:
     """`hash` of a string differs from process to process, so nothing may rest on it; within `__hash__` it is at home."""
     at_home: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef) and node.name == "__hash__":
             at_home.update(ast.walk(node))
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hash" and node not in at_home:
             yield node.lineno, "hash() gives another number in each process"
 
@@ -163,9 +170,9 @@ def set_order(tree: ast.Module) -> Iterator[Complaint]:
     """
     sets = _set_names(tree)
     free = {
-        id(argument) for call in ast.walk(tree) if isinstance(call, ast.Call) and _called(call) in _ORDER_FREE for argument in call.args
+        id(argument) for call in nodes(tree) if isinstance(call, ast.Call) and _called(call) in _ORDER_FREE for argument in call.args
     }
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         sources: list[ast.expr] = []
         if isinstance(node, ast.For):
             sources = [node.iter]
@@ -207,7 +214,7 @@ def _set_names(tree: ast.Module) -> frozenset[str]:
         if name:
             seen.setdefault(name, set()).add(is_set)
 
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.AnnAssign):
             note(_name(node.target), _says_set(node.annotation))
         elif isinstance(node, ast.arg) and node.annotation is not None:
@@ -226,7 +233,7 @@ def _says_set(annotation: ast.expr) -> bool:
 
 def excused_tests(tree: ast.Module) -> Iterator[Complaint]:
     """Tests that are marked to be skipped or expected to fail."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute) and node.attr in ("skip", "skipif", "xfail") and _name(node.value) == "mark":
             yield node.lineno, f"a test is excused by {node.attr}"
 
@@ -245,14 +252,14 @@ def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
 
 def decisions_built(tree: ast.Module) -> Iterator[Complaint]:
     """Calls of the class `Decision`."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and _name(node.func) == "Decision":
             yield node.lineno, "machines build decisions by machine/draft.py"
 
 
 def high_watermark_moves(tree: ast.Module) -> Iterator[Complaint]:
     """Assignments to an attribute `high_watermark`, by whatever statement."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         is_assigned = isinstance(node, ast.Attribute) and node.attr == "high_watermark" and not isinstance(node.ctx, ast.Load)
         is_set = isinstance(node, ast.Call) and any(isinstance(word, ast.Constant) and word.value == "high_watermark" for word in node.args)
         if isinstance(node, ast.expr) and (is_assigned or is_set):
