@@ -1,13 +1,13 @@
-"""The aborted transactions of a segment: the `.txnindex` file in Kafka's format, one entry an aborted transaction.
+"""The aborted transactions of a segment: the `.txnindex` file in Kafka's format, one entry for each aborted transaction.
 
-An entry is version (int16, 0), producer id, first offset, last offset (the abort marker's) and the last stable offset at the moment of
-the abort, 34 bytes in the order of markers. A reader of committed data is given every aborted transaction that overlaps its range; the
-last stable offset stops the search: an aborted transaction that began below the range's end and ended later would have held the last
-stable offset back, so once an entry's last stable offset has reached the range's end, no later entry overlaps it.
+An entry has 34 bytes: version (int16, 0), producer id, first offset, last offset (the abort marker's) and the last stable offset at the
+moment of the abort. Entries are in the order of the markers. A reader of committed data gets every aborted transaction that overlaps its
+range. The last stable offset ends the search: once an entry's last stable offset has reached the range's end, no later entry overlaps the
+range. A transaction that did would have held the last stable offset back.
 
-Invariants: the index stands beside the segment that holds the marker, so index and records are kept and deleted together. A search costs
-in proportion to what it finds, and to the markers from the first of those on, not to the aborted transactions before; an entry takes 32
-bytes of memory.
+Invariants: the index belongs to the segment that holds the marker, so index and records are kept and deleted together. The cost of a search
+depends on the entries that it finds and on the markers behind the first one, not on earlier aborted transactions. An entry takes 32 bytes
+of memory.
 """
 
 from __future__ import annotations

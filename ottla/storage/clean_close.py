@@ -37,7 +37,7 @@ class OpenLog(recovery_aids.ServedLog, Protocol):
 
 
 def prepare(log: OpenLog) -> list[Syncable]:
-    """Writes the files of a clean close, and returns those that must be synced before `finish`."""
+    """Writes the files of a clean close. Returns the files to sync before `finish`."""
     if log.is_broken:
         return []
     log.epochs.truncate_end(log.log_end_offset)

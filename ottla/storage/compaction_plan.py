@@ -1,15 +1,15 @@
 """Plans the compaction of a log that is due, and installs the result.
 
-Three steps, so that the loop keeps serving: `plan_in_steps` on the loop looks at names, sizes and times and makes a plain job;
-`segment_rewriter.compact` does it, in a worker process; `install` on the loop puts the new segments in place, if the old ones are still
-those that the job was made from. The first dirty offset of each log stands in Kafka's `cleaner-offset-checkpoint` of the log directory,
-written after each installation; losing it costs one larger round.
+Compaction has three steps, so that the loop keeps serving. `plan_in_steps` on the loop looks at names, sizes and times and makes a plain
+job. `segment_rewriter.compact` does the job in a worker process. `install` on the loop puts the new segments in place, unless the old
+segments have changed since the plan. The first dirty offset of each log is stored in Kafka's `cleaner-offset-checkpoint` of the log
+directory, which is written after each installation. Losing it costs one larger round.
 
-Invariants (I8): the active segment is never touched, nothing at or above the last stable offset (a transaction may still be decided
-either way), and nothing younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of it is dirty,
-or when something dirty is older than `max.compaction.lag.ms`.
+Invariants (I8): a round never touches the active segment, records at or above the last stable offset (their transaction may still commit or
+abort), or records younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of it is dirty, or when a
+dirty record is older than `max.compaction.lag.ms`.
 
-Left out: what is kept (`segment_rewriter.py`), when to ask (the housekeeping of the server).
+Left out: which records are kept (`segment_rewriter.py`), when to plan (the housekeeping of the server).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PRODUCERS_PER_STEP = 500
 def plan_compaction(
     log: Log, *, first_dirty_offset: int, last_stable_offset: int, now_ms: int, keys_max: int = KEYS_MAX
 ) -> CompactionJob | None:
-    """What `plan_in_steps` finds, at once."""
+    """Runs all steps of `plan_in_steps` at once."""
     steps = plan_in_steps(
         log, first_dirty_offset=first_dirty_offset, last_stable_offset=last_stable_offset, now_ms=now_ms, keys_max=keys_max
     )
@@ -106,7 +106,7 @@ def _is_due(log: Log, segments: list[Segment], dirty: list[Segment], now_ms: int
 
 
 def _aborted(log: Log, end_offset: int) -> Generator[None, None, tuple[AbortedTransaction, ...]]:
-    """Every aborted transaction that began below `end_offset`; its marker may stand in a segment that is not compacted yet."""
+    """Every aborted transaction that began below `end_offset`. Its marker may be in a segment that is not compacted yet."""
     found: list[AbortedTransaction] = []
     for segment in [segment for segment in log.segments if segment.has_aborted]:
         found += [entry for entry in log.aborted_of(segment) if entry.first_offset < end_offset]
@@ -115,11 +115,11 @@ def _aborted(log: Log, end_offset: int) -> Generator[None, None, tuple[AbortedTr
 
 
 def _kept(producers: ProducerStates, end_offset: int) -> Generator[None, None, tuple[array[int], array[int]]]:
-    """The batches of the duplicate check, so that the log alone can restore it (I20), and the producers whose epoch stands in a marker
-    only: without it an older epoch would no longer be fenced (I21).
+    """Two lists for the job: the batches of the duplicate check, so that the log alone can restore it (I20), and the producers without such
+    a batch. The epoch of such a producer is only in its marker, and without the marker an older epoch would no longer be fenced (I21).
 
-    Both as pairs, one number after the other, which are quick to hand over. A producer that writes between the steps needs no more of
-    what stands below `end_offset` than before.
+    Both are flat arrays (producer id, last offset or epoch, ...), which are cheap to send to the worker. Producers may write between the
+    steps; that never adds to what must be kept below `end_offset`.
     """
     batches, markers = array("q"), array("q")
     for piece in pieces_of(producers.active(), PRODUCERS_PER_STEP):

@@ -1,9 +1,10 @@
 """Tracks how far a log is safe on disk, and which files must be synced to get further.
 
-A group commit asks `unsynced`, syncs what it got in that order (contents first, then the names in the directory), perhaps in a thread, and
-then calls `mark` with the log's end of the moment when it asked. Small files (epochs, indexes, aborted transactions, metadata) are named
-as they change and stay named until a round that held them is marked. Invariant: `recovery_point` never passes what has been synced: a
-round that began before a truncation counts only up to the cut. One round runs at a time.
+A group commit calls `unsynced` and syncs the returned files in their order (contents first, then the names in the directory), perhaps in a
+thread. Then it calls `mark` with the log's end at the time of `unsynced`. Small files (epochs, indexes, aborted transactions, metadata) are
+noted when they change and stay noted until a round that synced them is marked. Invariant: `recovery_point` never exceeds the synced part of
+the log: a round that began before a truncation counts only up to the cut. One round runs at a time.
+
 Left out: running the sync.
 """
 

@@ -1,11 +1,13 @@
-"""The leader epochs of a log and the offsets that each wrote (Kafka's `leader-epoch-checkpoint`; KIP-101, KIP-279).
+"""The leader epochs of a log with their start offsets (Kafka's `leader-epoch-checkpoint`; KIP-101, KIP-279).
 
-A list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the next one's. It answers what a follower
-asks when it must find the point where its log and the leader's part (`end_offset_for`). The list is a function of the batches in the log,
-plus what a new leader adds before its first record; so it only has to be durable up to the recovery point, and recovery makes the rest
-again from the batches. A log of which nothing was synced has no file yet.
-Invariant: entries never go back; a conflicting assignment (same or older epoch, or a start at or before an existing one) removes what it
-contradicts.
+It is a list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the start of the next epoch.
+`end_offset_for` answers a follower that looks for the offset where its log and the leader's diverge. The list follows from the batches in
+the log, and from the epoch that a new leader adds before its first record. So the file only has to be durable up to the recovery point;
+recovery makes the rest again from the batches. A log without synced records has no file yet.
+
+Invariant: entries never decrease. An assignment that contradicts entries (same or older epoch, or a start at or before an existing one)
+removes them.
+
 Left out: when to write the file (`Log` does it with its group commits), and fencing (`replication`).
 """
 

@@ -1,14 +1,15 @@
-"""Renames files to take segments out of a log, or to replace them by compacted ones: a crash at any moment leaves the old or the new, and
-readers are not disturbed.
+"""Renames files to remove segments from a log or to replace them by compacted ones. After a crash at any moment the log has the old or the
+new segments, and readers are not disturbed.
 
-Removal: a segment's files get the suffix `.deleted`; readers that hold a slice read on through the open descriptor, and the files are
-removed later (or by the next start). Replacement, as in Kafka: compaction has written and synced `.cleaned` files, which a restart
-removes; they become `.swap`, and from the moment when those names are durable a restart finishes the job
-(`recovery.finish_leftovers`): the old segments are removed and the `.swap` files lose their suffix. Invariant: at every moment
-the names on disk are those of the old segments or lead to the new ones.
+Removal: the files of a segment get the suffix `.deleted`. Readers with a slice continue on the open descriptor, and the files are removed
+later, or by the next start. Replacement, as in Kafka: compaction has written and synced `.cleaned` files, which a restart removes. They are
+renamed to `.swap`. Once these names are durable, a restart finishes the replacement (`recovery.finish_leftovers`): it removes the old
+segments, and the `.swap` files lose their suffix. Invariant: at every moment the names on disk belong to the old segments or lead to the
+new ones.
 
-A compacted segment may end before the next one begins; elsewhere such a gap is damage. How far a log was ever compacted is therefore kept
-with it, as the name of an empty file, `%020d.compacted`, which is durable before the first gap is. Left out: what is in the new files.
+A compacted segment may end before the next segment begins; elsewhere such a gap is damage. So the log records how far it was ever
+compacted, in the name of an empty file, `%020d.compacted`. The name is durable before the first gap exists. Left out: the contents of the
+new files.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
 
 
 def _note_compacted(disk: Disk, directory: str, end_offset: int) -> list[str]:
-    """Makes the name that says how far the log is compacted; answers those that said less, to be removed later."""
+    """Creates the file whose name says how far the log is compacted. Returns the older files of this kind, to be removed later."""
     ends = compacted_ends(disk.listdir(directory))
     if not ends or end_offset > ends[-1]:
         disk.open(f"{directory}/{end_offset:020d}{COMPACTED_SUFFIX}", create=True).close()
@@ -92,13 +93,13 @@ def deleted_directory(disk: Disk, directory: str, topic_id: bytes, ending: str =
 
 
 def future_directory(name: str, unique: bytes) -> str | None:
-    """Kafka's name for the directory in which a copy of the log `name` is made, or None if file systems allow none so long."""
+    """Kafka's name for the directory of a copy of the log `name`; None if it is too long for file systems."""
     made = f"{name}.{unique.hex()}{FUTURE_SUFFIX}"
     return made if len(made) <= _NAME_MAX else None
 
 
 def name_of_future(name: str) -> str | None:
-    """The name of the log of which a directory of this name holds a copy, None if it is no such name."""
+    """The name of the copied log, for a directory with the name of a copy; None for other names."""
     stem = name.removesuffix(FUTURE_SUFFIX)
     copied, dot, unique = stem.rpartition(".")
     return copied if stem != name and dot and len(unique) == _UNIQUE_DIGITS else None

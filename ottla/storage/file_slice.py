@@ -1,12 +1,13 @@
 """The result of a read: a piece of a file, not its bytes. The shell sends it with sendfile, or reads it in bounded pieces.
 
-A slice keeps its file open by holding it: `SharedFile` closes the descriptor when the last holder is gone, so a segment may be evicted,
-deleted or renamed while a slow consumer is still being served from it. There is no manual reference count. When too many files are held in
-that way, a slice is a small copy instead (`BytesFile`).
-`PathSync` and `DirectorySync` stand among the things to be synced by a group commit; like `SharedFile.sync` they may be called from a
-thread.
-Left out: truncation. A slice of a log that a follower cuts meanwhile reads short, and the reader must treat missing bytes as a lost
-connection. `OpenFiles.on_short` is called, because the file may be damaged.
+A slice keeps its file open: `SharedFile` closes the descriptor when its last holder is freed. So a segment may be evicted, deleted or
+renamed while a slow consumer still reads it. There is no manual reference count. When too many files are held in this way, a slice is a
+small copy (`BytesFile`).
+
+A group commit syncs `PathSync` and `DirectorySync` as well as `SharedFile`, from any thread.
+
+Left out: truncation. If a follower cuts the log, a slice of it reads short, and the reader must treat missing bytes as a lost connection.
+`OpenFiles.on_short` is called, because the file may be damaged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Syncable(Protocol):
 
 
 class SharedFile:
-    """An open file that closes itself when its last holder is gone."""
+    """An open file that closes itself when its last holder is freed."""
 
     __slots__ = ("file", "open_files")
 
@@ -45,7 +46,7 @@ class SharedFile:
 
 
 class PathSync:
-    """Syncs a file by its name, for files that are not kept open (indexes, checkpoints); one that is gone by then needs no sync."""
+    """Syncs a file by its name, for files that are not kept open (indexes, checkpoints). A missing file needs no sync."""
 
     __slots__ = ("disk", "path")
 

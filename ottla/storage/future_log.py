@@ -1,11 +1,11 @@
-"""The copy of a log in another directory that is about to take the log's place (KIP-113): made while the log serves.
+"""The copy of a log in another directory, which will replace the log (KIP-113). The log serves while it is copied.
 
-The copy follows the log as a follower follows its leader: it takes the log's batches as they are, piece by piece, and is cut before the
-log is, so it always holds the beginning of what the log holds. `replace` puts it in the log's place, in one go on the loop.
+The copy follows the log as a follower follows its leader: it appends the log's batches unchanged, piece by piece, and is truncated before
+the log is. So the copy always holds a prefix of the log. `replace` puts it in the log's place, in one call on the loop.
 
-At every moment one directory has the log's own name, or none has and a copy is marked as complete (`COPIED_FILE`), which the next start
-finishes (`finish_replacement`). The order: the copy is synced and marked; the old directory is renamed, durably; the copy gets the name,
-durably; the mark goes. Left out: when a piece is copied, and how fast (`server/directories/moves.py`).
+At every moment one directory has the log's own name, or none has it and a copy is marked as complete (`COPIED_FILE`); then the next start
+finishes the replacement (`finish_replacement`). The order: sync and mark the copy; rename the old directory, durably; give the copy the
+name, durably; remove the mark. Left out: when a piece is copied, and how fast (`server/directories/moves.py`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class FutureLog:
         return old
 
     def close(self) -> None:
-        """The log goes on without a copy."""
+        """Detaches the copy: truncations of the log no longer reach it."""
         self.source.on_cut = None
 
     def _complete(self) -> None:
@@ -128,7 +128,7 @@ def is_complete(disk: Disk, directory: str) -> bool:
 
 
 def finish_replacement(disk: Disk, directory: str, path: str) -> None:
-    """Gives a complete copy the name of its log, which is gone already."""
+    """Gives a complete copy the name of its log. The log's old directory was renamed before."""
     disk.rename(directory, path)
     disk.sync_directory(directory_of(path))
     disk.remove(f"{path}/{COPIED_FILE}")

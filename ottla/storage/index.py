@@ -1,14 +1,16 @@
-"""The two sparse indexes of a segment, offset to position and timestamp to offset, byte for byte Kafka's.
+"""The two sparse indexes of a segment, offset to position and timestamp to offset, byte for byte as in Kafka.
 
 `%020d.index`: (relative offset i32, position i32) of every batch that begins more than `index.interval.bytes` after the batch of the entry
 before; the offset is the batch's last one. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32), at most one for each
-entry of the first, and one more when the segment stops being the active one.
-In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are appended to the arrays and written in runs:
-when `PENDING_MAX` have gathered, with a flush, at a roll and at close; the first batch of a segment makes the files. Nothing is mapped or
-allocated ahead: an idle segment costs nothing.
-Invariants: offsets, positions and timestamps never go down; an index can always be made again from its segment, so a crash may leave it
-short or wrong: `load` says whether what it found makes sense, and the segment looks whether a batch stands where an entry says. Left out:
-reading the segment (`segment.py`).
+entry of the first index, and one more when the segment is sealed or closed.
+
+In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are written in runs: when `PENDING_MAX` of them
+are unwritten, with a flush, at a roll and at close. The first batch of a segment makes the files. Nothing is mapped or allocated ahead: an
+idle segment costs nothing.
+
+Invariants: offsets, positions and timestamps never decrease. An index can always be made again from its segment, so a crash may leave it
+short or wrong: `load` checks its entries, and the segment checks that a batch begins at an entry's position. Left out: reading the segment
+(`segment.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ TIME_ENTRY_BYTES = 12
 PENDING_MAX = 1024
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 NO_ENTRY = (0, 0)
-"""What a look-up before the first entry answers: the segment's first batch."""
+"""The result of a look-up before the first entry: the segment's first batch."""
 
 _TIME_ENTRY = Struct(">qi")
 _IS_LITTLE = sys.byteorder == "little"
@@ -98,7 +100,7 @@ class OffsetIndex:
         self.written = len(self.offsets)
 
     def load(self, disk: Disk, segment_bytes: int) -> str:
-        """Reads the file. Answers what is wrong with it, or an empty string; a wrong one leaves the index empty."""
+        """Reads the file. Returns its problem, or an empty string. After a problem the index is empty."""
         data = read_whole(disk, self.path)
         if data is None:
             return "is missing"
@@ -164,7 +166,7 @@ class TimeIndex:
         self.written = len(self.timestamps)
 
     def load(self, disk: Disk, relative_end: int) -> str:
-        """Reads the file. Answers what is wrong with it, or an empty string; a wrong one leaves the index empty."""
+        """Reads the file. Returns its problem, or an empty string. After a problem the index is empty."""
         data = read_whole(disk, self.path)
         if data is None:
             return "is missing"

@@ -1,14 +1,14 @@
-"""One partition's log: append, read, truncate, roll, and what of it is safe on disk.
+"""One partition's log: append, read, truncate, roll, and which part of it is safe on disk.
 
 A log is a row of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the client's
-own bytes and writes them with one call, a read answers a piece of a file. Neither depends on how long the log is: the active segment
-remembers its last batches, all else is found by bisection and one look at the file.
-Durable is what lies below `recovery_point`. A group commit takes `log_end_offset` and `unflushed_files()`, syncs those in a thread, and
-calls `mark_flushed` on the loop; appends may go on meanwhile. A truncation below it is noted in a file of its own (`durability.py`).
+own bytes and writes them with one call, a read returns a slice of a file. The cost of both does not depend on the length of the log: the
+active segment remembers its last batches, and older ones are found by bisection and one read of the file. All records below
+`recovery_point` are durable. A group commit takes `log_end_offset` and `unflushed_files()`, syncs the files in a thread, and calls
+`mark_flushed` on the loop; appends may continue meanwhile. A truncation below the recovery point is noted in a file (`durability.py`).
 
-Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), batches' leader epochs never go back (I16); after a
-failed append nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is reopened (I44).
-Left out: who may append what (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
+Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), leader epochs of batches never decrease (I16). A failed
+append changes nothing: its bytes are cut, or the log is broken and refuses appends until it is opened again (I44). Left out: who may append
+which batches (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Log:
         self.recovery_notes, self.is_broken = opening.notes, False
         self.named_future: retention.FutureSegment | None = None  # the segment that the broker's log names for its timestamp
         self.row = DETACHED
-        self.on_cut: Callable[[int], object] | None = None  # called with the offset from which on everything is about to be removed
+        self.on_cut: Callable[[int], object] | None = None  # called with an offset before the log is cut there
         self._bases = [segment.base_offset for segment in opening.segments]
         self._open_files, self._now_ms = opening.open_files, opening.now_ms
         self._plan_flush()
@@ -201,7 +201,7 @@ class Log:
 
     def _break(self) -> None:
         self.is_broken = True
-        self.active.bytes_max = -1  # the next append comes to `_maybe_roll`, which refuses it
+        self.active.bytes_max = -1  # the next append calls `_maybe_roll`, which refuses it
 
     # Rolling
 
@@ -247,10 +247,10 @@ class Log:
     # Reading
 
     def read(self, offset: int, bytes_max: int, *, end_offset: int, min_one: bool = True) -> FileSlice | None:
-        """Batches from the one that holds `offset`, below `end_offset`, from one segment.
+        """Returns the batches from the one that holds `offset`, below `end_offset`, from one segment; None if there are none.
 
-        The last may be cut off at `bytes_max`, the first is whole: one larger than `bytes_max` comes alone, or not at all without
-        `min_one`. None: nothing there.
+        The last batch may be cut off at `bytes_max`. The first batch is whole: if it is larger than `bytes_max`, it is returned alone, or
+        not at all without `min_one`.
         """
         if offset >= end_offset or offset < self.log_start_offset:
             self._check_range(offset)
@@ -446,8 +446,8 @@ class Log:
         return [path for segment in retired for path in retire_files(self.disk, segment)] + snapshots
 
     def replace_segments(self, old: Sequence[Segment], bases: Sequence[int], *, is_compacted: bool = True) -> list[str]:
-        """The result of a compaction or a repair takes the place of `old`, a run of sealed segments: `.cleaned` files for `bases` are
-        written. Answers the old files, to be removed after `file.delete.delay.ms`. The first base must be that of the first old segment.
+        """Replaces `old`, a run of sealed segments, by the written `.cleaned` files for `bases`, the result of a compaction or a repair.
+        Returns the old files, to be removed after `file.delete.delay.ms`. The first base must be the base offset of the first old segment.
         """
         first = self.segments.index(old[0])
         assert self.segments[first : first + len(old)] == list(old) and old[-1].is_sealed, "only a run of sealed segments can be replaced"
@@ -466,7 +466,7 @@ class Log:
     # Closing
 
     def close(self, *, clean: bool) -> None:
-        """Closes all files; a clean close leaves a directory that opens without reading batches, and waits for the disk."""
+        """Closes all files. A clean close waits for the disk; the next opening then recovers nothing."""
         if not clean:
             self.release_files()
             return
@@ -493,7 +493,7 @@ class Log:
         return target
 
     def take_over(self, copy: Log) -> None:
-        """Becomes what `copy` is: the same records in another directory. Its epochs, bounds and producers stay those that it has."""
+        """Takes over the directory and the files of `copy`, which has the same records. Epochs, offsets and producers stay."""
         self.directory, self.segments, self.active, self.snapshots = copy.directory, copy.segments, copy.active, copy.snapshots
         self._bases, self.durability, self.is_broken = copy._bases, copy.durability, copy.is_broken
         self._plan_flush()

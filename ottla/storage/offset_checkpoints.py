@@ -1,15 +1,16 @@
 """The offsets that a log directory keeps of its partitions: recovery points, high watermarks, log starts, clean offsets.
 
-They stand in Kafka's four checkpoint files, which name a partition by topic name and number only. A topic that is deleted and created again
-has the same name, and must not inherit what was noted for the old one (I41). Kafka's files have no room for more, so the id that each name
-had stands beside them in `ottla-checkpoint-topic-ids`, one line a topic.
+They are stored in Kafka's four checkpoint files, which identify a partition by topic name and number only. A topic that is deleted and
+created again has the same name, and must not inherit the offsets of the old one (I41). Kafka's files have no field for a topic id, so
+`ottla-checkpoint-topic-ids` holds the id of each name, one line a topic.
 
-Invariant: a row of that file is written after all four files of its round. So an entry counts only if the row beside it names the topic id
-that is asked for: entries of an older topic of that name had been overwritten or removed when the row was written, and entries of a newer
-one (whose round was cut off before its last file) belong to an id that is asked for only when a later round has noted it. An entry without
-its row is lost, which costs a longer recovery. A directory without the file was written by Kafka or by an older version: its entries are
-taken over for the ids in `partition.metadata`, and the file is made before anything else is.
-Left out: when to write (`server/housekeeping.py`), what recovery does with them (`recovery.py`).
+Invariant: a row of that file is written after all four files of its round. So an entry counts only if its row has the wanted topic id. When
+the row was written, the entries of an older topic of that name had been replaced or removed. Entries of a newer topic, from a round that
+stopped before its last file, have no row with their id yet. An entry without its row is lost, which costs a longer recovery. A directory
+without the file was written by Kafka or by an older version: its entries are taken over for the ids in `partition.metadata`, and the file
+is written first.
+
+Left out: when to write (`server/housekeeping.py`), how recovery uses the offsets (`recovery.py`).
 """
 
 from __future__ import annotations

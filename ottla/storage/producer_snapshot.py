@@ -33,7 +33,7 @@ _OURS = Struct(">4shii")  # magic, version, producers, completed transactions
 _OURS_MAGIC = b"OTLA"
 _OURS_VERSION = 2
 _MONOTONIC_VERSION = 1
-"""It counted idleness by a clock that begins anew with each start of the machine; the rest of it is the same."""
+"""This version measured idle time with a clock that restarts with the machine. The rest is the same."""
 _OUR_ENTRY = Struct(">qqqi")  # id, run length, idle since, batches
 _OUR_BATCH = Struct(">iiqqqq")
 _OUR_COMPLETED = Struct(">qq")
@@ -51,7 +51,7 @@ class CachedBatch(NamedTuple):
 
 
 class ProducerRow(NamedTuple):
-    """One producer as it stands in a snapshot. `idle_since_ms` is wall time, -1 where it is not known."""
+    """One producer in a snapshot. `idle_since_ms` is wall time, -1 if it is not known."""
 
     producer_id: int
     epoch: int
@@ -73,7 +73,7 @@ def encode_snapshot(rows: Iterable[ProducerRow], completed: Sequence[tuple[int, 
 
 
 def snapshot_head(crc: int) -> bytes:
-    """What stands before the body of this checksum."""
+    """The head of a file whose body has this checksum."""
     return _HEAD.pack(VERSION, crc)
 
 
@@ -106,7 +106,7 @@ class SnapshotEncoder:
             self._ours += _OUR_BATCH.pack(*batch)
 
     def pieces(self, completed: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """The body, which stands behind `snapshot_head`, in pieces of bounded size."""
+        """The body, which follows `snapshot_head`, in pieces of bounded size."""
         yield _COUNT.pack(self._count)
         yield from _cut(self._entries)
         yield _OURS.pack(_OURS_MAGIC, _OURS_VERSION, self._count, len(completed))

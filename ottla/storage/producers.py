@@ -1,19 +1,18 @@
 """The producers of one partition: sequences, fencing, duplicates, open transactions and the last stable offset.
 
-The state is a function of the batches in the log: `apply` and `apply_marker` are fed by serving, recovery and following alike, never
-fail and know no clock. `check` and `check_marker` judge what a leader is about to append and change nothing. A producer's last five
-batches are kept with their sequences, offsets and CRC, so that a retry gets the offset of its first attempt; the same sequences with
-other bytes are refused with INVALID_RECORD, because answering them as a duplicate would drop records silently. A batch whose sequences
-were provably all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is
-OUT_OF_ORDER_SEQUENCE_NUMBER.
+The state follows from the batches in the log: serving, recovery and following all call `apply` and `apply_marker`, which never fail and
+know no clock. `check` and `check_marker` judge a batch before a leader appends it and change nothing. The last five batches of a producer
+are kept with their sequences, offsets and CRC, so that a retry gets the offset of its first attempt. The same sequences with other bytes
+are refused with INVALID_RECORD, because answering them as a duplicate would drop records silently. A batch whose sequences were certainly
+all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is OUT_OF_ORDER_SEQUENCE_NUMBER.
 
-The CRC is compared only where it can be: not when the broker stamped the batch's time or compaction wrote it anew, nor when the codec
-was changed (the codecs then differ).
+The CRC is not compared when the broker stamped the batch's time, when compaction rewrote the batch, or when the codec was changed (the
+codecs then differ).
 
-Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19); an epoch never goes back on a leader (I21); a
-transaction is open until its marker is below the high watermark (`completed`), so the last stable offset never passes what a lost
-marker may still change. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification of transactions with
-their coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
+Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). A transaction is
+open until its marker is below the high watermark (`completed`), so the last stable offset never exceeds an offset that a lost marker may
+still change. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification of transactions with their
+coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer, as the log has it. `batches` holds those of the current epoch only, oldest first."""
+    """The state of one producer that follows from the log. `batches` are the last ones of the current epoch, oldest first."""
 
     __slots__ = (
         "batches",
@@ -89,8 +88,8 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def row(self, next_sweep_ms: int) -> ProducerRow:
-        """As it stands in a snapshot. One that has written since the last sweep counts as idle from the next one on, in case nothing
-        follows."""
+        """The producer's row in a snapshot. A producer that wrote since the last sweep counts as idle from the next sweep on, in case it
+        writes nothing more."""
         return ProducerRow(
             self.producer_id,
             self.epoch,
@@ -103,7 +102,7 @@ class ProducerEntry:
         )
 
     def start_epoch(self, epoch: int) -> None:
-        """Starts a new epoch, with which sequences begin anew."""
+        """Starts a new epoch. Its sequences begin at 0."""
         self.epoch = epoch
         self.batches.clear()
         self.next_sequence = 0
@@ -119,7 +118,7 @@ class ProducerEntry:
         return None
 
     def is_older_than_cache(self, header: BatchHeader) -> bool:
-        """Whether all of the batch's sequences were appended in this epoch before those that are cached."""
+        """Whether the whole batch precedes the cached sequences of this epoch."""
         behind = (self.next_sequence - header.base_sequence) & SEQUENCE_MASK
         if not self.batches or behind > self.run_length or behind > _RUN_COMPARABLE_MAX:
             return False
@@ -258,7 +257,7 @@ class ProducerStates:
     # Following the log
 
     def apply(self, header: BatchHeader, base_offset: int) -> None:
-        """One data batch with a producer id stands in the log at `base_offset`."""
+        """Updates the state for a data batch with a producer id at `base_offset`."""
         producer_id, epoch, first_sequence, delta = header[9], header[10], header[11], header[6]
         if self._saving is not None:
             self._saving.save(producer_id)
@@ -289,7 +288,8 @@ class ProducerStates:
                 self._first_unstable = base_offset
 
     def apply_marker(self, header: BatchHeader, base_offset: int, control_type: int, coordinator_epoch: int) -> CompletedTransaction | None:
-        """A marker stands at `base_offset`; the transaction that it ends, or None when the producer had written nothing here."""
+        """Updates the state for a marker at `base_offset`. Returns the transaction that it ends, or None if the producer had written
+        nothing here."""
         producer_id, epoch = header.producer_id, header.producer_epoch
         if self._saving is not None:
             self._saving.save(producer_id)

@@ -1,4 +1,4 @@
-"""What the process of `server/record_worker.py` does with each order."""
+"""Performs the orders of the worker process of `server/record_worker.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What lets a recovery skip the log below its recovery point: written before that is checkpointed, while the log serves.
+"""Files that let a recovery skip the log below its recovery point. They are written before the recovery point, while the log serves.
 
-The indexes of the active segment and a snapshot of the producers; of many producers in steps. Losing them costs a slower recovery.
+They are the indexes of the active segment and a snapshot of the producers; of many producers the snapshot is made in steps. Losing them
+costs a slower recovery.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ UNAIDED_BYTES_MAX = 1 << 20
 
 
 class ServedLog(Protocol):
-    """What is looked at of a log (`log.py`)."""
+    """The parts of a log (`log.py`) that this module needs."""
 
     active: Segment
     log_end_offset: int

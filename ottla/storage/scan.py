@@ -24,7 +24,7 @@ NEVER = (1 << 63) - 1
 
 
 class DamageError(DamagedLogError):
-    """The bytes at `position` are no batch that may stand there; `offset` is the first offset that is lost."""
+    """The bytes at `position` are not a valid next batch. `offset` is the first lost offset."""
 
     def __init__(self, message: str, path: str, position: int, offset: int) -> None:
         super().__init__(message, path, first_offset=offset)
@@ -36,7 +36,8 @@ def scan_batches(
     file: File, position: int, end: int, *, next_offset: int, offset_max: int = NEVER, crc_from: int = NEVER,
     first_bytes: int = SCAN_BYTES,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Each batch of [position, end) as (position, header, bytes). `next_offset` is the lowest offset that may come next."""
+    """Yields each batch of [position, end) as (position, header, bytes). `next_offset` is the lowest valid base offset of the next batch.
+    """
     wanted = piece_bytes = first_bytes
     needed = 0
     while position < end:
@@ -87,7 +88,7 @@ def _problem(header: BatchHeader, room: int, next_offset: int, offset_max: int) 
 
 
 def is_batch_at(file: File, position: int, last_offset: int) -> bool:
-    """Whether a batch that ends with this offset stands at a position of a file, as far as its header shows."""
+    """Whether a batch with this last offset begins at `position`. Only its header is checked."""
     piece = file.pread(BATCH_OVERHEAD, position)
     if len(piece) < BATCH_OVERHEAD:
         return False

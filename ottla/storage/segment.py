@@ -99,7 +99,7 @@ class Segment:
         self.roll_timestamp = LOOK_CLOSER
 
     def configure(self, config: LogConfig) -> None:
-        """Applies settings; the limits at which an append must think of rolling are worked out anew when next needed."""
+        """Applies settings. The limits at which an append may have to roll are computed by the next append."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         jitter = crc32(self.path(LOG_SUFFIX).encode())  # by name, so that a run can be repeated
@@ -151,7 +151,7 @@ class Segment:
         return self.open_file().file
 
     def release_file(self) -> None:
-        """Releases the file, which closes when the last slice of it is gone, and a sealed segment's indexes."""
+        """Releases the file, which closes when its last slice is freed. Drops the indexes of a sealed segment."""
         self.shared = None
         self.write = None
         if self.is_sealed and self.is_loaded:
@@ -163,7 +163,7 @@ class Segment:
     # Appending: the active segment only
 
     def append(self, data: memoryview | bytes | bytearray, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Writes one batch at the end. When the write fails nothing has changed, and what it left behind will be overwritten."""
+        """Writes one batch at the end. A failed write changes nothing: the next one overwrites its bytes."""
         position = self.size
         (self.write or self.open_file().file.pwrite)(data, position)
         self.note_batch(size, last_offset, max_timestamp)
@@ -256,7 +256,7 @@ class Segment:
         self.tail_floor = end_offset - 1
 
     def first_batch_timestamp(self) -> int:
-        """The largest timestamp of the first batch, from which the age of a segment counts; -1 when it has none."""
+        """The largest timestamp of the first batch, the start of the segment's age; -1 if it has none."""
         if self.first_timestamp is None:
             if self.size == 0:
                 return NO_TIMESTAMP
@@ -267,7 +267,7 @@ class Segment:
     # Looking things up
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch stands whose last offset is not below `offset`; the segment's size when there is none."""
+        """The position of the first batch whose last offset is at least `offset`; the segment's size if there is none."""
         if offset > self.tail_floor:
             index = bisect_left(self.tail_lasts, offset)
             return self.tail_positions[index] if index < len(self.tail_positions) else self.size
@@ -419,7 +419,7 @@ class Segment:
     # Cutting
 
     def truncate_to(self, offset: int) -> int:
-        """Cuts the batches from the one that holds `offset` on, durably. Answers the first offset that is gone."""
+        """Cuts the batch that holds `offset` and all later ones, durably. Returns the first removed offset."""
         position = self.position_of(offset)
         if position < self.size:
             offset = min(offset, self.header_at(position).base_offset)

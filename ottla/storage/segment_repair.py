@@ -1,13 +1,13 @@
 """Writes damaged segments again from the batches of another replica, and puts them in place.
 
-The new files are written and swapped in as those of a compaction are (`.cleaned`, with indexes, synced), so a crash at any moment leaves
-the old segments or the new ones. Three things are checked of every batch before it is written: its CRC, that it begins where the last one
-ends (only a compacted log has gaps), and that its leader epoch is the one that this log has at that offset. So bytes of another history, or
-damage at the other replica, never replace anything. The aborted transactions are found again by replaying the producers from the newest
-snapshot.
+The new files are written and swapped in like the files of a compaction (`.cleaned`, with indexes, synced), so after a crash at any moment
+the log has the old segments or the new ones. Three things are checked of every batch before it is written: its CRC, that it begins where
+the last batch ends (only a compacted log has gaps), and that its leader epoch is the epoch of this log at that offset. So batches of
+another history, or damage at the other replica, never replace anything. The aborted transactions are found again by replaying the producers
+from the newest snapshot.
 
-A damaged log that was compacted is fetched from its beginning up to the end of the damaged segment. Else an old value of a key could stay
-here whose tombstone the other replica has already removed.
+A damaged log that was compacted is fetched from its beginning up to the end of the damaged segment. Otherwise an old value of a key could
+remain here although the other replica has already removed its tombstone.
 
 `Replacement` shares nothing with the log and works in a thread; `plan` and `install` belong to the loop. Left out: who sends the batches
 (`server/repair/segment_fetch.py`).

@@ -1,17 +1,17 @@
 """Rewrites a run of sealed segments with only the last value of each key.
 
-A pure job over files, made for a worker process: plain values in (`CompactionJob`), plain values out (`CompactionResult`), a `Disk` for
-the rest. Two passes: the first walks the dirty part and notes the last offset of each key; the second walks everything and writes
-`.cleaned` segments, complete with indexes and synced, in which offsets are what they were. The log serves on meanwhile; nothing of it
-changes until `Log.replace_segments`.
+It is a pure job over files, made for a worker process: plain values in (`CompactionJob`), plain values out (`CompactionResult`), and a
+`Disk`. The first pass reads the dirty part and notes the last offset of each key. The second pass reads everything and writes `.cleaned`
+segments, complete with indexes and synced; records keep their offsets. The log keeps serving, and does not change until
+`Log.replace_segments`.
 
-What stays (I8): the last record of each key, and everything that the first pass did not reach. A tombstone stays until its delete
-horizon: the first round that keeps it writes down when it may go (KIP-534), so that every reader has had `delete.retention.ms` to see
-it. Records of aborted transactions go at once. A marker stays as long as a record of its transaction does, and for a delete horizon
-after that. Of each producer the batches of the duplicate check stay, emptied if need be, so that the log alone can restore its
-sequences; so does a marker that holds its last epoch, and the last batch of the round, so that no offset is lost at the end.
+Kept records (I8): the last record of each key, and everything that the first pass did not reach. A tombstone is kept until its delete
+horizon. The first round that keeps it writes the horizon down (KIP-534), so that every reader has `delete.retention.ms` to see it. Records
+of aborted transactions are removed at once. A marker is kept as long as a record of its transaction, and for a delete horizon after that.
+The batches of each producer's duplicate check are kept, emptied if necessary, so that the log alone can restore its sequences. So are a
+marker that holds a producer's last epoch, and the last batch of the round, so that no offset is lost at the end.
 
-Left out: what is dirty, and putting the result in place (`compaction_plan.py`).
+Left out: which part is dirty, and putting the result in place (`compaction_plan.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from ottla.wire.records import (
 
 KEYS_MAX = 1_000_000
 """Keys in one round, about 150 bytes of memory each; what does not fit waits for the next round."""
-_RAW_KEY_BYTES_MAX = 15  # a digest has 16 bytes, so a short key can stand for itself
+_RAW_KEY_BYTES_MAX = 15  # a digest has 16 bytes, so a shorter key needs none
 _DIGEST_BYTES = 16
 
 
@@ -64,8 +64,8 @@ class SegmentFile:
 
 @immutable(kw_only=True)
 class CompactionJob:
-    """The input of the worker. `kept_batches`: (producer id, last offset) of batches that stay, if only as headers;
-    `kept_markers`: (producer id, epoch) of producers whose epoch stands in a marker only; both one number after the other."""
+    """The input of the worker. `kept_batches`: (producer id, last offset) of batches that are kept, if only as headers. `kept_markers`:
+    (producer id, epoch) of producers whose epoch is only in a marker. Both are flat arrays."""
 
     directory: str
     segments: tuple[SegmentFile, ...]
@@ -271,7 +271,7 @@ class CleanedOutput:
         self.made: list[Segment] = [self._begin(base_offset)]
 
     def write(self, batch: memoryview | bytearray, header: BatchHeader) -> None:
-        """Appends a batch, of which `header` is what it was in the old segment: its offsets have not changed."""
+        """Appends a batch. `header` is its header in the old segment; the offsets are the same."""
         segment = self.made[-1]
         is_full = segment.size + len(batch) > segment.bytes_max or header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         if segment.size and is_full:
@@ -374,8 +374,8 @@ class _Rewrite:
         return iter_records(batch, decompressed_bytes_max=self._job.config.decompressed_bytes_max)
 
     def _judge(self, header: BatchHeader, batch: memoryview) -> tuple[Retained, int, bool]:
-        """What stays, how many records go, and whether a tombstone that stays needs a delete horizon. One record at a time: as a list of
-        objects the records of a batch of a few kilobytes may need a gigabyte."""
+        """Returns the kept part, the number of removed records, and whether a kept tombstone needs a delete horizon. It decodes one record
+        at a time: as a list of objects the records of a batch of a few kilobytes may need a gigabyte."""
         count = dropped = first_timestamp = max_timestamp = 0
         is_horizon_due = False
         horizon_ms = header.delete_horizon_ms

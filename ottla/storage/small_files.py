@@ -1,11 +1,11 @@
-"""The small text files beside the segments: their formats, and replacing them so that a crash leaves the old file or the new one.
+"""The small text files beside the segments: their formats, and replacing them so that the old file or the new one is whole after a crash.
 
 Kafka's own forms: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a
-partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the empty-bodied clean-shutdown marker.
-A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. `is_durable=False` leaves both
-syncs to the caller (a group commit does them later). A file that cannot be read as its form says is a `StorageError` naming it; what then
-is the caller's decision: an epoch file is rebuilt from batches, offset checkpoints are treated as lost (everything is recovered),
-meta.properties is fatal.
+partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the clean-shutdown marker.
+
+A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. With `is_durable=False` the caller
+syncs both (a group commit does so later). A file that does not have its form is a `StorageError` with its name, and the caller decides: an
+epoch file is rebuilt from batches, lost offset checkpoints mean that everything is recovered, a wrong `meta.properties` is fatal.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
 
 
 class MetaProperties:
-    """Whose log directory this is. Kafka's versions 0 (`broker.id`, the ZooKeeper form) and 1 (`node.id`) are read, 0 is written."""
+    """The owner of a log directory. Kafka's versions 0 (`broker.id`, the ZooKeeper form) and 1 (`node.id`) are read, 0 is written."""
 
     __slots__ = ("broker_id", "cluster_id", "directory_id")
 
@@ -211,7 +211,7 @@ class Boot(NamedTuple):
 
 
 def read_boot(disk: Disk, log_directory: str) -> Boot:
-    """What `write_boot` noted; an empty id if there is nothing."""
+    """Reads the note of `write_boot`. The id is empty if there is none."""
     lines = (read_whole(disk, f"{log_directory}/{BOOT_FILE}") or b"").decode(errors="replace").split("\n")
     return Boot(lines[0].strip(), SYNCED in lines[1:], LEDGER in lines[1:])
 
@@ -235,7 +235,7 @@ def read_cut(disk: Disk, directory: str) -> int | None:
 
 
 def write_cut(disk: Disk, directory: str, offset: int) -> None:
-    """A lower one that stands already stays."""
+    """Notes the offset of a cut, durably. A lower offset that is noted already stays."""
     known = read_cut(disk, directory)
     if known is None or offset < known:
         write_atomically(disk, f"{directory}/{CUT_FILE}", b"%d\n" % offset)

@@ -1,11 +1,14 @@
 """The producer snapshots of a log (`%020d.snapshot`), and restoring the state at an offset from them.
 
-A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base), one with each
-checkpoint of the recovery point and one at a clean close. A roll writes none where there are many producers, because others would wait for
-it: the next checkpoint brings one, which is made in steps (`recovery_aids.py`). Of those that stand at no segment's base only the newest is
-kept. They are not synced: a torn one fails its CRC and the one before it serves, with more batches to replay.
+A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base). A checkpoint of
+the recovery point and a clean close write one if the newest lacks more than a few bytes of the log (`recovery_aids.py`, `clean_close.py`).
+A roll of a log with many producers writes none, because other clients would wait for it: the next checkpoint makes it in steps. Of the
+snapshots that are not at a segment's base only the newest is kept. Snapshots are not synced: a torn one fails its CRC, and the one before
+it is used, with more batches to replay.
+
 Invariant: a snapshot above a truncation point is removed before the log is cut, so every snapshot agrees with the log.
-Left out: what is in it (`producers.py`).
+
+Left out: the contents of a snapshot (`producers.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_recor
 
 SNAPSHOT_SUFFIX = ".snapshot"
 AT_ONCE_MAX = 1_000
-"""Producers of which a snapshot is written at once: more than so many take their time."""
+"""Most producers in a snapshot that is written in one call. Larger snapshots are made in steps."""
 
 
 class ProducerSnapshots:

@@ -1,7 +1,7 @@
-"""One file of staged chunks, which belong to no log yet: written one behind the other, read by position, never synced.
+"""One file of staged chunks, which belong to no log yet: appended one after another, read by position, never synced.
 
-The files lie beside the checkpoints in the log directory itself. (Kafka takes every directory there for a partition's and passes over
-files that it does not know.) What a process leaves behind is worth nothing to the next one: `sweep` removes it.
+The files are beside the checkpoints in the log directory itself. (Kafka takes every directory there for a partition and ignores unknown
+files.) After the process has ended, its files are worthless: `sweep` removes them.
 """
 
 from __future__ import annotations

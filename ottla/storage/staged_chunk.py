@@ -24,7 +24,7 @@ CHUNK_RECORDS_MAX = 1 << 30
 """Half of all sequence numbers: with more, earlier and later ones could not be distinguished."""
 LOOKED_INTO_RECORDS_MAX = 50_000
 LOOKED_INTO_BYTES_MAX = 8 << 20
-"""What a chunk may unpack to for a topic whose records are looked into: that is done on the loop."""
+"""Unpacked bytes of a chunk for a topic whose records are decoded: that happens on the loop."""
 LOOKED_INTO_TIMES_MAX = CHUNK_RECORDS_MAX
 """Timestamps of an uncompressed chunk: its bytes bound them."""
 

@@ -1,9 +1,9 @@
-"""What a look-up by time may do in one go, what it has found out about batches, and what it needs a worker for.
+"""Look-ups by time: their budget on the loop, the remembered timestamps of batches, and the questions for the worker process.
 
-The header of a batch says the largest timestamp of its records. That may be a lie, and the records of a few kilobytes may be millions, so
-a look-up that must read records does so within a budget. Beyond it `SearchPaused` is raised: the caller has its question answered by the
-worker process (`find_time`), notes the answer in the search's `TimeAnswers`, and looks again; the search goes on where it was. Batches
-that were found to have no such record are remembered, so that later look-ups do not read them again and again.
+The header of a batch names the largest timestamp of its records. It may be wrong, and a few kilobytes may hold millions of records, so a
+look-up that must read records has a budget. Beyond it `SearchPaused` is raised: the caller has the worker process answer its question
+(`find_time`), notes the answer in the search's `TimeAnswers`, and calls the look-up again, which continues where it was. Batches without a
+matching record are remembered, so that later look-ups do not read them again.
 
 A batch that cannot be read (damaged, or it unpacks to more than `ottla.batch.decompressed.max.bytes`) is skipped; `unread` says why.
 """
@@ -73,7 +73,7 @@ def _find_time(batch: bytes | memoryview, timestamp_ms: int, start_offset: int, 
 
 
 class TimeAnswers:
-    """What is known of batches, by partition, base offset and CRC; the oldest is forgotten when there are too many."""
+    """Known timestamps of batches, by partition, base offset and CRC. When there are too many, the oldest is evicted."""
 
     def __init__(self, answers_max: int = ANSWERS_MAX) -> None:
         self._answers_max = answers_max
@@ -93,7 +93,7 @@ class TimeAnswers:
 
 
 class TimeBudget:
-    """What the look-ups of one request may still read on the loop."""
+    """The records and bytes that the look-ups of one request may still read on the loop."""
 
     __slots__ = ("bytes", "records")
 
@@ -111,8 +111,8 @@ class SearchPaused(Exception):
 
 
 class TimeSearch:
-    """One look-up. Without a budget every batch is read where it is called; `is_exact=False`: nothing is asked, and the start of a batch
-    stands for the record in it that would have to be asked for."""
+    """One look-up. Without a budget it reads every batch in the caller's thread. With `is_exact=False` it asks no question: the start of a
+    batch is taken for the wanted record in it."""
 
     def __init__(
         self, partition: TopicPartition | None = None, answers: TimeAnswers | None = None, budget: TimeBudget | None = None,

@@ -52,10 +52,10 @@ _new_tuple = tuple.__new__
 
 
 def check_batch(batch: memoryview, config: LogConfig, *, is_staged: bool = False, is_intact: bool = False) -> BatchHeader:
-    """The header of the one good batch that `batch` is; anything else is refused and nothing has changed.
+    """Returns the header of the single valid batch in `batch`. Refuses everything else with `ApiError`; nothing is changed.
 
-    A batch that is staged (`staged_chunk.py`) may be of a transaction before it has a producer id. One that `is_intact` has a CRC that the
-    caller has just written over bytes that it had checked.
+    A staged batch (`staged_chunk.py`) may belong to a transaction before it has a producer id. With `is_intact` the CRC is not checked: the
+    caller has just computed it over checked bytes.
     """
     size = len(batch)
     try:
@@ -115,9 +115,9 @@ def settle_times(batch: memoryview, header: BatchHeader, times: TimeRange | None
 def stamp_batch(
     batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int, repacked: bytearray | None = None
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch as it will stand in the log: with the topic's codec (`repacked`) and, under LogAppendTime, the broker's time.
+    """Returns the batch to store, and its header: with the topic's codec (`repacked`) and, under LogAppendTime, the broker's time.
 
-    The header that comes back carries the CRC and codec of what was stored; `producers.py` knows when those can be compared with a retry.
+    The returned header has the CRC and codec of the stored batch; `producers.py` knows when those can be compared with a retry.
     """
     if repacked is not None:
         batch = memoryview(repacked)
