@@ -20,9 +20,9 @@ from ottla.client.addresses import Address, parse_addresses
 from ottla.client.core import operations, staging
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
-from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
 from ottla.client.core.raw_produce import produce_batches
+from ottla.client.core.request_line import RequestLine
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError, refused
 from ottla.client.security import Security, is_about_tls, lost, no_tls, reason_of, security_of
 from ottla.wire.schema import Request
@@ -44,17 +44,13 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def __init__(self, address: Address, protocol: ConnectionProtocol, security: Security | None = None) -> None:
         self.address = address
         self._security = security
-        self._renewal = LoginRenewal(random())
-        self._logs_in_again = False
+        self._line: RequestLine[asyncio.Future[Any]] = RequestLine(protocol, random())
         self._login: asyncio.Task[None] | None = None
-        self._held: list[tuple[Request, int | None, asyncio.Future[Any]]] = []
-        """Requests that wait for another login (KIP-368)."""
         self.protocol = protocol
         self.version_of = protocol.versions.version_of
         self.offers = protocol.versions.offers
         self.feature_level = protocol.versions.feature_level
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[asyncio.Future[Any]] = deque()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_closed = False
 
@@ -100,11 +96,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        return self.protocol.is_ready or self._logs_in_again
+        return self._line.is_open
 
     @property
     def in_flight(self) -> int:
-        return len(self._waiting) + len(self._held)
+        return len(self._line)
 
     def close(self) -> None:
         """Closes the connection; what waits for an answer is refused."""
@@ -114,13 +110,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def _fail(self, error: OttlaError) -> None:
         self._is_closed = True
-        self.protocol.close()
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
-        waiting, self._waiting = [*self._waiting, *(future for _body, _version, future in self._held)], deque()
-        self._logs_in_again, self._held = False, []
-        for future in waiting:
+        for future in self._line.close():
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # retrieved, also when its task was cancelled
@@ -133,24 +126,20 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def send(self, body: Request, *, version: int | None = None) -> asyncio.Future[Any]:
         """Sends a request; the future gets its answer or the error."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self._held or self._logs_in_again or (self._renewal.is_due(time.monotonic()) and self.is_open):
-            self._held.append((body, version, future))
-            self._login_again_when_idle()
-        else:
-            self._send(body, version, future)
+        frame = self._line.ask(body, version, future, time.monotonic())
+        if frame is not None:
+            self._write(frame)
+        self._login_again_when_idle()
         return future
 
-    def _send(self, body: Request, version: int | None, future: asyncio.Future[Any]) -> None:
-        frame = self.protocol.request(body, version=version)
-        self._waiting.append(future)
+    def _write(self, frame: bytes) -> None:
         assert self._transport is not None, "an open connection has a transport"
         self._transport.write(frame)
 
     def _login_again_when_idle(self) -> None:
-        """Logs in again before the session ends, after the answers that are under way."""
-        if self._waiting or self._logs_in_again or not self._held:
+        """Logs in again before the session ends, when no request is in flight."""
+        if not self._line.begins_login():
             return
-        self._logs_in_again = True
         self._login = asyncio.get_running_loop().create_task(self._login_again())
         self._login.add_done_callback(self._login_begun)
 
@@ -167,15 +156,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._fail(error if isinstance(error, OttlaError) else refused(ErrorCode.SASL_AUTHENTICATION_FAILED, failed))
 
     def _logged_in(self) -> None:
-        """Sends what has waited for the login."""
-        self._renewal.logged_in(self.protocol.session_lifetime_ms, time.monotonic())
-        self._logs_in_again = False
-        held, self._held = self._held, []
-        for body, version, future in held:
-            try:
-                self._send(body, version, future)
-            except OttlaError as error:
-                future.set_exception(error)
+        """Sends the requests that were held during the login."""
+        for future, frame in self._line.logged_in(time.monotonic()):
+            if isinstance(frame, OttlaError):
+                future.set_exception(frame)
+            else:
+                self._write(frame)
         if not self._ready.done():
             self._ready.set_result(None)
 
@@ -214,7 +200,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 return
             if self.protocol.is_ready:
                 answer = self.protocol.response(frame)
-                future = self._waiting.popleft()
+                future = self._line.in_flight.popleft()
                 if not future.done():
                     future.set_result(answer)
                 self._login_again_when_idle()
@@ -228,8 +214,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def _advance(self, frame: memoryview) -> None:
         data = self.protocol.advance(frame)
         if not self.protocol.is_ready:
-            assert self._transport is not None, "bytes come from a transport"
-            self._transport.write(data)
+            self._write(data)
         else:
             self._logged_in()
 

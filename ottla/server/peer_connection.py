@@ -10,7 +10,6 @@ until the answers under way have come and the login is done. What takes long in 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from ottla.base.errors import OttlaError, WireError
 from ottla.base.ports import Channel, Clock, Network, Threads, TimerHandle, Timers
 from ottla.client.addresses import Address
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
-from ottla.client.core.login_renewal import LoginRenewal
+from ottla.client.core.request_line import RequestLine
 from ottla.client.core.sasl import SaslExchange
 from ottla.client.errors import ConnectError, RequestTimeoutError
 from ottla.wire.schema import Request
@@ -34,19 +33,9 @@ BeginLogin = Callable[[Callable[[SaslExchange | None, OttlaError | None], object
 
 
 class _Waiting(NamedTuple):
-    """A request whose answer is to come."""
+    """A request without an answer yet."""
 
     done: Done
-    deadline_ms: float
-    timeout_s: float
-
-
-class _Held(NamedTuple):
-    """A request that waits for another login."""
-
-    body: Request
-    done: Done
-    version: int | None
     deadline_ms: float
     timeout_s: float
 
@@ -79,12 +68,9 @@ class LoopConnection:
         self._clock = clock
         self._channel: Channel | None = None
         self._opening: list[Done] = []
-        self._waiting: deque[_Waiting] = deque()
         self._begin_login = begin_login
         self._threads = threads
-        self._renewal = LoginRenewal(share)
-        self._held: deque[_Held] = deque()
-        self._logs_in_again = False
+        self._line: RequestLine[_Waiting] = RequestLine(self.protocol, share, may_login_again=begin_login is not None)
         self._timer: TimerHandle | None = None
         self.is_closed = False
         self.on_hang_up: Callable[[], object] | None = None
@@ -92,7 +78,7 @@ class LoopConnection:
 
     @property
     def is_open(self) -> bool:
-        return (self.protocol.is_ready or self._logs_in_again) and not self.is_closed
+        return self._line.is_open and not self.is_closed
 
     # Opening and closing
 
@@ -129,15 +115,12 @@ class LoopConnection:
         if self.is_closed:
             return
         self.is_closed = True
-        self.protocol.close()
+        waiting = self._line.close()
         self._cancel_timer()
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
         opening, self._opening = self._opening, []
-        waiting: list[_Waiting | _Held] = [*self._waiting, *self._held]
-        self._waiting, self._held = deque(), deque()
-        self._logs_in_again = False
         for done in opening:
             done(None, oldest or error)
         for position, request in enumerate(waiting):
@@ -148,35 +131,34 @@ class LoopConnection:
     def request(self, body: Request, done: Done, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Sends a request; its answer, or the error, goes to `done`."""
         now_ms = self._clock.monotonic_ms()
-        held = _Held(body, done, version, now_ms + timeout_s * 1000, timeout_s)
-        if self._held or self._logs_in_again or (self._renewal.is_due(now_ms / 1000) and self.is_open):
-            self._held.append(held)
-            self._login_again_when_idle()
-        else:
-            self._send(held)
-
-    def _send(self, asked: _Held) -> None:
-        body, done, version, deadline_ms, timeout_s = asked
+        asked = _Waiting(done, now_ms + timeout_s * 1000, timeout_s)
+        frame: bytes | OttlaError | None
         try:
             if not self.is_open:
                 raise ConnectError(f"the connection to {self.address} is closed")
-            frame = self.protocol.request(body, version=version)
+            frame = self._line.ask(body, version, asked, now_ms / 1000)
         except OttlaError as error:
-            failed = error
-            self._timers.call_soon(lambda: done(None, failed))
+            frame = error
+        if frame is None:
+            self._login_again_when_idle()
+        else:
+            self._send(asked, frame)
+
+    def _send(self, asked: _Waiting, frame: bytes | OttlaError) -> None:
+        """Sends a request, or refuses it with the error that is in place of its frame."""
+        if isinstance(frame, OttlaError):
+            self._timers.call_soon(lambda: asked.done(None, frame))
             return
-        self._waiting.append(_Waiting(done, deadline_ms, timeout_s))
-        if len(self._waiting) == 1:
+        if self._line.first is asked:
             self._arm()
         assert self._channel is not None, "an open connection has a channel"
         self._channel.send([frame])
 
     def _login_again_when_idle(self) -> None:
-        """Logs in again before the session ends, after the answers that are under way."""
-        if self._waiting or self._logs_in_again or not self._held:
+        """Logs in again before the session ends, when no request is in flight."""
+        if not self._line.begins_login():
             return
         assert self._begin_login is not None, "a session without a login"
-        self._logs_in_again = True
         self._arm()
         self._begin_login(self._login_again)
 
@@ -190,21 +172,14 @@ class LoopConnection:
         self._channel.send([self.protocol.login_again(exchange)])
 
     def _logged_in(self) -> None:
-        """Sends what has waited for the login."""
-        if self._begin_login is not None:
-            self._renewal.logged_in(self.protocol.session_lifetime_ms, self._clock.monotonic_ms() / 1000)
-        self._logs_in_again = False
-        held, self._held = self._held, deque()
-        for asked in held:
-            self._send(asked)
-
-    def _first_in_line(self) -> _Waiting | _Held | None:
-        return self._waiting[0] if self._waiting else self._held[0] if self._held else None
+        """Sends the requests that were held during the login."""
+        for asked, frame in self._line.logged_in(self._clock.monotonic_ms() / 1000):
+            self._send(asked, frame)
 
     def _arm(self) -> None:
         """One timer, for the request that is first in line."""
         self._cancel_timer()
-        first = self._first_in_line()
+        first = self._line.first
         if first is not None:
             delay_ms = max(0.0, first.deadline_ms - self._clock.monotonic_ms())
             self._timer = self._timers.call_later(delay_ms, self._time_out)
@@ -215,7 +190,7 @@ class LoopConnection:
             self._timer = None
 
     def _time_out(self) -> None:
-        first = self._first_in_line()
+        first = self._line.first
         assert first is not None, "the timer is for a request"
         late = RequestTimeoutError(f"{self.address} did not answer within {first.timeout_s:g} s")
         self._fail(ConnectError(f"the connection to {self.address} was closed: an earlier request was not answered"), late)
@@ -239,7 +214,7 @@ class LoopConnection:
         except OttlaError as error:
             self._fail(error)
         else:
-            done = self._waiting.popleft().done
+            done = self._line.in_flight.popleft().done
             self._arm()
             self._login_again_when_idle()
             done(answer, None)

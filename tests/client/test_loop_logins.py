@@ -87,7 +87,7 @@ def test_what_is_asked_during_a_login_waits_for_it() -> None:
     sessions.ask(3)
     sessions.world.timers.run_due()
     (connection,) = sessions.world.connections.values()
-    assert connection.is_open and len(connection._held) == 3
+    assert connection.is_open and len(connection._line.held) == 3
     sessions.ask()
     sessions.world.settle()
     assert len(sessions.world.results) == 5 and sessions.errors() == [] and sessions.made == 2
@@ -147,7 +147,7 @@ def test_another_login_may_begin_later() -> None:
     sessions.world.timers.advance(920)
     sessions.ask(2)
     sessions.world.settle()
-    assert len(begun) == 1 and len(sessions.world.results) == 1 and len(connection._held) == 2 and connection.is_open
+    assert len(begun) == 1 and len(sessions.world.results) == 1 and len(connection._line.held) == 2 and connection.is_open
     begun[0](exchange("PLAIN", "alice", "a", ""), None)
     sessions.world.settle()
     assert len(sessions.world.results) == 3 and sessions.errors() == [] and sessions.late == 0
