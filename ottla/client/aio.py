@@ -1,8 +1,8 @@
 """The client on asyncio: the shell round the core for programs and consoles that await.
 
-`Cluster.run` drives any procedure of the core. Tasks may share a cluster: requests of several tasks travel on one connection and their
-answers come back to the right one. A request that is not answered in time closes its connection, because a broker answers in order and
-nothing behind it would come.
+`Cluster.run` drives any procedure of the core. Tasks may share a cluster: requests of several tasks share one connection, and each
+task gets its own answer. A request that is not answered in time closes its connection: a broker answers in order, so no later request would
+get an answer.
 """
 
 from __future__ import annotations
@@ -428,7 +428,7 @@ class AsyncClient:
         return self.cluster.core.metadata.cluster_id
 
     async def run(self, procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs any procedure of `ottla.client.core` that begins with the cluster, such as those of its modules of administration."""
+        """Runs any procedure of `ottla.client.core` whose first argument is the cluster, such as the procedures of administration."""
         return await self.cluster.run(procedure(self.cluster.core, *args, **kwargs))
 
     brokers = _operation(operations.brokers)

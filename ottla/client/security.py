@@ -1,7 +1,7 @@
 """TLS and SASL of a client, from the properties that Kafka's and librdkafka's clients take.
 
-`security.protocol` chooses: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. What TLS takes is in `tls.py`. SASL speaks PLAIN and SCRAM-SHA-256 /
--512; name and password come from a line of `sasl.jaas.config` or from `sasl.username` and `sasl.password`. It speaks OAUTHBEARER by the
+`security.protocol` chooses: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. `tls.py` has the properties of TLS. SASL speaks PLAIN and
+SCRAM-SHA-256 / -512; name and password are in `sasl.jaas.config`, or in `sasl.username` and `sasl.password`. It speaks OAUTHBEARER by the
 tokens of `token_source.py`. A password or a token never appears in a message.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 NOT_SERVED = ("sasl.client.callback.handler.class", "sasl.login.class")
-"""Code of Java's that would find the credentials: what it would do is not known here."""
+"""Java classes that would find the credentials. They cannot run here."""
 _JAVA_PACKAGE = "org.apache.kafka.common.security."
 
 
@@ -95,7 +95,7 @@ def mechanism_of(properties: Mapping[str, str]) -> str:
 
 
 def tokens_of(properties: Mapping[str, str], token: TokenCallback | None = None) -> TokenKeeper:
-    """Where bearer tokens come from. ValueError when the properties make no sense."""
+    """Returns the source of bearer tokens. ValueError when the properties make no sense."""
     from ottla.base.settings.jaas import OAUTHBEARER as MODULE
     from ottla.client.token_source import token_keeper
 
@@ -160,7 +160,7 @@ def lost(address: Address, error: BaseException) -> ConnectError:
 
 
 def reason_of(error: BaseException) -> str:
-    """What the system or OpenSSL says, in small letters."""
+    """Returns the message of the system or of OpenSSL, in small letters."""
     if _is_of_tls(error):
         said = getattr(error, "verify_message", "") or (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
         return str(said)

@@ -1,8 +1,8 @@
 """The TLS context of a client, from the `ssl.*` properties of Kafka's and librdkafka's clients: files of PEM or PKCS#12, or PEM
 in the properties.
 
-A truststore that is given replaces the system's authorities. A JKS file cannot be read: the refusal has the command that converts it. What
-would be weaker if it were ignored is refused. Every error is a ValueError of one line.
+A truststore that is given replaces the system's authorities. A JKS file cannot be read: the refusal has the command that converts it. A
+property whose neglect would weaken TLS is refused. Every error is a ValueError of one line.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _read(name: str, path: str, password: str | None) -> str:
 
 @contextmanager
 def _file_of(text: str) -> Iterator[str]:
-    """A path under which OpenSSL finds the text: in memory where the system can, else a file of this user that is gone at once."""
+    """A path under which OpenSSL finds the text: in memory where the system can, else a file of this user that is deleted at once."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ottla-tls")
         try:

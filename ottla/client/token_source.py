@@ -1,4 +1,4 @@
-"""Where a client's bearer tokens come from, by Kafka's properties (KIP-255, KIP-768, KIP-1139) or librdkafka's, and when they are renewed.
+"""Sources of a client's bearer tokens, by Kafka's properties (KIP-255, KIP-768, KIP-1139) or librdkafka's, and the time of their renewal.
 
 In this order: a function of the program; `sasl.oauthbearer.token.endpoint.url`, an address with client credentials or a file; else a token
 without a signature from the JAAS line's `unsecuredLogin...` options or from `sasl.oauthbearer.config`, for tests.

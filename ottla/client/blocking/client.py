@@ -128,8 +128,8 @@ class Client:
     ) -> Iterator[Fetched]:
         """Reads a partition from offset `start` until the position reaches `end`, on a connection of its own to the leader.
 
-        The next request is under way while a result is being used. The last batch may go on behind `end`. `OffsetOutOfRangeError` when
-        `start` is gone; `RequestTimeoutError` when nothing more comes for `timeout_s`.
+        The next request is under way while a result is being used. The last batch may go on behind `end`. Raises
+        `OffsetOutOfRangeError` if `start` was deleted, and `RequestTimeoutError` after `timeout_s` without more records.
         """
         level = operations.isolation_level(isolation)
         reader = RangeReader(self.cluster, partition, isolation_level=level, partition_max_bytes=partition_max_bytes)

@@ -1,8 +1,8 @@
 """A cluster for code that may block: runs the procedures of `core/cluster.py` on sockets, waiting for each answer.
 
 Shared by everything that this process asks of one cluster; `new_connection` is for requests that would block the others for long. Threads
-may share a cluster: each call waits for the call of another thread. A call that an exception interrupted, such as that of a signal handler,
-may leave an answer unread; the next call closes that connection instead of taking the answer for its own.
+may share a cluster: each call waits for the call of another thread. An exception in a call, such as one that a
+signal handler raises, may leave an answer unread. The next call closes that connection instead of reading the answer as its own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes the shared connections; those of `new_connection` are their callers'."""
+        """Closes the shared connections. Callers of `new_connection` close theirs."""
         self.core.close()
 
     # Procedures
@@ -163,7 +163,7 @@ class Cluster:
         known = self.brokers.get(broker_id)
         return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)
 
-    # What is known of the cluster
+    # Metadata of the cluster
 
     @property
     def bootstrap(self) -> list[Address]:
@@ -219,7 +219,7 @@ class Cluster:
         return self.run(self.core.by_leader(partitions))
 
     def leaders(self, partitions: Sequence[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
-        """Partitions grouped by the broker that leads them, and the reason for each that has no leader, after at most one question."""
+        """Groups partitions by leader and gives the reason for each partition without a leader. Asks the cluster at most once."""
         return self.run(self.core.leaders(partitions))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -231,7 +231,7 @@ class Cluster:
         return self.run(self.core.coordinator(kind, key))
 
     def ask_once(self, kind: int, key: str, body: Request, *, timeout_s: float | None = None) -> Any:
-        """A request for the coordinator of `key`, without another try. One that gives no answer is forgotten."""
+        """A request for the coordinator of `key`, without another try. A coordinator that does not answer is forgotten."""
         return self.run(self.core.ask_once(kind, key, body, timeout_s=timeout_s))
 
     def forget_coordinator(self, kind: int, key: str) -> None:

@@ -5,8 +5,9 @@ answers one connection in order. `request` is both at once. `post`, `push` and `
 the socket does not accept are kept, and an answer that has arrived in part is no answer yet.
 
 Any failure (refused, reset, slow, malformed) closes the connection and raises one `TransportError` whose line names the host. Any other
-exception while bytes are sent or received, such as that of a signal handler, closes it too: the rest of the stream is unknown. A closed
-connection stays closed; `Cluster` opens a new one. A broker that closed an idle connection is noticed before the next request (`is_open`).
+exception while bytes are sent or received, such as one that a signal handler raises, also closes it: the rest of the stream is unknown. A
+closed connection stays closed; `Cluster` opens a new one. A broker that closed an idle connection is noticed before the next request
+(`is_open`).
 """
 
 from __future__ import annotations
@@ -222,7 +223,7 @@ class Connection:
         return self.receive(deadline - time.monotonic())
 
     def send(self, body: Request, *, version: int | None = None, is_answered: bool = True, timeout_s: float | None = None) -> None:
-        """Sends a request without waiting; answers come by `receive` in the order of sending."""
+        """Sends a request without waiting for its answer. `receive` returns the answers in the order of sending."""
         if self.is_login_due and self.is_open:
             self.login_again()
         self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered), timeout_s=timeout_s)

@@ -1,7 +1,7 @@
 """A consumer: partitions given by hand or by a group, read from their leaders.
 
-Each leader has one Fetch under way; when its answer is there, the next one leaves before the records are decoded. What has arrived waits in
-the consumer until `poll` returns it, and only then do the positions move (`_hand_out`): an error between the two costs no record. `commit`
+Each leader has one Fetch in flight. When its answer arrives, the next Fetch is sent before the records are decoded. Records wait in the
+consumer until `poll` returns them, and only then do the positions advance (`_hand_out`): an error in between loses no record. `commit`
 writes positions for the group, so with automatic commits a call of `poll` commits what earlier calls have returned.
 
 A partition without a position gets one before it is read: from the group's commit, or as `auto_offset_reset` says. A partition whose
@@ -47,8 +47,8 @@ def topic_names(topics: Iterable[str]) -> list[str]:
 class Consumer:
     """Reads partitions given by `assign`, or by a group after `subscribe`. One thread at a time may use it; a forked child may not.
 
-    There is no thread: a member of a group calls `poll` more often than its session times out. `with` leaves the group at the end, after an
-    exception too; then nothing is committed.
+    There is no thread: a member of a group calls `poll` more often than its session times out. At the end of `with` the consumer ends its
+    membership, also after an exception. After an exception nothing is committed.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Consumer:
     def __exit__(self, kind: object, *_: object) -> None:
         self.close(may_commit=kind is None)
 
-    # What is read
+    # Assignment and positions
 
     @owned
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -168,7 +168,8 @@ class Consumer:
                 return []
 
     def _hand_out(self) -> list[Fetched]:
-        """What has arrived for partitions that are still read from there. Positions move here alone, with what is returned."""
+        """Returns the records that arrived for the current positions. Only this method advances positions, to the end of the returned
+        records."""
         found: list[Fetched] = []
         while self._arrived:
             one = self._arrived.popleft()
@@ -302,7 +303,7 @@ class Consumer:
             self._failure = self._failure or error
 
     def _place_at_commits(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Places partitions for which the group has committed an offset; for the others, where to look."""
+        """Sets the positions of partitions that have a committed offset. Returns where the others begin, for ListOffsets."""
         committed: Mapping[TopicPartition, Committed] = {}
         if any(self._unplaced[partition] for partition in partitions):
             assert self.group_id is not None, "a commit is of a group"
@@ -374,7 +375,7 @@ class Consumer:
             self.membership.join_again(failed.code)
 
     def close(self, *, may_commit: bool = True) -> None:
-        """Commits if that is automatic and `may_commit`, and leaves the group. In a forked child it only closes its copies."""
+        """Commits if commits are automatic and `may_commit`, and ends the membership. In a forked child it only closes its copies."""
         if self.owner.is_in_child:
             self._drop_connections()
         else:

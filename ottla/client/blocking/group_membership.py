@@ -75,7 +75,7 @@ class GroupMembership:
         self._must_join = True
         self._heartbeat_at = 0.0
         self._assigned: dict[str, int] = {}
-        """What this member has assigned as the leader: the number of partitions by topic."""
+        """Number of partitions by topic, as this member assigned them when it was the group's leader."""
         self._look_at = inf
 
     def must_join(self) -> bool:
@@ -100,7 +100,7 @@ class GroupMembership:
         return None
 
     def _look_for_partitions(self, now: float) -> None:
-        """Joins again if there are other partitions than those that this member has assigned as the leader."""
+        """Joins again if the topics have other partitions than this member assigned as the leader."""
         self._look_at = now + self.metadata_age_s
         try:
             self.cluster.refresh(self._assigned)
@@ -142,7 +142,7 @@ class GroupMembership:
         self._must_join = True
 
     def leave(self) -> None:
-        """Leaves the group, so that it need not wait for the session to end. Static members stay."""
+        """Ends the membership, so that the group need not wait for the session's end. Static members stay."""
         if not self.member_id or self.instance_id is not None:
             return
         request = LeaveGroupRequest(

@@ -1,4 +1,4 @@
-"""Who may use an object of the blocking client: the process that made it, and one thread at a time.
+"""Guards an object of the blocking client: only the process that made the object may use it, and one thread at a time.
 
 Processes and threads are compared here alone. A forked child shares its parent's sockets, so each of the two would read answers to the
 other's requests: every call in the child is refused. Threads may use an object one after another. A call during the call of another thread

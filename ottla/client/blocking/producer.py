@@ -4,8 +4,8 @@
 sends batches that have lingered and takes in answers; `flush` waits for all. `core/send_queue.py` decides what is sent when, and again
 after a failure. Each partition waits for itself: one without a leader, or whose leader is silent, delays no other (`blocking/routes.py`).
 
-The end of each record is reported once (`blocking/deliveries.py`), also of records that cannot be encoded and of those that `close`,
-`abort` or an exception in `with` leaves behind. A call that raises before it has taken its record reports nothing about that record.
+The end of each record is reported once (`blocking/deliveries.py`), also of records that cannot be encoded and of records that
+`close`, `abort` or an exception in `with` drops. A call that raises before it has taken its record reports nothing about that record.
 """
 
 from __future__ import annotations
@@ -240,8 +240,8 @@ class Producer:
     def commit(self) -> None:
         """Flushes and commits, repeating the commit if its answer is lost.
 
-        Raises the error of a batch of the transaction that failed: then it can only be aborted. `OutcomeUnknownError` if no answer comes at
-        all: the next `begin` or `abort` takes over the id again, which ends the transaction if it is still open.
+        Raises the error of a batch of the transaction that failed: then it can only be aborted. Raises `OutcomeUnknownError` without any
+        answer: the next `begin` or `abort` takes over the id again, which ends the transaction if it is still open.
         """
         self.flush()
         for error in self._queue.gaps.values():

@@ -38,7 +38,7 @@ class Routes:
         return dict(self._errands)
 
     def close(self) -> None:
-        """Closes the connections, and those that are being opened as soon as they are open."""
+        """Closes the connections. A connection that is being opened is closed as soon as it is open."""
         for connection in self.connections.values():
             connection.close()
         self.connections.clear()

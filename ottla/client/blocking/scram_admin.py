@@ -23,7 +23,7 @@ describe_scram = blocking(procedures.describe_scram)
 
 
 def alter_scram(cluster: Cluster, user: str, *, passwords: dict[str, tuple[str, int]] | None = None, deletions: Sequence[str] = ()) -> None:
-    """Sets credentials, (password, iterations) by mechanism, and removes those of other mechanisms."""
+    """Sets credentials, (password, iterations) by mechanism, and removes the credentials of other mechanisms."""
     salted = procedures.alter_scram(
         cluster.core, user, new_salt=lambda: secrets.token_bytes(SALT_BYTES), passwords=passwords, deletions=deletions
     )

@@ -38,7 +38,8 @@ Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
 class ShareConsumer:
     """A member of a share group: acquires records one by one and acknowledges them.
 
-    One thread at a time may use it; a forked child may not. `with` leaves the group at the end; after an exception it acknowledges nothing.
+    One thread at a time may use it; a forked child may not. The end of `with` ends the membership; after an exception it acknowledges
+    nothing.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class ShareConsumer:
                 self._acknowledge_now(broker_id, session)
 
     def close(self) -> None:
-        """Sends the acknowledgements, releases the other records, and leaves the group. In a forked child it only closes its copies."""
+        """Sends the acknowledgements, releases the other records, and ends the membership. In a forked child it only closes its copies."""
         if self.owner.is_in_child:
             self._drop_connections()
         else:
@@ -149,7 +150,7 @@ class ShareConsumer:
 
     @owned
     def abandon(self) -> None:
-        """Leaves without sending acknowledgements: all acquired records are released, acknowledged ones too."""
+        """Ends the membership without sending acknowledgements: all acquired records are released, acknowledged ones too."""
         self._drop_connections()
         if self.membership is not None:
             self.membership.leave()
@@ -289,7 +290,7 @@ class ShareConsumer:
         return self._sessions.setdefault(broker_id, ShareSession(self.group_id, self.membership.member_id))
 
     def _connection(self, broker_id: int, session: ShareSession) -> Connection:
-        """The connection of a session; a new connection begins the session anew."""
+        """The connection of a session; a new connection begins a new session."""
         connection = self._connections.get(broker_id)
         if connection is None or not connection.is_open:
             if session.acknowledged():  # they were noted, and the connection was lost before they were sent

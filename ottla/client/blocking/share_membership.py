@@ -1,8 +1,8 @@
 """Membership of a share group (KIP-932): a heartbeat names the topics, its answer the partitions to fetch from.
 
 A member chooses its own id and joins with epoch 0; `keep_alive` is called between polls and sends a heartbeat when one is due. Members may
-share partitions, so a new assignment holds at once. A member that the group no longer knows joins anew, without assignment; the records
-that it had acquired go to others. While nothing is assigned yet the first few heartbeats are sent sooner than the broker asks for: some
+share partitions, so a new assignment holds at once. A member that the group no longer knows joins again, without assignment; other members
+get the records that it had acquired. While nothing is assigned yet the first few heartbeats are sent sooner than the broker asks for: some
 brokers assign a moment after a member has joined, and a reader should not wait for a whole interval.
 """
 
@@ -92,7 +92,7 @@ class ShareMembership:
         self._heartbeat_at = time.monotonic() + wait_s
 
     def _named(self, partitions: Sequence[tuple[Uuid, list[int]]]) -> dict[TopicPartition, Uuid]:
-        """Partitions by name; those of a topic whose name is not known yet wait for the next heartbeat."""
+        """Partitions by name. A topic whose name is not known yet waits for the next heartbeat."""
         names = {topic.topic_id: name for name, topic in self.cluster.topics.items()}
         if any(topic_id not in names for topic_id, _ in partitions):
             self.cluster.refresh(self.topics)
@@ -102,7 +102,7 @@ class ShareMembership:
         }
 
     def leave(self) -> None:
-        """Leaves the group, so that it need not wait for the session to end."""
+        """Ends the membership, so that the group need not wait for the session's end."""
         if self.epoch == JOINING_EPOCH:
             return
         try:

@@ -1,7 +1,7 @@
 """Fetches bearer tokens from an issuer's endpoint by client credentials (RFC 6749, 4.4; KIP-768), or from a file. It blocks.
 
-Requests go without a proxy and follow no redirect. What fails for a reason that may pass (no connection, status 408, 429, 5xx) is tried
-again for as long as `retry_s` says. Errors name the address without its query, and neither the secret nor what the endpoint has answered
+Requests go without a proxy and follow no redirect. A request that fails for a temporary reason (no connection, status 408, 429, 5xx) is
+tried again for `retry_s` seconds. Errors name the address without its query, and neither the secret nor what the endpoint has answered
 beside the error code of RFC 6749.
 """
 
@@ -51,7 +51,7 @@ class Endpoint:
 
 
 def shown(url: str) -> str:
-    """An address as errors name it: without a user, a password or a query, any of which may be secret."""
+    """An address as errors name it: without user, password and query, since each may be secret."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"

@@ -90,8 +90,8 @@ class Transaction:
     ) -> dict[TopicPartition, int]:
         """Appends chunks that `Client.stage` has put aside under the token, by any number of clients, in the order of the manifest.
 
-        Returns the offset of each partition's first record, -1 where a repeated request does not show it. `KafkaError` UNKNOWN_STAGE when
-        staged bytes are gone or are not those of the manifest: abort, and write them again. As `produce`, not to be called again with the
+        Returns the offset of each partition's first record, -1 where a repeated request does not show it. `KafkaError` UNKNOWN_STAGE if
+        staged bytes expired or differ from the manifest: abort, and write them again. As `produce`, not to be called again with the
         same chunks.
         """
         return self._run(self._core.attach(token, manifest, timeout_s=timeout_s))
@@ -112,7 +112,7 @@ class Transaction:
         self._run(self._core.commit_offsets(group, offsets, member_id=member_id, generation=generation, instance_id=instance_id))
 
     def commit(self) -> None:
-        """Commits the transaction (EndTxn), repeating it if its answer is lost. `OutcomeUnknownError` if none comes at all."""
+        """Commits the transaction (EndTxn), repeating it if its answer is lost. Raises `OutcomeUnknownError` without any answer."""
         self._run(self._core.commit())
 
     def abort(self) -> None:

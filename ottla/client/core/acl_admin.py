@@ -37,7 +37,7 @@ def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Procedure[list[Bin
 
 
 def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Procedure[None]:
-    """Adds rules; those that are there already are no error. Raises `KafkaError` for the first that is refused; others may be added."""
+    """Adds rules. A rule that exists already is no error. Raises `KafkaError` for the first that is refused; others may be added."""
     from ottla.wire.messages import create_acls as wire
 
     creations = [
@@ -89,7 +89,8 @@ def _rule(acl: Any) -> Rule:
 
 
 def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Procedure[list[AclOperation] | None]:
-    """What the broker says that this client may do with a resource; None where it does not say. Raises `KafkaError` for other failures.
+    """Returns the operations that this client may do with a resource, None if the broker does not say. Raises `KafkaError` for other
+    failures.
 
     A client that may not describe a resource may do nothing with it: whatever else is allowed implies that.
     """

@@ -44,7 +44,7 @@ class OffsetAt(NamedTuple):
 
 
 def refusal(code: int, message: str | None, about: str) -> KafkaError | None:
-    """An item's code and message as the exception that says what it is about; None for no error."""
+    """Returns the exception for an item's error code and message, with `about` in its text; None for no error."""
     if code == 0:
         return None
     found = error_code(code)
@@ -60,7 +60,7 @@ def check(code: int, message: str | None, about: str) -> None:
 
 
 def timeout_ms(cluster: HasTimeout) -> int:
-    """The timeout that a request names: a little less than the client's own, so that the broker's answer comes first."""
+    """The timeout that a request names: a little less than the client's own, so that the broker answers before the client gives up."""
     return max(1, int(cluster.timeout_s * 900))
 
 
@@ -155,8 +155,8 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[
 
 
 def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[str, Any]]:
-    """Topics with their partitions and eligible leader replicas (KIP-966), page by page; those that the broker does not know are left
-    out. `UnsupportedVersionError` from a broker without eligible leader replicas."""
+    """Topics with their partitions and eligible leader replicas (KIP-966), page by page, without topics that the
+    broker does not know. `UnsupportedVersionError` from a broker without eligible leader replicas."""
     from ottla.wire.messages import describe_topic_partitions as wire
 
     link = yield from cluster.any_link()

@@ -1,8 +1,8 @@
 """How members of a classic group share partitions: range, round-robin and cooperative-sticky, as pure functions.
 
-Each takes the members' topics and what they own, and gives every member its partitions. Range and round-robin give what Kafka's assignors
-of these names give. Cooperative-sticky keeps what a member owns as far as balance allows; `withhold_moving` then takes out the partitions
-that still have another owner, so that they move in a second round (KIP-429).
+Each function gets the topics and the owned partitions of all members, and returns every member's partitions. Range and round-robin give
+what Kafka's assignors of these names give. Cooperative-sticky keeps what a member owns as far as balance allows; `withhold_moving` then
+takes out the partitions that still have another owner, so that they move in a second round (KIP-429).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Ma
 
 
 def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Owners keep their partitions; each other one goes to the member with the fewest; then moves even out the counts."""
+    """Owners keep their partitions. The member with the fewest gets each other partition. Then moves even out the counts."""
     found: Assignment = {member: [] for member in members}
     owners = _owners(members, partition_counts)
     partitions = [TopicPartition(topic, number) for topic in sorted(partition_counts) for number in range(partition_counts[topic])]
@@ -120,7 +120,7 @@ def _even_out(found: Assignment, members: Mapping[str, Subscription]) -> None:
 
 
 def withhold_moving(assignment: Assignment, members: Mapping[str, Subscription]) -> Assignment:
-    """Leaves out partitions that another member still holds; once it has given them up, the next round hands them over."""
+    """Removes partitions that another member still owns. The next round assigns them, once their owner has given them up."""
     newest = max((member.generation for member in members.values()), default=-1)
     owned = {partition: name for name, member in members.items() if member.generation == newest for partition in member.owned}
     return {

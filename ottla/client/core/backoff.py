@@ -14,7 +14,7 @@ class Backoff:
         self._next_s = FIRST_S
 
     def is_exhausted(self, now: float) -> bool:
-        """Whether the next try would come after the deadline."""
+        """Whether the next try would begin after the deadline."""
         return now + self._next_s > self.deadline
 
     def next_s(self) -> float:

@@ -98,7 +98,7 @@ class ClusterCore:
     def take_link(self, broker_id: int) -> Procedure[Link]:
         """A connection for a request that the broker may answer late, such as Fetch: no other request waits behind it.
 
-        Goes back by `give_back`.
+        The caller returns it by `give_back`.
         """
         address = yield from self.address_of(broker_id)
         idle = self._idle.get(address, [])
@@ -110,7 +110,7 @@ class ClusterCore:
         return opened
 
     def give_back(self, links: Iterable[Link]) -> None:
-        """Keeps connections of `take_link` for the next; those with an answer still to come are closed."""
+        """Keeps connections of `take_link` for the next caller. A connection with an unread answer is closed."""
         for link in links:
             if link.is_open and not link.in_flight:
                 self._idle.setdefault(link.address, []).append(link)
@@ -127,7 +127,8 @@ class ClusterCore:
         return address
 
     def _reach(self, addresses: Sequence[Address]) -> Procedure[Link]:
-        """A connection to the first address that answers. Each gets a part of the time, so that a silent one leaves time for others."""
+        """A connection to the first address that answers. Each address gets a part of the time, so that a silent broker does not use it
+        up."""
         failures: list[TransportError] = []
         deadline = self.now() + self.timeout_s
         for number, address in enumerate(addresses):
@@ -145,8 +146,8 @@ class ClusterCore:
     # Metadata
 
     def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Procedure[MetadataResponse]:
-        """Asks for brokers and for some topics (None: all), learns the answer, and returns it as it came. A broker whose connection breaks
-        has perhaps gone: then another one is asked."""
+        """Asks for brokers and for some topics (None: all), learns the answer, and returns it as it came. If the connection breaks, another
+        broker is asked."""
         names = None if topics is None else sorted(set(topics))
         return (yield from self.retrying(lambda: self._ask_metadata(names, auto_create), codes=frozenset()))
 
@@ -221,7 +222,7 @@ class ClusterCore:
     def leaders(
         self, partitions: Sequence[TopicPartition]
     ) -> Procedure[tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]]:
-        """Partitions grouped by the broker that leads them, and the reason for each that has no leader, after at most one question."""
+        """Groups partitions by leader and gives the reason for each partition without a leader. Asks the cluster at most once."""
         missing = sorted({partition.topic for partition in partitions if self.metadata.leader_of(partition) < 0})
         codes: dict[str | None, int] = {}
         if missing:
@@ -254,7 +255,7 @@ class ClusterCore:
         self.metadata.coordinators.pop((kind, key), None)
 
     def coordinator_link(self, kind: int, key: str) -> Procedure[Link]:
-        """A connection to the coordinator of `key`. One that cannot be reached is forgotten."""
+        """A connection to the coordinator of `key`. A coordinator that cannot be reached is forgotten."""
         try:
             return (yield from self.link((yield from self.coordinator(kind, key))))
         except TransportError:
@@ -267,7 +268,7 @@ class ClusterCore:
             raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator of {_KINDS[kind]} {key!r} is not alive") from None
 
     def ask_once(self, kind: int, key: str, body: Request, *, version: int | None = None, timeout_s: float | None = None) -> Procedure[Any]:
-        """A request for the coordinator of `key`, without another try. One that gives no answer is forgotten."""
+        """A request for the coordinator of `key`, without another try. A coordinator that does not answer is forgotten."""
         link = yield from self.coordinator_link(kind, key)
         try:
             return (yield Ask(link, body, version, timeout_s))
@@ -322,8 +323,8 @@ class ClusterCore:
     def ask_coordinator(
         self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None
     ) -> Procedure[Any]:
-        """A request for the coordinator of `key`, found again when it has moved. `error_of` takes the code out of an answer; an answer
-        with another code than those of a move is returned, the caller deals with it."""
+        """A request for the coordinator of `key`, found again when it has moved. `error_of` returns the code of an answer. An answer
+        whose code says nothing about a move is returned to the caller."""
 
         def ask() -> Procedure[Any]:
             answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)

@@ -1,15 +1,15 @@
 """One connection to one broker as a protocol without I/O, in the manner of h11: bytes in, events out, bytes to send.
 
 A connection opens in steps: ApiVersions (once more in version 0 when the broker is old, KIP-511), then SaslHandshake and
-SaslAuthenticate for each exchange. `start` gives the first bytes; each frame that arrives goes to `advance`, which gives the next
-bytes to send, none once the connection is ready. From then on `request` makes frames and `response` reads the answers, which come in the
+SaslAuthenticate for each exchange. `start` gives the first bytes. `advance` gets each frame that arrives and returns
+the next bytes to send, none once the connection is ready. From then on `request` makes frames and `response` reads the answers, in the
 order of the requests.
 
 Where the broker limits sessions (KIP-368), `login_again` begins another login on the connection when no answer is awaited; its frames go
 to `advance` as well, and no request may be sent before it is ready once more.
 
-States and moves stand in `ALLOWED`. Any error closes the connection for good, since nothing is known about the bytes that follow.
-Left out: sockets, deadlines, TLS (the shells').
+`ALLOWED` lists the states and their transitions. Any error closes the connection for good, since nothing is known about the bytes that
+follow. Left out: sockets, deadlines, TLS (the shells').
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Pending(NamedTuple):
 class ConnectionProtocol:
     """See the module. `peer` is the address as messages name it; `with_extensions` asks for APIs that are Ottla's and not Kafka's.
 
-    `proof` is a second exchange, after that by which the client logs in: a broker proves to be one.
+    `proof` is a second exchange, after the login: a broker proves that it is a broker.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class ConnectionProtocol:
         return self.end_step()
 
     def begin_step(self, frame: memoryview) -> Callable[[], object] | None:
-        """The first half of `advance`: takes the answer. What it returns takes long; done in a thread before `end_step`, it does not
-        take as long there. None if nothing does."""
+        """The first half of `advance`: takes the answer. Returns the slow part of the second half, to run in a thread before
+        `end_step`; None if `end_step` is quick."""
         if self.state is State.VERSIONS:
             self._rest = partial(self._take_versions, frame)
             return None
@@ -145,7 +145,7 @@ class ConnectionProtocol:
         if self.state is not State.AUTHENTICATE or answer.error_code:
             return None
         assert self._sasl is not None, "an exchange is under way"
-        answer.auth_bytes = bytes(answer.auth_bytes)  # the frame may be gone by then
+        answer.auth_bytes = bytes(answer.auth_bytes)  # the frame's memory may be used again by then
         return self._sasl.slow_part(answer.auth_bytes)
 
     def end_step(self) -> bytes:

@@ -1,8 +1,8 @@
-"""Encodes the records of a producer's batch, and refuses those that have no encoding, without harm to the others.
+"""Encodes the records of a producer's batch, and refuses records without an encoding, without harm to the others.
 
 `check_record` refuses a record of the wrong types before a producer takes it. `Encoding.encode` is the second net: if a batch cannot be
-encoded, it looks for the records that cause this and encodes the others. Sequence numbers are taken for encoded records only, so a bad
-record leaves no gap.
+encoded, it looks for the records that cause this and encodes the others. Only encoded records get sequence numbers, so a bad record
+causes no gap.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ListedGroup(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """One member and what it reads; `epoch` and `target` are of the newer protocol only."""
+    """One member and its partitions; `epoch` and `target` are of the newer protocol only."""
 
     member_id: str
     instance_id: str | None
@@ -284,7 +284,7 @@ def first_partition_code(answer: Any) -> int:
 
 
 def delete_group(cluster: ClusterCore, group_id: str) -> Procedure[None]:
-    """Deletes a group and what it has committed; refused while it has members."""
+    """Deletes a group and its committed offsets. Refused while the group has members."""
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
     request = DeleteGroupsRequest(groups_names=[group_id])

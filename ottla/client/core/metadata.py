@@ -1,4 +1,4 @@
-"""What the client knows of a cluster: its brokers, topics, leaders and coordinators, until a broker says that it is out of date."""
+"""The client's cache of a cluster's metadata: brokers, topics, leaders and coordinators, until a broker says that it is out of date."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ClientMetadata:
                 self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
 
     def _forget_gone_brokers(self) -> None:
-        """What they led or coordinated, others do by now, or soon: the next question asks for it."""
+        """Drops leaders and coordinators that are no longer alive: other brokers take over, so the next question asks for them."""
         self.coordinators = {key: broker_id for key, broker_id in self.coordinators.items() if broker_id in self.brokers}
         self.forget([partition for partition, leader in self._leaders.items() if leader >= 0 and leader not in self.brokers])
 

@@ -55,7 +55,7 @@ class TopicInfo(NamedTuple):
 
     @property
     def topic_id_text(self) -> str:
-        """The topic id in the form in which Kafka's tools print it."""
+        """The topic id as Kafka's tools print it."""
         return uuid_to_text(self.topic_id)
 
 
@@ -279,7 +279,7 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedu
 
 
 def fence(cluster: ClusterCore, transactional_id: str) -> Procedure[None]:
-    """Takes over a transactional id: what it had open is aborted, its producer is fenced."""
+    """Takes over a transactional id: aborts its open transaction and fences its producer."""
     yield from transaction_admin.fence_producer(cluster, transactional_id)
 
 

@@ -1,7 +1,7 @@
 """Procedures: conversations of several requests, as generators that do no I/O.
 
-A procedure yields what it needs next and is resumed with the result, or with the error: a connection (`Open` -> `Link`), the answer to
-a request (`Ask`), to several at once (`AskAll`) or to many that leave as answers come in (`AskRolling`), or some time (`Pause`). It ends
+A procedure yields an effect and is resumed with its result, or with the error. Effects are a connection (`Open` -> `Link`), the answer to
+a request (`Ask`), to several at once (`AskAll`) or to a rolling window of many (`AskRolling`), and some time (`Pause`). It ends
 by returning its result. `yield from` calls one procedure from another. A shell runs them: `client.blocking` waits, `client.aio` awaits. So
 leader look-up, retries and every question of an administrator are written once.
 
@@ -47,18 +47,18 @@ class Ask(NamedTuple):
 class AskAll(NamedTuple):
     """Sends several requests before it waits for any answer; requests on one link are sent, and answered, in order.
 
-    The result is a list of answers, with a `ClientError` in place of one that did not come.
+    The result is a list of answers, with a `ClientError` in place of a missing one.
     """
 
     asks: tuple[Ask, ...]
 
 
 class AskRolling(NamedTuple):
-    """Sends requests while answers to earlier ones are taken in, so that the next one leaves as soon as there is room for it.
+    """Sends requests while answers to earlier ones are taken in, so that each is sent as soon as the window has space.
 
-    `asks` is taken from one at a time; None from it means that an answer has to be taken in first, of which there must be one under way.
-    `note` gets the answers in the order of `asks`, with a `ClientError` in place of one that did not come, and all of them before the
-    effect ends. Its result is None.
+    `asks` gives one request at a time. If it gives None, an answer has to be taken in first; then a request must be in flight.
+    `note` gets the answers in the order of `asks`, with a `ClientError` in place of a missing one, and all of them before the effect
+    ends. Its result is None.
     """
 
     asks: Iterator[Ask | None]

@@ -4,11 +4,11 @@ Two transaction protocols. The first, which every broker with transactions serve
 they are written to, and keeps the epoch. The second (KIP-890) is used where `may_use_v2` and the coordinator has `transaction.version` 2:
 writing adds a partition by itself, and each end of a transaction raises the epoch, so that late requests of an earlier one are refused.
 
-An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. If no
-answer comes at all, `OutcomeUnknownError`; then only another `initialize` shows how it ended, and `begin` and `abort` do that first.
+An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. Without
+any answer `OutcomeUnknownError` is raised. Then only another `initialize` shows the outcome, and `begin` and `abort` initialize first.
 
-A batch that was refused leaves a gap in the sequence numbers of its transaction (`has_gap`): the transaction can only be aborted. Under the
-first protocol the abort also asks for another epoch, in which the numbers begin at 0.
+A refused batch causes a gap in the sequence numbers of its transaction (`has_gap`): the transaction can only be aborted. Under the first
+protocol the abort also asks for another epoch, whose sequence numbers begin at 0.
 
 `FencedError` means that another producer took over the transactional id: it is final.
 """
@@ -118,7 +118,7 @@ class ProducerIdentityCore:
         self._has_offsets = self.has_gap = False
 
     def keep_prepared(self) -> Procedure[tuple[int, int]]:
-        """Takes over a transactional id of two-phase commit (KIP-939) and leaves its transaction open.
+        """Takes over a transactional id of two-phase commit (KIP-939) and keeps its transaction open.
 
         Returns the producer id and epoch that began the transaction, (-1, -1) if none is open.
         """
@@ -156,12 +156,12 @@ class ProducerIdentityCore:
         return first
 
     def epoch_of(self, partition: TopicPartition) -> int:
-        """The epoch in which the partition is written to."""
+        """The epoch of the next batch for the partition."""
         return self._epochs.get(partition, self.epoch)
 
     def begin_epoch(self, partition: TopicPartition) -> bool:
-        """Begins the sequence numbers of a partition anew, in its next epoch; False where no epoch is left. Without a transactional id no
-        other producer has this id, so no broker has to be asked."""
+        """Restarts the sequence numbers of a partition in its next epoch. Returns False if the epochs are used up. Without a transactional
+        id no other producer has this id, so no broker has to be asked."""
         epoch = self.epoch_of(partition) + 1
         if epoch > EPOCH_MAX:
             return False
@@ -287,7 +287,7 @@ class ProducerIdentityCore:
             yield from self.renew()
 
     def _end_surely(self, is_commit: bool) -> Procedure[Any]:
-        """Sends the end until it is answered. `OutcomeUnknownError` if no answer comes before the deadline."""
+        """Sends the end until it is answered. Raises `OutcomeUnknownError` without an answer before the deadline."""
         from ottla.wire.messages.end_txn import EndTxnRequest
 
         request = EndTxnRequest(

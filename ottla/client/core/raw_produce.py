@@ -1,9 +1,9 @@
 """Sends record batches that are encoded already to the leaders of their partitions, several requests at a time; as a procedure.
 
 The batches of a partition are appended in the order given. A request holds at most one batch a partition; up to `IN_FLIGHT_MAX` requests
-are under way to each leader, and with each answer the next one leaves. After a failure that may pass (a leader moved, a connection was
-lost) nothing more is sent until all answers are there or lost; then everything from a partition's first batch without an acknowledgement
-on is sent again as it is: the producer id and sequence numbers in its header let the broker drop what it has already. Batches without a
+are in flight to each leader, and each answer makes space for the next request. After a temporary failure (a leader moved, a connection was
+lost) nothing more is sent until all answers are there or lost. Then all batches from a partition's first unacknowledged batch on are sent
+again unchanged: the broker drops duplicates by the producer id and the sequence numbers in their headers. Batches without a
 producer id are sent one at a time, and never again once an answer was lost: `OutcomeUnknownError`.
 """
 
@@ -48,12 +48,12 @@ class Lane:
         return self.acknowledged == len(self.batches)
 
     def begin_round(self) -> None:
-        """Goes back to the first batch without an acknowledgement."""
+        """Begins again at the first batch without an acknowledgement."""
         self.sent = self.acknowledged
         self.is_stuck = False
 
     def may_send(self) -> bool:
-        """Whether its next batch may leave now."""
+        """Whether its next batch may be sent now."""
         under_way = self.sent - self.acknowledged
         return not self.is_stuck and self.sent < len(self.batches) and under_way < (IN_FLIGHT_MAX if self.is_idempotent else 1)
 
@@ -120,7 +120,7 @@ class _Leader:
         self.under_way = 0
 
     def choose(self) -> list[Lane]:
-        """The lanes whose next batch goes into the next request; empty if none may leave now."""
+        """Returns the lanes whose next batch is part of the next request; empty if no batch may be sent now."""
         chosen: list[Lane] = []
         size = 0
         for lane in self.lanes if self.under_way < IN_FLIGHT_MAX else ():
@@ -145,7 +145,7 @@ class _Window:
         self._under_way: deque[tuple[_Leader, list[Lane]]] = deque()
 
     def asks(self) -> Iterator[Ask | None]:
-        """The requests in their order; None when an answer has to come before the next one may leave."""
+        """The requests in their order; None when an answer has to be taken in before the next one may be sent."""
         while True:
             is_full = True
             for leader in self._leaders:

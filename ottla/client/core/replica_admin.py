@@ -108,7 +108,7 @@ def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[s
 
 
 def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeout_s: float) -> Procedure[dict[Replica, ErrorCode]]:
-    """Asks brokers to lay replicas into other directories; gives each replica's code. Those that are not there yet are awaited."""
+    """Asks brokers to lay replicas into other directories; gives each replica's code. Waits for replicas that do not exist yet."""
     codes: dict[Replica, ErrorCode] = {}
     deadline = cluster.now() + timeout_s
     left = dict(wanted)

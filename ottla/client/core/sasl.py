@@ -23,7 +23,7 @@ class SaslExchange(Protocol):
         """The token that opens the exchange."""
 
     def slow_part(self, challenge: bytes) -> Callable[[], object] | None:
-        """What of `answer` to this token takes long, to be done before it, in a thread where there are any; None if nothing does."""
+        """Returns the slow part of answering this challenge, to run in a thread before `answer`; None if answering is quick."""
 
     def answer(self, challenge: bytes) -> bytes | None:
         """The token for the server's; None when the exchange is complete. ValueError when the server breaks the protocol."""
@@ -72,7 +72,7 @@ class ScramExchange:
 
 
 class BearerExchange:
-    """One bearer token. A refusal comes as a status that is confirmed by one byte, and then as an error; `refused` is called for it."""
+    """One bearer token. A broker refuses it by a status, which the client confirms by one byte; then `refused` is called."""
 
     mechanism = OAUTHBEARER
 

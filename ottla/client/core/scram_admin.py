@@ -16,7 +16,7 @@ from ottla.client.errors import KafkaError
 from ottla.wire.schema import Request
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""By name; the numbers stand in the messages."""
+"""Mechanisms by name, with their numbers in messages."""
 MECHANISM_NAMES = {number: name for name, number in MECHANISMS.items()}
 ITERATIONS_MIN, ITERATIONS_MAX, ITERATIONS = 4096, 16384, 4096
 """The bounds of brokers, and the default."""
@@ -53,9 +53,10 @@ def alter_scram(
     passwords: dict[str, tuple[str, int]] | None = None,
     deletions: Sequence[str] = (),
 ) -> Procedure[None]:
-    """Sets credentials, (password, iterations) by mechanism, and removes those of other mechanisms. `new_salt` gives random bytes.
+    """Sets credentials, (password, iterations) by mechanism, and removes the credentials of other mechanisms. `new_salt` gives random
+    bytes.
 
-    Each goes by itself: Apache Kafka refuses a request that names a user twice, even for two mechanisms.
+    Each is sent by itself: Apache Kafka refuses a request that names a user twice, even for two mechanisms.
     """
     from ottla.wire.messages import alter_user_scram_credentials as wire
 

@@ -2,16 +2,16 @@
 
 Each partition has a lane of its own, so a partition without a leader delays no other. A lane sends its batches in the order of sealing:
 - After a failure it sends nothing until all of its batches under way are answered or lost. Then it sends the failed batches again, after a
-  pause and with the same sequence numbers, so that the broker drops what it has already appended.
-- Brokers remember only the last five batches of a producer. So new batches follow only when those that were sent again are answered.
-- While batches are under way to one broker, none goes to another broker that leads the partition now.
-- A broker that does not know a producer yet accepts any sequence number. So the first batch of a partition goes alone: if it were refused,
-  the broker would append the second one before it.
+  pause and with the same sequence numbers, so that the broker drops duplicates.
+- Brokers remember only the last five batches of a producer. So new batches follow only when all repeated batches are answered.
+- While batches are in flight to one broker, no batch is sent to a new leader of the partition.
+- A broker that does not know a producer yet accepts any sequence number. So the first batch of a partition is sent alone: if it were
+  refused, the broker would append the second one before it.
 
 A batch fails for good at its deadline, upon a refusal that is not retriable, and, without sequence numbers, with its connection. A batch
 that a broker refuses because of its size, or because of one record in it, is split: each half is sent again with its sequence numbers.
 
-A batch that ends unappended leaves a gap in the sequence numbers of its partition, and brokers refuse all batches behind a gap. So these
+A batch that fails for good causes a gap in the sequence numbers of its partition, and brokers refuse all batches behind a gap. So these
 batches get new numbers, of another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. One
 whose fate is unknown is sent again unchanged until a broker has answered it. In a transaction nothing is renumbered; it has to be aborted.
 """
@@ -123,7 +123,7 @@ class SendQueue:
         self.size_bytes = 0
         """The bytes of all batches that have not ended."""
         self.ended: deque[Outcome] = deque()
-        """The ends of batches that are to be reported. A batch is added in the moment in which it ends, so no report is lost."""
+        """The ends of batches that are to be reported. A batch is added as soon as it ends, so no report is lost."""
         self.known: set[TopicPartition] = set()
         """The partitions whose brokers know this producer, by a batch that they have acknowledged in this epoch."""
         self._lanes: dict[TopicPartition, _Lane] = {}
@@ -146,7 +146,7 @@ class SendQueue:
     def is_empty(self) -> bool:
         return not self._lanes
 
-    # What to send
+    # Choosing batches
 
     def sendable(self, now: float) -> list[TopicPartition]:
         """The partitions whose next batch may be sent now, the oldest batch first."""
@@ -214,7 +214,7 @@ class SendQueue:
             batch.is_open = True
         self.in_flight.setdefault(broker_id, deque()).append(Sent(batches, now))
 
-    # What became of batches
+    # Results of batches
 
     def sent_unanswered(self, broker_id: int) -> None:
         """Ends the batches of the newest request, which was sent with acks=0; their offsets stay unknown."""
@@ -252,7 +252,7 @@ class SendQueue:
         self.metadata.forget(partitions)
 
     def end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
-        """Ends all batches: those that may have been appended with `OutcomeUnknownError`, the others with `error`.
+        """Ends all batches. A batch that may have been appended ends with `OutcomeUnknownError`, any other with `error`.
 
         With `only_unsent` batches that may have been appended stay in the queue.
         """
@@ -299,7 +299,7 @@ class SendQueue:
         if isinstance(error, TransportError):
             return self.is_idempotent  # without sequence numbers a second try could append the batch twice
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # The gap comes from an earlier batch that is sent again, or from one that has ended.
+            # The gap is an earlier batch that is sent again, or one that has failed for good.
             return (self.may_renumber and batch.partition in self.gaps) or bool(self._lane(batch.partition).failed)
         return error.code in RETRIABLE
 

@@ -20,7 +20,7 @@ TYPE = "share"
 
 
 class ShareMember(NamedTuple):
-    """One member and what it may fetch from."""
+    """One member and the partitions that it may fetch from."""
 
     member_id: str
     client_id: str

@@ -2,8 +2,8 @@
 
 The session has an epoch, which each request raises by one; a request with epoch 0 begins it with all partitions, later ones name
 only what is added or forgotten, and epoch -1 ends it, upon which the broker releases what was not acknowledged. A record is `open` from
-its delivery until a request acknowledges it; until the answer, the offsets of that request stand in `sent`. When the session is lost, all
-of them go to other members. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request`
+its delivery until a request acknowledges it; until the answer, the offsets of that request are in `sent`. When the session is lost,
+other members get all of them. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request`
 make, and hands in the answers.
 """
 
@@ -80,7 +80,7 @@ class ShareSession:
         self._names: dict[tuple[Uuid, int], TopicPartition] = {}
 
     def reset(self) -> None:
-        """Begins anew, after the broker has dropped the session or the connection is lost: nothing stays acquired."""
+        """Starts a new session after the broker dropped it or the connection was lost. No record remains acquired."""
         self.epoch = FIRST_EPOCH
         self.partitions.clear()
         self.open.clear()
@@ -110,7 +110,7 @@ class ShareSession:
     # Requests
 
     def fetch_request(self, wanted: Mapping[TopicPartition, Uuid], limits: ShareFetchLimits) -> share_fetch.ShareFetchRequest:
-        """Fetches `wanted` and carries their acknowledgements; those of other partitions go by `acknowledge_request`."""
+        """Makes the request that fetches `wanted` and acknowledges records of these partitions. `acknowledge_request` does the rest."""
         self._learn(wanted)
         sent = self._take_acknowledgements()
         assert self.epoch != FIRST_EPOCH or not sent, "a session cannot begin with acknowledgements"

@@ -1,12 +1,12 @@
 """Record batches that are put aside on the leaders of their partitions, and attached to them later in a transaction; as procedures.
 
-An extension of Ottla's own, for many writers and one transaction: the writers stage their batches in parallel, the owner of the transaction
-attaches what it chooses by a manifest (StageRecords, AttachRecords). Staged bytes are visible to no reader, and expire when they are not
-attached. Brokers offer it to connections that ask for extensions; `offers_staging` is False for all others.
+An extension of Ottla's own, for many writers and one transaction: the writers stage their batches in parallel, and the owner of the
+transaction attaches chosen batches by a manifest (StageRecords, AttachRecords). Staged bytes are visible to no reader, and expire when they
+are not attached. Brokers offer it to connections that ask for extensions; `offers_staging` is False for all others.
 
 Staging may be repeated, since a chunk is known by token, attempt, partition and number: after a failure that may pass, the chunks without
 an answer are sent again. A partition whose broker's quota is used up is given up, the others go on. Attaching may be repeated as well: the
-leader judges by the sequence numbers what it has already.
+leader recognizes duplicates by their sequence numbers.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ STAGE_BATCHES_MAX = 1000
 """The record batches that a broker takes in one chunk, and in one request."""
 
 ATTACH_BYTES_MAX = 32 * 1024 * 1024
-"""The staged bytes that one request attaches, so that its answer comes well within a request's time."""
+"""Staged bytes that one request attaches, at most, so that the broker answers well within a request's time."""
 
 ATTACH_CHUNKS_MAX = 2000
 """The chunks of one partition that one request attaches."""
 
 
 class StagedChunk(NamedTuple):
-    """What a manifest says of a chunk: the attempt that staged it, its number, its records and bytes, and the CRC-32C of the bytes."""
+    """An entry of a manifest: the attempt that staged it, its number, its records and bytes, and the CRC-32C of the bytes."""
 
     attempt_id: int
     chunk: int
@@ -57,7 +57,7 @@ class StagedChunk(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """What became of chunks: the manifest of those that are staged, and why the rest of a partition is not.
+    """The result of staging: the manifest of staged chunks, and the reason why the rest of a partition is not staged.
 
     A partition in `refused` has every chunk before its first refusal in `chunks`, and none after it.
     """
@@ -110,8 +110,8 @@ def stage(
 ) -> Procedure[Staged]:
     """Puts chunks aside on the leaders of their partitions, under a token of 16 random bytes and the number of the writer's attempt.
 
-    A chunk is one or more encoded record batches, transactional and without a producer id, and has a number in its partition. A partition
-    whose quota is used up, or whose leader stages nothing, comes back in `refused`. Gives up `timeout_s` after the last progress.
+    A chunk is one or more encoded record batches, transactional and without a producer id, and has a number in its partition. The result
+    has partitions in `refused` whose quota is used up or whose leader stages nothing. Gives up `timeout_s` after the last progress.
     `KafkaError` when a broker refuses a chunk for good.
     """
     lanes = [_Lane(partition, attempt_id, some) for partition, some in chunks.items()]
@@ -133,7 +133,7 @@ def stage(
 
 
 def _wait(cluster: ClusterCore, failure: ClientError, backoff: Backoff, partitions: Iterable[TopicPartition]) -> Procedure[None]:
-    """Waits before the next try, which asks for the leaders anew; raises a failure that will not pass, or not in time."""
+    """Waits before the next try, which asks for the leaders again. Raises a permanent failure, and any failure after the deadline."""
     may_pass = isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.code in RETRIABLE)
     if not may_pass or backoff.is_exhausted(cluster.now()):
         raise failure
@@ -214,7 +214,7 @@ def _settle_stage(chosen: Sequence[tuple[_Lane, int]], answer: Any) -> ClientErr
 
 
 def _codes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-    """What an answer says of each partition."""
+    """Error code and message of each partition in an answer."""
     return {
         TopicPartition(topic.name, one.index): (error_code(one.error_code), one.error_message)
         for topic in answer.topics
@@ -272,7 +272,7 @@ def attach(
 ) -> Procedure[dict[TopicPartition, int]]:
     """Appends staged chunks and returns the offset of each partition's first record, -1 where a repeated request does not show it.
 
-    Gives up `timeout_s` after the last progress. `KafkaError` UNKNOWN_STAGE when staged bytes are gone or not those of the manifest.
+    Gives up `timeout_s` after the last progress. `KafkaError` UNKNOWN_STAGE if staged bytes expired or differ from the manifest.
     """
     left = {partition: list(some) for partition, some in wanted.items() if some}
     offsets: dict[TopicPartition, int] = {}

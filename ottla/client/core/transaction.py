@@ -59,7 +59,7 @@ class TransactionCore:
         return (yield from self._appending(appending))
 
     def _appending(self, appending: Procedure[dict[TopicPartition, int]]) -> Procedure[dict[TopicPartition, int]]:
-        """What appends in the transaction. If it fails in any way, sequence numbers are missing in a log."""
+        """Runs a procedure that appends in the transaction. If it fails in any way, sequence numbers are missing in a log."""
         had_gap, self.identity.has_gap = self.identity.has_gap, True
         offsets = yield from appending
         self.identity.has_gap = had_gap

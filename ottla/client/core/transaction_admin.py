@@ -149,7 +149,7 @@ def write_abort_marker(
 
 
 def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = 60_000) -> Procedure[None]:
-    """Takes over a transactional id: what it had open is aborted, and its producer may write no more."""
+    """Takes over a transactional id: its open transaction is aborted, and its producer is fenced."""
     from ottla.client.core.producer_identity import ProducerIdentityCore
 
     yield from ProducerIdentityCore(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()

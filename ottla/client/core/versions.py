@@ -30,7 +30,7 @@ class Versions:
         self._offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def version_of(self, key: int) -> int:
-        """The version in which a request of this key is sent. `UnsupportedVersionError` when there is none in common."""
+        """The version for requests of this API. `UnsupportedVersionError` when there is none in common."""
         ours = API_VERSION_RANGES[key]
         theirs = self._offered.get(key)
         if theirs is None:
@@ -44,8 +44,8 @@ class Versions:
         return version
 
     def newest_of(self, key: int) -> int:
-        """The version for requests between brokers of one cluster: the newest that both know. What only brokers may send is not
-        advertised, so it is sent in this program's newest version."""
+        """The version for requests between brokers of one cluster: the newest that both know. APIs between brokers are
+        not advertised, so their requests have this program's newest version."""
         ours = API_VERSION_RANGES[key][1]
         theirs = self._offered.get(key)
         return ours if theirs is None else min(ours, theirs[1])
