@@ -1,11 +1,11 @@
-"""Hands out producer ids that are unique in the cluster (I22).
+"""Allocates producer ids that are unique in the cluster (I22).
 
-Brokers claim blocks of 1,000 from one node of the metadata store, Kafka's `/latest_producer_id_block`, by a write that names the version
-they have read; of two that read the same version one loses and reads again. A write whose outcome is unknown is never assumed to be ours:
-the next block is claimed instead, and the ids between are lost. The next block is fetched when nine tenths of the last one are used, so
-`take` seldom has to say "not yet".
+Brokers claim blocks of 1,000 ids from one node of the metadata store, Kafka's `/latest_producer_id_block`, by a write conditional on the
+version that they have read. If two brokers read the same version, one write fails, and that broker reads again. After a write with unknown
+outcome a broker claims the next block, and the ids of the uncertain block are lost. The next block is fetched when nine tenths of the last
+one are used, so that `take` seldom has no id.
 
-A node that cannot be read is not overwritten: no ids are given until an operator repairs it (C2).
+A node that cannot be parsed is not overwritten: no ids are allocated until an operator repairs it (C2).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PREFETCH_LEFT = 100
 ATTEMPTS_MAX = 16
 PRODUCER_ID_MAX = (1 << 63) - 1
 LOST_RACES = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE, StoreResult.UNKNOWN)
-"""After these the node is read again at once; what else a store answers will not be mended by asking again now."""
+"""After these results the node is read again at once. For other errors of the store another attempt would not help now."""
 
 Taken = Callable[[int, ErrorCode], None]
 Ready = Callable[[ErrorCode], None]
 
 
 class ProducerIds:
-    """The ids of one broker. `take` answers at once or not at all; `next` waits for a block."""
+    """The producer ids of one broker. `take` returns an id or None at once; `next` waits for a block."""
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
         self._store = store
@@ -58,7 +58,7 @@ class ProducerIds:
         return producer_id
 
     def next(self, done: Taken) -> None:
-        """Takes an id as `take` does, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
+        """Takes an id as `take` does, but waits for the next block if necessary: `done(producer_id, NONE)` or `done(-1, error)`."""
         producer_id = self.take()
         if producer_id is not None:
             done(producer_id, ErrorCode.NONE)
@@ -66,7 +66,7 @@ class ProducerIds:
             self.when_ready(lambda code: done(NO_PRODUCER_ID, code) if code else self.next(done))
 
     def when_ready(self, done: Ready) -> None:
-        """Calls `done` when `take` may be tried again, or with why there will be no ids."""
+        """Calls `done` when `take` has ids again, or with the error."""
         self._waiting.append(done)
         self._maybe_fetch()
 
@@ -99,7 +99,7 @@ class ProducerIds:
         self._store.multi([operation], lambda outcome: self._claimed(outcome, start, attempt))
 
     def _note_damage(self) -> None:
-        """One line, however often clients ask."""
+        """Logs the damage once."""
         if not self._is_damage_noted:
             self._is_damage_noted = True
             log.error("%s in the metadata store holds no block of ids with another one after it: there are no new producer ids", BLOCK_PATH)
@@ -132,7 +132,7 @@ def _block_bytes(broker_id: int, start: int) -> bytes:
 
 
 def _block_end(data: bytes) -> int:
-    """The last id of the block, -2 if it cannot be read."""
+    """Returns the last id of the block; -2 if the node cannot be parsed."""
     try:
         end = int(json.loads(data)["block_end"])
     except (ValueError, KeyError, TypeError, RecursionError):

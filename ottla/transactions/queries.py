@@ -17,7 +17,8 @@ from ottla.transactions.states import ONGOING, TransactionState
 
 
 class ListFilter(NamedTuple):
-    """Empty means everything. `duration_ms` keeps what has been open for longer; `matches` judges the transactional id."""
+    """Which transactions to list; an empty field matches all. `duration_ms` selects transactions that have been open for longer, `matches`
+    tests the transactional id."""
 
     states: frozenset[TransactionState] = frozenset()
     producer_ids: frozenset[int] = frozenset()
@@ -31,7 +32,7 @@ def decide_describe(shard: Shard, transactional_id: str, reply: Reply) -> Decisi
 
 
 def decide_list(shard: Shard, now_ms: int, wanted: ListFilter, reply: Reply) -> Decision:
-    """Replies a list of `TransactionMetadata`, empty where the shard is led elsewhere by then."""
+    """Replies a list of `TransactionMetadata`; it is empty if this broker does not lead the shard any more."""
     found = [metadata for metadata in shard.transactions.values() if _is_wanted(metadata, wanted, now_ms)]
     return answered(reply, found, lambda _code: [])
 
@@ -47,5 +48,5 @@ def _is_wanted(metadata: TransactionMetadata, wanted: ListFilter, now_ms: int) -
 
 
 def age_ms(metadata: TransactionMetadata, now_ms: int) -> int:
-    """How long the transaction has been open; 0 if none is."""
+    """Returns the time since the transaction began; 0 if none is open."""
     return max(now_ms - metadata.start_timestamp_ms, 0) if metadata.state is ONGOING else 0

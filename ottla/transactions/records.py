@@ -1,7 +1,8 @@
-"""The records of `__transaction_state`: Kafka's TransactionLogKey version 0 and TransactionLogValue version 1 (4.x; version 0 is read).
+"""The records of `__transaction_state`: Kafka's TransactionLogKey version 0 and TransactionLogValue version 1 (4.x); version 0 is decoded
+too.
 
-`read_record` answers None for what this coordinator does not know (another key, a later version, damaged bytes): such records are passed
-over, never an error, because a client could have written them.
+`read_record` returns None for a record that this coordinator does not know (another key, a later version, damaged bytes). Such records are
+skipped without an error, because a client could have written them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ottla.wire.messages.transaction_records import PartitionsSchema, Transactio
 
 _INT16 = Packer(">h")
 KEYS_BYTES_MAX = 2 << 20
-"""Memory for the encoded keys of transactions that ran last. 2 MiB: about 4,000 ids."""
+"""Memory for the encoded keys of the transactional ids that were used last. 2 MiB: about 4,000 ids."""
 KEY_VERSION = 0
 VALUE_VERSION = 1
 _KEY_PREFIX = _INT16.pack(KEY_VERSION)

@@ -1,6 +1,6 @@
 """Asks the coordinator of a transaction on another broker to add or verify partitions.
 
-Which broker that is is decided here; the request itself is made by the port `PeerCoordinators` (`cluster/peer_transactions.py`).
+This module finds the broker; the port `PeerCoordinators` sends the request (`cluster/peer_transactions.py`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ottla.transactions.metadata import ProducerIdAndEpoch
 
 NO_LEADER = -1
 DoneCodes = Callable[[dict[TopicPartition, ErrorCode]], None]
-"""Takes a code for each partition that was asked for."""
+"""Takes an error code for each of the partitions."""
 
 
 class Leaders(Protocol):
     def leader_of(self, topic: str, partition: int) -> int | None:
-        """The broker that leads, NO_LEADER while there is none, None if the partition does not exist."""
+        """Returns the leader's id; NO_LEADER while there is none, None if the partition does not exist."""
 
 
 class PeerCoordinators(Protocol):
@@ -34,8 +34,8 @@ class PeerCoordinators(Protocol):
         is_verify_only: bool,
         done: DoneCodes,
     ) -> None:
-        """Adds partitions to the transaction, or verifies that they are in it. A broker that cannot be asked gives every partition its
-        error code."""
+        """Adds partitions to the transaction, or verifies that it has them. If the broker cannot be reached, each partition gets the error
+        code."""
 
 
 class OtherCoordinators:
@@ -55,7 +55,7 @@ class OtherCoordinators:
         is_verify_only: bool,
         done: DoneCodes,
     ) -> None:
-        """Asks the leader of this partition of `__transaction_state`; NOT_COORDINATOR if that is no other broker."""
+        """Asks the leader of this partition of `__transaction_state`; NOT_COORDINATOR if no other broker leads it."""
         leader = self._leaders.leader_of(TRANSACTION_STATE_TOPIC, shard)
         if leader is None or leader in (NO_LEADER, self._broker_id):
             done(dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR))

@@ -1,14 +1,14 @@
 """Routes commands to the shard of a transactional id; a request waits while the previous transaction completes.
 
-`TransactionCoordinators` finds the shard (Java's hash of the id, as in Kafka), runs the command on its host and gives the result to `done`,
-also when there is no coordinator here: then the result carries NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+`TransactionCoordinators` finds the shard (Java's hash of the id, as in Kafka), runs the command on its host and passes the result to
+`done`. If this broker is not the coordinator, or is loading, the result has NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
 
 Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS, and the client tries again after a pause that is much longer than the
 rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again. Only EndTxn is
-answered at once, because an end must never be taken for an end of the next transaction (ydb #52731).
+answered at once, because it must never end the next transaction (ydb #52731).
 
-`admit` checks a Produce: with transactions v2 its partitions are added to the transaction, before that they are verified. If the
-coordinator is another broker it is asked (`remote.py`).
+`admit` checks a Produce: with transactions v2 its partitions are added to the transaction, with older versions they are verified. If
+another broker is the coordinator, that broker is asked (`remote.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ATTEMPTS_MAX = 4
 DoneCode = Callable[[ErrorCode], None]
 DoneEnd = Callable[[EndResult], None]
 TransactionCommand = Callable[[Shard, int, Reply], Decision]
-"""Decides on a shard at a time in milliseconds, and replies."""
+"""Decides a command on a shard, given the time in milliseconds, and replies."""
 
 # The error of a Produce that was not admitted. The client does not ask a coordinator at that point: it only has to try again.
 PRODUCE_ERRORS = {
@@ -63,7 +63,7 @@ class HasHost(Protocol):
 
 
 class TransactionClient(Protocol):
-    """The client that used a transactional id: what an operator needs to find the process (`requests.context.RequestContext` is one)."""
+    """The client that used a transactional id, for operators (`requests.context.RequestContext` is one)."""
 
     @property
     def client_id(self) -> str | None: ...
@@ -73,7 +73,7 @@ class TransactionClient(Protocol):
 
 
 class TransactionCoordinators(Coordinator[str]):
-    """The shards of this broker; a key is a transactional id."""
+    """The transaction coordinators of this broker; a key is a transactional id."""
 
     settings: TransactionCoordinatorSettings
 
@@ -92,7 +92,7 @@ class TransactionCoordinators(Coordinator[str]):
         load_bytes: Callable[[], int],
         memory: CoordinatorMemory | None = None,
     ) -> None:
-        """`group_partition` finds the partition of `__consumer_offsets` that a group's offsets are in."""
+        """`group_partition` returns the partition of `__consumer_offsets` for a group."""
         super().__init__(
             TRANSACTION_STATE_TOPIC,
             partition_count=partition_count,
@@ -114,24 +114,25 @@ class TransactionCoordinators(Coordinator[str]):
         return self.new_machine(partition.leader.epoch)
 
     def new_machine(self, coordinator_epoch: int) -> TransactionMachine:
-        """A machine for a partition that this broker leads in the leader epoch `coordinator_epoch`."""
+        """Makes the machine for a partition that this broker leads in the leader epoch `coordinator_epoch`."""
         return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers, self._memory)
 
     def host_of(self, transactional_id: str) -> MachineHost:
-        """As `Coordinator.host_of`; also INVALID_REQUEST for an id that is too long, and COORDINATOR_NOT_AVAILABLE without the topic."""
+        """As `Coordinator.host_of`. Also raises INVALID_REQUEST for an id that is too long, and COORDINATOR_NOT_AVAILABLE without the
+        topic."""
         if is_too_long(transactional_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a transactional id has at most {ID_CHARACTERS_MAX} characters")
         self.partition_for(transactional_id)
         return super().host_of(transactional_id)
 
     def note_client(self, transactional_id: str, client: TransactionClient) -> None:
-        """Notes the client that has just used the id. Kept until the coordinator moves or the id expires."""
+        """Records the client that used the id last. It is kept until the coordinator moves or the id expires."""
         shard = self._shard_of(transactional_id)
         if shard is not None and transactional_id in shard.transactions:
             shard.clients[transactional_id] = LastClient(client.client_id or "", client.connection.host, client.connection.owner)
 
     def client_of(self, transactional_id: str) -> LastClient:
-        """The last user of the id, as far as this coordinator knows."""
+        """Returns the client that used the id last, if this coordinator knows it."""
         shard = self._shard_of(transactional_id)
         return shard.clients.get(transactional_id, UNKNOWN_CLIENT) if shard is not None else UNKNOWN_CLIENT
 
@@ -142,7 +143,7 @@ class TransactionCoordinators(Coordinator[str]):
     # Commands
 
     def init_producer_id(self, command: InitProducerId, done: DoneEnd) -> None:
-        """An invalid command is refused at once, as in Kafka, also while the shard loads or is on another broker."""
+        """Runs InitProducerId. An invalid command is refused at once, as in Kafka, even if the shard is loading or on another broker."""
         code = validate(command, self.settings)
         if code:
             done(EndResult(code))
@@ -193,14 +194,14 @@ class TransactionCoordinators(Coordinator[str]):
         )
 
     def describe(self, transactional_id: str, done: Callable[[TransactionMetadata | ErrorCode | None], None]) -> None:
-        """Answers the transaction, None if the id is unknown, or the error of this coordinator."""
+        """Passes to `done` the transaction, None if the id is unknown, or an error."""
         self._run(transactional_id, lambda shard, _now_ms, reply: decide_describe(shard, transactional_id, reply), done, same_code)
 
     def list_transactions(
         self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]
     ) -> Generator[None, None, None]:
-        """Everything that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS beside what is known while a shard still loads. A step is a
-        shard."""
+        """Lists the transactions of this broker's shards, one shard in each step. While a shard is loading, the error is
+        COORDINATOR_LOAD_IN_PROGRESS."""
         hosts = [host for host in self.all_hosts() if host.state is HostState.ACTIVE]
         is_loading = any(host.state is HostState.LOADING for host in self._hosts.values())
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
@@ -234,7 +235,7 @@ class TransactionCoordinators(Coordinator[str]):
         is_v2: bool,
         done: DoneCodes,
     ) -> None:
-        """Whether a transactional batch may be appended to these partitions, as codes of Produce."""
+        """Passes to `done` whether a transactional batch may be appended, as an error code of Produce for each partition."""
         identity = ProducerIdAndEpoch(producer_id, producer_epoch)
         if not is_v2 and not self.settings.is_verification_enabled:
             done(dict.fromkeys(partitions, ErrorCode.NONE))
@@ -328,7 +329,7 @@ class _CompletionWait:
         self._coordinators._run(self._transactional_id, self._command, self.answered, self._refuse)
 
     def _give_up(self, shard: Any) -> None:
-        """Answers the request when its time is over. If it is being decided again at the moment, that decision answers it."""
+        """Answers the request with the last result when its time is over. A decision that is being made then answers it instead."""
         self._attempts = ATTEMPTS_MAX
         if shard.forget_waiter(self._transactional_id, self._woken):
             self._finish(self._last)
@@ -340,7 +341,7 @@ class _CompletionWait:
 
 
 def produce_error(code: ErrorCode, is_v2: bool) -> ErrorCode:
-    """The error code of Produce for a coordinator's code; clients before version 12 do not know CONCURRENT_TRANSACTIONS there."""
+    """Returns the error code of Produce for a coordinator's error; Produce before version 12 does not have CONCURRENT_TRANSACTIONS."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not is_v2:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return PRODUCE_ERRORS.get(code, code)

@@ -1,7 +1,7 @@
 """The settings of a transaction coordinator: limits and intervals.
 
-The names beside the fields are configuration keys; `base/settings/` has their defaults. The limits marked "ours"
-exist because nothing may grow without end.
+The names beside the fields are settings of the broker; `base/settings/` has their defaults. Those marked "ours" are constants that Kafka
+does not have.
 """
 
 from __future__ import annotations

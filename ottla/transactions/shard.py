@@ -1,11 +1,11 @@
-"""The state of one coordinator shard (a partition of `__transaction_state`), and the ports through which it acts.
+"""The state of one shard (a partition of `__transaction_state`), and the ports that it uses.
 
-Hard state is `transactions` and `ongoing`, a function of the log and written by `apply` alone. Soft state is `waiting` (requests that wait
-for a transaction to complete), `clients` (the last user of each id, for operators and for shares of the memory), `ahead` (clocks that
-differ) and `is_abandoned` (another broker coordinates now). The moves are decided in `init_producer_id.py`, `add_partitions.py`,
-`end_transaction.py` and `expiry.py`, each a set of functions over a `Shard`; `machine.py` is their front.
+Hard state is `transactions` and `ongoing`, a function of the log; only `apply` writes it. Soft state is `waiting` (requests that wait for a
+transaction to complete), `clients` (the last user of each id, for operators and for shares of the memory), `ahead` (transactions that began
+on a clock ahead of this broker's) and `is_abandoned` (another broker is the coordinator now). The functions of `init_producer_id.py`,
+`add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a `Shard`.
 
-Invariant: `transactions` is ordered by last update, oldest first, so that expiry looks only at what has expired.
+Invariant: `transactions` is ordered by last update, oldest first, so that the expiry scan visits only expired ids.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.states import ONGOING, PREPARED
 
 Waiter = Callable[[ErrorCode], None]
-"""Called with NONE when the transaction has completed, or with why it will not complete here."""
+"""Called with NONE when the transaction has completed, or with the reason why this broker will not complete it."""
 
 
 class MarkerSender(Protocol):
-    """Writes the markers of a transaction to all its partitions, wherever they are led, and keeps trying until it has."""
+    """Writes the markers of a transaction to all of its partitions, whichever brokers lead them, and repeats failed writes."""
 
     def send(
         self,
@@ -42,18 +42,18 @@ class MarkerSender(Protocol):
         is_wanted: Callable[[], bool],
         done: Callable[[], None],
     ) -> None:
-        """`done` is called once when every marker is committed, maybe before this returns; trying ends when `is_wanted` says no."""
+        """Calls `done` once when every marker is committed, possibly before this returns. Stops when `is_wanted` returns False."""
 
 
 class ProducerIdSource(Protocol):
     def take(self) -> int | None:
-        """A new unique producer id, or None while the next block is fetched."""
+        """Returns a new producer id; None while the next block is fetched."""
 
     def next(self, done: Callable[[int, ErrorCode], None]) -> None:
-        """Takes an id as `take` does, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
+        """Takes an id as `take` does, but waits for the next block if necessary: `done(producer_id, NONE)` or `done(-1, error)`."""
 
     def when_ready(self, done: Callable[[ErrorCode], None]) -> None:
-        """Calls `done` when `take` may be tried again, or with why there will be no ids."""
+        """Calls `done` when `take` has ids again, or with the error."""
 
 
 ID_BYTES = 1000
@@ -85,7 +85,7 @@ UNKNOWN_CLIENT = LastClient()
 
 
 class Shard:
-    """One shard's state. `run` is the host's, given by `routing.py`."""
+    """The state of one shard. `run` runs a decision on the shard's host."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Shard:
         self.is_abandoned = False
 
     def apply(self, record: LogRecord) -> None:
-        """The only writer of hard state."""
+        """Applies a record; the only writer of hard state."""
         decoded = read_record(record)
         if decoded is None:
             return
@@ -134,7 +134,8 @@ class Shard:
             yield self.owner_of(metadata.transactional_id), held_bytes(metadata.transactional_id, metadata.partitions)
 
     def note_clock(self, now_ms: int) -> None:
-        """Restarts, after loading, the clocks of transactions that began ahead of this one (set back, or the last one's is fast)."""
+        """Called after loading. Restarts the timeouts of transactions whose start is ahead of this broker's clock: it was set back, or the
+        previous coordinator's was fast."""
         for transactional_id in self.ongoing:
             start_ms = self.transactions[transactional_id].start_timestamp_ms
             if start_ms > now_ms:
@@ -145,7 +146,7 @@ class Shard:
         return metadata.is_timed_out(now_ms + ahead_ms if start_ms == metadata.start_timestamp_ms else now_ms)
 
     def is_completing(self, transactional_id: str) -> bool:
-        """Whether the end is decided and its markers are being written."""
+        """Whether the transaction's end is logged and its markers are being written."""
         metadata = self.transactions.get(transactional_id)
         return metadata is not None and metadata.state in PREPARED
 
@@ -154,7 +155,7 @@ class Shard:
         self.waiting.setdefault(transactional_id, []).append(waiter)
 
     def forget_waiter(self, transactional_id: str, waiter: Waiter) -> bool:
-        """True if it was still waiting."""
+        """Removes a waiting request; returns whether it was waiting."""
         waiters = self.waiting.get(transactional_id, [])
         if waiter not in waiters:
             return False
@@ -176,11 +177,11 @@ def held_bytes(transactional_id: str, partitions: Collection[TopicPartition]) ->
 
 
 def answer_code(reply: Reply, code: ErrorCode) -> Decision:
-    """A code without records; a host that is closed meanwhile answers another."""
+    """Makes a decision that answers a code; if the host is closed before, the answer is another error."""
     return answered(reply, code, same_code)
 
 
 def answer_end(reply: Reply, code: ErrorCode, metadata: TransactionMetadata | None = None) -> Decision:
-    """An `EndResult` without records, with the client's identity if `metadata` is given."""
+    """Makes a decision that answers an `EndResult`, with the client's identity if `metadata` is given."""
     identity = metadata.identity if metadata is not None else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return answered(reply, EndResult(code, identity[0], identity[1]), EndResult)

@@ -1,11 +1,11 @@
-"""The states of a transaction, and the moves allowed between them.
+"""The states of a transaction, and the allowed transitions.
 
-Empty has no transaction; Ongoing has partitions; Prepare* is decided and durable, and its markers are on their way; Complete* has all its
-markers. PrepareEpochFence is never reached here: a producer is fenced by one move from Ongoing to PrepareAbort with a new epoch, where
-Kafka passes through a state of its memory. Its number is kept because Kafka's tools know its name.
+Empty: no transaction. Ongoing: it has partitions. Prepare*: the outcome is logged, and markers are being written. Complete*: all partitions
+have their markers. PrepareEpochFence is not used here: a producer is fenced by one transition from Ongoing to PrepareAbort with a new
+epoch, where Kafka has a state in memory between. Its number is kept because Kafka's tools know its name.
 
-`ALLOWED` names for each state the states that may follow. Every move is asserted against it where it is decided; the diagram in the
-documentation is drawn from it.
+`ALLOWED` has the possible next states of each state, and every transition asserts it. The diagram in the documentation is generated from
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 
 
 class TransactionState(Enum):
-    """The values are Kafka's words, as clients and tools see them."""
+    """The values are Kafka's names, as clients and tools show them."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -56,4 +56,4 @@ STATUS_STATES: dict[int, TransactionState] = {number: state for state, number in
 PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 COMPLETED = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
 EXPIRABLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
-"""A transactional id in one of these has nothing open and may be forgotten."""
+"""States of an id without an open transaction; such an id may expire."""
