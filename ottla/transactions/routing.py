@@ -200,7 +200,7 @@ class TransactionCoordinators(Coordinator[str]):
     def list_transactions(
         self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]
     ) -> Generator[None, None, None]:
-        """Lists the transactions of this broker's shards, one shard in each step. While a shard is loading, the error is
+        """Lists the transactions of this broker's shards, one shard in each step. While a shard is loading, they are incomplete:
         COORDINATOR_LOAD_IN_PROGRESS."""
         hosts = [host for host in self.all_hosts() if host.state is HostState.ACTIVE]
         is_loading = any(host.state is HostState.LOADING for host in self._hosts.values())
