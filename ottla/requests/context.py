@@ -56,10 +56,10 @@ ends within a time slice is answered at once. Whatever a task has looked at befo
 
 
 class Pending:
-    """An answer that is not there yet. The handler calls `complete` once, or `fail` instead. The connection gets the answer by `then`. It
-    calls `abandon`, if there is one, when it is closed; then the answer need not be completed."""
+    """An answer that is not there yet. The handler calls `complete` once, with anything that a handler may return, or calls `fail` instead.
+    The connection gets the outcome by `then`. It calls `abandon`, if there is one, when it is closed; then the answer need not be given."""
 
-    __slots__ = ("_listener", "abandon", "is_change", "is_done", "keeps_request", "response")
+    __slots__ = ("_answered", "_failed", "abandon", "error", "is_change", "is_done", "keeps_request", "response")
 
     def __init__(self, *, keeps_request: bool = True, is_change: bool = False) -> None:
         self.keeps_request = keeps_request
@@ -68,29 +68,37 @@ class Pending:
         """Whether this request changes metadata though others of its kind do not: its connection executes nothing further until then."""
         self.is_done = False
         self.response: Any = None
+        """The response, or the task or other `Pending` that makes it."""
+        self.error: Exception | None = None
+        """The failure, if there is no answer."""
         self.abandon: Callable[[], None] | None = None
-        self._listener: Callable[[Any], None] | None = None
+        self._answered: Callable[[Any], object] | None = None
+        self._failed: Callable[[Exception], object] | None = None
 
     def complete(self, response: Any) -> None:
         assert not self.is_done, "an answer was given twice"
         self.is_done = True
         self.response = response
-        if self._listener is not None:
-            self._listener(response)
+        if self._answered is not None:
+            self._answered(response)
 
     def fail(self, error: Exception) -> None:
-        """There is no answer, and the connection is to be closed: the listener gets the reason in the answer's place. Raises it where there
-        has been an answer."""
+        """Ends the request without an answer; its connection is closed. Raises the error if there has been an answer."""
         if self.is_done:
             raise error
-        self.complete(error)
+        self.is_done = True
+        self.error = error
+        if self._failed is not None:
+            self._failed(error)
 
-    def then(self, listener: Callable[[Any], None]) -> None:
-        """Calls `listener(response)` when the answer is there, at once if it is there already."""
-        if self.is_done:
-            listener(self.response)
+    def then(self, answered: Callable[[Any], object], failed: Callable[[Exception], object]) -> None:
+        """Calls `answered(response)` or `failed(error)` when the request has been answered or has failed; at once if it has already."""
+        if self.error is not None:
+            failed(self.error)
+        elif self.is_done:
+            answered(self.response)
         else:
-            self._listener = listener
+            self._answered, self._failed = answered, failed
 
 
 REQUESTS_BEFORE_AUTHENTICATION_MAX = 20

@@ -56,7 +56,7 @@ class FirstMetadata:
             response = execute()
             if isinstance(response, Pending):
                 later.append(response)
-                response.then(pending.complete)
+                response.then(pending.complete, pending.fail)
             else:
                 pending.complete(response)
 

@@ -55,11 +55,10 @@ def _with(refused: list[Any], response: Any) -> Any:
     pending.abandon = response.abandon
 
     def end(found: Any) -> None:
-        if not isinstance(found, Exception):
-            found.responses.extend(refused)
+        found.responses.extend(refused)
         pending.complete(found)
 
-    response.then(end)
+    response.then(end, pending.fail)
     return pending
 
 

@@ -138,15 +138,15 @@ class Alteration:
         self._listeners.keep(made)
         response = handle(type(self._body)(resources=left, validate_only=self._body.validate_only))
         if isinstance(response, Pending):
-            response.then(self._end)
+            response.then(self._end, self._fail)
         else:
             self._end(response)
 
+    def _fail(self, error: Exception) -> None:
+        self._listeners.keep({})
+        self.pending.fail(error)
+
     def _end(self, response: Any) -> None:
-        if isinstance(response, Exception):
-            self._listeners.keep({})
-            self.pending.fail(response)
-            return
         is_done = not self._body.validate_only and not any(answer.error_code for answer in response.responses)
         if self._is_renewal and is_done:
             self._listeners.renew()

@@ -252,6 +252,6 @@ def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
     else:
         append(world, 1, b"b")
         world.timers.run_due()
-    assert pending.is_done and pending.response is failure
+    assert pending.is_done and pending.error is failure
     assert not world.waiters.watches and world.waiters.turns.is_idle
     assert not any(partition.notifier.watchers for partition in world.partitions)

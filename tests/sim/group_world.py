@@ -293,7 +293,7 @@ def watched(handle: Callable[..., Any], decided: Callable[[], int], look: Callab
             look(response, end)
             outer.complete(response)
 
-        answer.then(complete)
+        answer.then(complete, outer.fail)
         return outer
 
     return handle_watched

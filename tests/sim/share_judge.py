@@ -130,13 +130,14 @@ class ShareJudge:
             outer.abandon = answer.abandon
 
             def complete(response: Any) -> None:
-                if isinstance(response, Exception):  # a verdict, or a mistake of the product
-                    raise response
                 if not life.is_over:
                     self._judge_answer(response, statements)
                 outer.complete(response)
 
-            answer.then(complete)
+            def fail(error: Exception) -> None:
+                raise error  # a verdict, or a mistake of the product
+
+            answer.then(complete, fail)
             return outer
 
         return judged

@@ -181,10 +181,10 @@ class Dispatcher:
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
         """Answers a request now or later. Returns the histogram that counts the request's own work."""
-        if pending.is_done:
+        if pending.is_done and pending.error is None:
             if connection.info.must_authenticate_again:
                 self.scheduler.end_slice()  # what follows is executed by the rules of an authentication
-            if type(pending.response) is not GeneratorType:
+            if type(pending.response) is not GeneratorType and type(pending.response) is not Pending:
                 connection.answers.add(route.encode(pending.response, correlation_id))
                 return route.immediate
         kept_bytes = WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES
@@ -207,7 +207,7 @@ class Dispatcher:
 
     def _await(self, waiting: Waiting, pending: Pending) -> None:
         waiting.slot.abandon = pending.abandon
-        pending.then(partial(self._arrived, waiting))
+        pending.then(partial(self._arrived, waiting), waiting.connection.fail)
 
     def _arrived(self, waiting: Waiting, response: Any) -> None:
         call_guarded(partial(self._fill, waiting, response), waiting.connection.fail)
@@ -217,9 +217,7 @@ class Dispatcher:
         connection, route = waiting.connection, waiting.route
         if type(response) is GeneratorType:
             response = self._first_slice(route, response)
-        if isinstance(response, Exception):  # `Pending.fail`
-            connection.fail(response)
-        elif type(response) is GeneratorType:
+        if type(response) is GeneratorType:
             self.long_requests.turns.add_later(connection.guarded(self._fill_in_steps(waiting, response)))
         elif type(response) is Pending:
             self._await(waiting, response)
@@ -307,12 +305,10 @@ class Dispatcher:
         def run(task: Task) -> Iterator[None]:
             answer((yield from task))
 
-        if isinstance(response, Exception):
-            done(response)
-        elif isinstance(response, GeneratorType):
+        if isinstance(response, GeneratorType):
             self.long_requests.turns.add_later(guarded(run(response), done))
         elif isinstance(response, Pending):
-            response.then(answer)
+            response.then(answer, done)
         else:
             if self._throttling is not None:
                 self._throttling.charge_forwarded(route, context, response, spent_ns)

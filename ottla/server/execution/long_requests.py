@@ -201,11 +201,9 @@ class LongRequest:
         if type(response) is Pending:
             self._outstanding[0] = response
             self._leave_lane()
-            response.then(lambda answer: self._owner.run(self, self._to_the_end(self._finish(answer))))
+            response.then(lambda answer: self._owner.run(self, self._to_the_end(self._finish(answer))), self._fail)
             return
         self._outstanding.clear()
-        if isinstance(response, Exception):  # `Pending.fail`
-            raise response
         self._note_throttling(response)
         if response is None:
             self._respond([])
@@ -248,7 +246,7 @@ class LongRequest:
 
     def _await(self, number: int, pending: Pending) -> None:
         self._outstanding[number] = pending
-        pending.then(lambda response: self._arrived(number, response))
+        pending.then(lambda response: self._arrived(number, response), self._fail)
 
     def _arrived(self, number: int, response: Any) -> None:
         """Takes the answer to a piece that waited."""
@@ -306,6 +304,11 @@ class LongRequest:
             if not is_whole:
                 self._end()
 
+    def _fail(self, error: Exception) -> None:
+        if not self.is_over:
+            self._end()
+            self.connection.fail(error)
+
     def abandon(self) -> None:
         """Gives the request up, because the connection is closed."""
         for pending in self._outstanding.values():
@@ -335,7 +338,13 @@ class LongRequest:
 
 
 def settled(response: Any) -> Task:
-    """Returns the response that tasks and completed `Pending`s make, or the `Pending` that waits for it."""
+    """Returns the response that tasks and completed `Pending`s make, or the `Pending` that waits for it. Raises the error of a failed
+    `Pending`."""
     while isinstance(response, Generator) or (type(response) is Pending and response.is_done):
-        response = (yield from response) if isinstance(response, Generator) else response.response
+        if isinstance(response, Generator):
+            response = yield from response
+        elif response.error is not None:
+            raise response.error
+        else:
+            response = response.response
     return response

@@ -148,6 +148,17 @@ def test_a_request_that_fails_while_it_waits_closes_its_connection(answer: objec
         pending.fail(KeyError("there has been an answer: this goes to the log"))
 
 
+def test_a_request_that_has_failed_already_closes_its_connection_with_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The dispatcher encoded the exception as if it were a response."""
+    world, pending, failure = World(), Pending(), KeyError("a mistake of ours")
+    pending.fail(failure)
+    world.dispatcher.limit(None)
+    world.answers = [pending]
+    world.send(HeartbeatRequest(group_id="g", member_id="m"))
+    assert world.channel.is_closed
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [failure]
+
+
 @pytest.mark.parametrize("is_later", [False, True], ids=["a step", "what it waits for"])
 def test_a_large_forwarded_request_that_fails_ends_without_an_answer(is_later: bool) -> None:
     """The broker that had forwarded it waited until the client's time was over."""
