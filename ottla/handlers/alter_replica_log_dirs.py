@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed_on_cluster
@@ -23,8 +24,6 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-
-PARTITIONS_PER_STEP = 200
 
 
 def handle(
@@ -41,7 +40,7 @@ def handle(
                 code = refusal or _move(broker, directory.path, topic.name, index)
                 result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
                 count += 1
-                if not count % PARTITIONS_PER_STEP:
+                if not count % ITEMS_PER_STEP:
                     yield
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 

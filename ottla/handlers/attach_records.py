@@ -14,6 +14,7 @@ from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.loop.guarded import guarded
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.base.types import TopicPartition
 from ottla.replication.attaching import UNKNOWN_OFFSET, Attached, Attaching, Manifest
 from ottla.replication.leader import ALL_IN_SYNC, Leader
@@ -32,7 +33,6 @@ from ottla.wire.messages.attach_records import (
 
 TRANSACTIONS_V2_SINCE = 1
 PARTITIONS_MAX = 10_000
-PARTITIONS_PER_STEP = 500
 
 
 def handle(
@@ -52,7 +52,7 @@ def _refused(body: AttachRecordsRequest, refusal: ApiError) -> Generator[None, N
             _refuse(result, refusal)
         topics.append(AttachTopicResult(name=topic.name, partitions=results))
         count += 1 + len(results)
-        if count > PARTITIONS_PER_STEP:
+        if count > ITEMS_PER_STEP:
             count = 0
             yield
     return AttachRecordsResponse(topics=topics)

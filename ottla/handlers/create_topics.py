@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ErrorCode
-from ottla.base.loop.turns import pieces_of
+from ottla.base.loop.turns import ITEMS_PER_STEP, pieces_of
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext
@@ -31,7 +31,6 @@ from ottla.wire.messages.create_topics import (
 )
 
 STRICT_QUOTA_SINCE = 6
-TOPICS_PER_STEP = 200
 
 Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 """The settings in force, by the settings of the request."""
@@ -48,10 +47,10 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
             answers[topic.name] = _refused(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         else:
             _take(topic, answers, wanted)
-        if not number % TOPICS_PER_STEP:
+        if not number % ITEMS_PER_STEP:
             yield
     quota = MutationQuota(broker, request, strict_since=STRICT_QUOTA_SINCE, is_validation=body.validate_only)
-    for piece in pieces_of(wanted.values(), TOPICS_PER_STEP):
+    for piece in pieces_of(wanted.values()):
         for new in piece:
             if not quota.admits(new.name, _partition_count(broker, new)):
                 del wanted[new.name]
@@ -63,7 +62,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
         entries: Entries = {}
         for number, result in enumerate(results, 1):
             answers[result.name] = _answer(broker, request, result, entries)
-            if not number % TOPICS_PER_STEP:
+            if not number % ITEMS_PER_STEP:
                 yield
         return CreateTopicsResponse(throttle_time_ms=quota.settle(results), topics=[answers[name] for name in order])
 

@@ -31,7 +31,6 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 Topics = dict[str, DescribeLogDirsTopic]
-INDEXES_PER_STEP = 5_000
 
 
 def handle(
@@ -69,7 +68,7 @@ def _named(broker: Broker, topics: Iterable[DescribableLogDirTopic]) -> Generato
     """The partitions that are here, each once, however often it is named."""
     found = {}
     for topic in topics:
-        for piece in pieces_of(topic.partitions, INDEXES_PER_STEP):
+        for piece in pieces_of(topic.partitions):
             for index in piece:
                 partition = broker.partitions.get(topic.topic, index)
                 if partition is not None:

@@ -21,6 +21,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.base.types import READ_COMMITTED
 from ottla.replication.fetch_sessions import NO_SESSION, SESSION_PARTITIONS_MAX, FetchPlan, Key, Wanted, wanted_of
 from ottla.replication.partition import Partition, PartitionRead
@@ -47,8 +48,6 @@ from ottla.wire.schema import maker
 FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
-PARTITIONS_PER_STEP = 200
-"""Partitions that are looked at in one step, about a millisecond."""
 PARTITIONS_MAX = 20_000
 """A fetch of more different partitions is refused."""
 
@@ -60,7 +59,7 @@ make_result = maker(PartitionData)
 
 
 def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answer:
-    if sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_PER_STEP:
+    if sum([len(topic.partitions) for topic in body.topics]) > ITEMS_PER_STEP:
         return _begin_wide(broker, request, body)
     return _begin(broker, request, body, None)
 
@@ -82,7 +81,7 @@ def _begin_wide(broker: Broker, request: RequestContext, body: FetchRequest) -> 
         wanted[entry.key()] = entry
         if len(wanted) > PARTITIONS_MAX:
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if not number % PARTITIONS_PER_STEP:
+        if not number % ITEMS_PER_STEP:
             yield
     answer = _begin(broker, request, body, list(wanted.values()))
     return (yield from answer) if isinstance(answer, Generator) else answer
@@ -92,7 +91,7 @@ class Fetch:
     """One Fetch request of a consumer: looks at its partitions at once, and again whenever one of them has moved.
 
     A look only reads. The answer's partitions are made when there is an answer, and in a session only for those that changed. More than
-    `PARTITIONS_PER_STEP` partitions are looked at in steps, by the same code. Between two steps the request may be given up.
+    `ITEMS_PER_STEP` partitions are looked at in steps, by the same code. Between two steps the request may be given up.
     """
 
     __slots__ = (
@@ -115,7 +114,7 @@ class Fetch:
     def begin(self) -> Answer:
         """Returns the answer; a `Pending` if the request waits for more, or a task if it wants many partitions."""
         wanted, has_topic_ids = self._plan.wanted, self._has_topic_ids
-        if len(wanted) > PARTITIONS_PER_STEP:
+        if len(wanted) > ITEMS_PER_STEP:
             return self._begin_in_steps()
         self._partitions = [find_partition(self._broker, one, has_topic_ids) for one in wanted]
         answer: Answer | None = self._look(self._body.max_wait_ms <= 0)
@@ -154,7 +153,7 @@ class Fetch:
     def _look(self, is_last: bool) -> Any:
         """Reads every partition. Returns the answer, None if the request should wait for more, or a task that returns one of these."""
         wanted = self._plan.wanted
-        if len(wanted) > PARTITIONS_PER_STEP:
+        if len(wanted) > ITEMS_PER_STEP:
             return self._look_in_steps(is_last)
         self._begin_look()
         self._read_some(wanted, self._partitions)
@@ -395,7 +394,7 @@ def new_fetch(broker: Broker, request: RequestContext, body: FetchRequest, plan:
 
 def steps_of(wanted: Sequence[Wanted]) -> Iterator[slice]:
     """The parts of `wanted` that are looked at in one step each."""
-    return (slice(at, at + PARTITIONS_PER_STEP) for at in range(0, len(wanted), PARTITIONS_PER_STEP))
+    return (slice(at, at + ITEMS_PER_STEP) for at in range(0, len(wanted), ITEMS_PER_STEP))
 
 
 def find_partition(broker: Broker, wanted: Wanted, has_topic_ids: bool) -> Partition | None:

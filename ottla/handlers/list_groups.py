@@ -23,8 +23,6 @@ from ottla.requests.rights import permits, permits_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-NAMES_PER_STEP = 2000
-
 
 def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Generator[None, None, Any]:
     hosts = broker.groups.all_hosts()
@@ -50,7 +48,7 @@ def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> 
 
 def _lowered(names: Iterable[str]) -> Generator[None, None, frozenset[str]]:
     found: dict[str, None] = {}
-    for piece in pieces_of(names, NAMES_PER_STEP):
+    for piece in pieces_of(names):
         found.update(dict.fromkeys(map(str.lower, piece)))
         yield
     return frozenset(found)

@@ -19,6 +19,7 @@ from collections.abc import Collection, Generator, Iterable
 
 from ottla.base.cluster_metadata import TopicMetadata
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic, TopicResult
@@ -40,7 +41,6 @@ from ottla.wire.messages.metadata import (
 
 IDS_SINCE = 12
 CACHED_TOPICS_MAX = 20_000
-PARTITIONS_PER_STEP = 500
 Answer = MetadataResponse | Pending | Generator[None, None, MetadataResponse]
 _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
 """The last answer made for each topic; it holds as long as the (immutable) metadata it was made from is the topic's."""
@@ -135,7 +135,7 @@ def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) 
         if may_describe is None or may_describe(topic.name):
             found.append(_described(broker, request, body, topic))
             partition_count += len(topic.partitions)
-            if partition_count >= PARTITIONS_PER_STEP:
+            if partition_count >= ITEMS_PER_STEP:
                 partition_count = 0
                 yield
     return _response(broker, request, body, found)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
 from ottla.requests.share_acknowledgements import (
@@ -33,9 +34,6 @@ from ottla.wire.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-
-RESULTS_PER_STEP = 200
-
 
 
 def handle(
@@ -83,7 +81,7 @@ def _response(
                 result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
                 leaders[leader_id] = None
             results.append(result)
-            if not number % RESULTS_PER_STEP:
+            if not number % ITEMS_PER_STEP:
                 yield
         topics.append(ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=results))
     response = ShareAcknowledgeResponse(responses=topics)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
 from ottla.requests.share_acknowledgements import (
@@ -46,7 +47,6 @@ from ottla.wire.schema import maker
 make_result = maker(PartitionData)
 make_acquired = maker(AcquiredRecords)
 
-RESULTS_PER_STEP = 200
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> Generator[None, None, ShareFetchResponse | Pending]:
@@ -152,19 +152,19 @@ class Answer:
             result.acquired_records = [
                 make_acquired(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in got.acquired
             ]
-            if not number % RESULTS_PER_STEP:
+            if not number % ITEMS_PER_STEP:
                 yield
         for number, (place, code) in enumerate(self.fetch.outcomes(), 1):
             result = self._result(results, place)
             result.error_code = code
             self._name_leader(result, place, code, leaders)
-            if not number % RESULTS_PER_STEP:
+            if not number % ITEMS_PER_STEP:
                 yield
         for number, (place, code) in enumerate(codes.items(), 1):
             result = self._result(results, place)
             result.acknowledge_error_code = code
             self._name_leader(result, place, code, leaders)
-            if not number % RESULTS_PER_STEP:
+            if not number % ITEMS_PER_STEP:
                 yield
         return self._finished(results, leaders)
 

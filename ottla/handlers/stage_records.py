@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.base.uuids import ZERO_UUID
 from ottla.replication.stages import Token
 from ottla.requests.context import Broker, RequestContext
@@ -28,7 +29,7 @@ from ottla.wire.messages.stage_records import (
 
 REQUEST_BYTES_MAX = 4 << 20
 CHUNKS_PER_STEP = 20
-TOPICS_PER_STEP = 200
+"""Fewer than `ITEMS_PER_STEP`, because the bytes of each chunk are checked and written to a file."""
 
 
 def handle(broker: Broker, request: RequestContext, body: StageRecordsRequest) -> Generator[None, None, StageRecordsResponse]:
@@ -37,7 +38,7 @@ def handle(broker: Broker, request: RequestContext, body: StageRecordsRequest) -
     for number, topic in enumerate(body.topics, 1):
         results = yield from staging.stage_topic(topic.name, topic.partitions)
         answer.topics.append(StageTopicResult(name=topic.name, partitions=results))
-        if not number % TOPICS_PER_STEP:
+        if not number % ITEMS_PER_STEP:
             yield
     return answer
 

@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.groups.answers import Synced
 from ottla.groups.classic.rebalance import refuse_sync
 from ottla.groups.commands import Sync
@@ -19,7 +20,6 @@ from ottla.requests.coordination import ask
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5
-ASSIGNMENTS_PER_STEP = 500
 
 
 def handle(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> Any:
@@ -31,7 +31,7 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: SyncGroupRequ
     assignments: dict[str, bytes] = {}
     for number, assignment in enumerate(body.assignments, 1):
         assignments[assignment.member_id] = bytes(assignment.assignment)
-        if not number % ASSIGNMENTS_PER_STEP:
+        if not number % ITEMS_PER_STEP:
             yield
     return _sync(broker, request, body, assignments)
 

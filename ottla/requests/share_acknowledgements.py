@@ -21,7 +21,7 @@ NAMED_MAX = 20_000
 """Topics, partitions and batches that a request names, all together: some milliseconds of work, and more than any session needs."""
 
 PARTITIONS_PER_STEP = 20
-"""Each is a write of a share coordinator, which may be on this broker."""
+"""Fewer than `ITEMS_PER_STEP`, because each is a write of a share coordinator, which may be on this broker."""
 
 LEADERSHIP_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 

@@ -25,6 +25,7 @@ from ottla.storage.file_slice import FileSlice
 from ottla.wire.messages.share_fetch import ShareFetchRequest
 
 PARTITIONS_PER_STEP = 20
+"""Fewer than `ITEMS_PER_STEP`, because opening a share partition may be a request to its coordinator."""
 READS_MAX = 32
 """Slices read of one partition for one answer, while none has a record that may be delivered."""
 

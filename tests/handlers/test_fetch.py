@@ -172,7 +172,7 @@ def test_aborted_transactions_bound_the_answer_over_all_partitions(monkeypatch: 
     monkeypatch.setattr(fetch, "ABORTED_MAX", 5)
     if is_in_steps:
         monkeypatch.setattr(fetch, "SESSION_PARTITIONS_MAX", 1)
-        monkeypatch.setattr(fetch, "PARTITIONS_PER_STEP", 1)
+        monkeypatch.setattr(fetch, "ITEMS_PER_STEP", 1)
     world = World()
     for index in (0, 1):
         abort_some(world, index, 8)

@@ -23,7 +23,7 @@ OFFSETS = dict.fromkeys(range(PARTITIONS), 0)
 @pytest.fixture(params=["session", "more than a session may have"])
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> World:
     """A broker that looks at one partition in each step, and takes a step in each turn of its loop."""
-    monkeypatch.setattr(fetch, "PARTITIONS_PER_STEP", 1)
+    monkeypatch.setattr(fetch, "ITEMS_PER_STEP", 1)
     if request.param != "session":
         monkeypatch.setattr(fetch, "SESSION_PARTITIONS_MAX", 1)
         monkeypatch.setattr("ottla.replication.fetch_sessions.SESSION_PARTITIONS_MAX", 1)
@@ -146,7 +146,7 @@ def test_a_fetch_that_does_not_wait_watches_nothing(world: World) -> None:
 
 @pytest.fixture
 def in_session(monkeypatch: pytest.MonkeyPatch) -> tuple[World, int]:
-    monkeypatch.setattr(fetch, "PARTITIONS_PER_STEP", 1)
+    monkeypatch.setattr(fetch, "ITEMS_PER_STEP", 1)
     world = World(partitions=PARTITIONS)
     answer = answer_of(run(steps_of(world, waiting(wait_ms=0))))
     assert answer.session_id and len(results(answer)) == PARTITIONS
@@ -174,7 +174,7 @@ def test_a_session_is_answered_in_steps_as_it_is_at_once(in_session: tuple[World
     assert len(answer.responses) == 1
     again = answer_of(run(steps_of(world, body({1: 1, 4: 1}, session=(session_id, 2)))))
     assert not results(again)
-    monkeypatch.setattr(fetch, "PARTITIONS_PER_STEP", PARTITIONS)
+    monkeypatch.setattr(fetch, "ITEMS_PER_STEP", PARTITIONS)
     at_once = handle(world.broker, request(12), body({0: 0}, session=(session_id, 3)))
     assert isinstance(at_once, FetchResponse) and not at_once.error_code and not results(at_once)
 

@@ -113,7 +113,7 @@ def test_acks_0_that_is_refused_only_later_closes_the_connection_too(is_refused:
     world.threads.run_all()
     assert pending.is_done
     if is_refused:
-        assert isinstance(pending.response, WireError) and "acks=0" in str(pending.response)
+        assert isinstance(pending.error, WireError) and "acks=0" in str(pending.error)
     else:
         assert pending.response is None and world.partitions[0].log.log_end_offset == 3_000
 

@@ -60,7 +60,7 @@ def test_the_acknowledgements_of_a_few_partitions_are_written_in_each_step(world
 
 
 def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: ShareWorld) -> None:
-    monkeypatch.setattr(share_acknowledge, "RESULTS_PER_STEP", 10)
+    monkeypatch.setattr(share_acknowledge, "ITEMS_PER_STEP", 10)
     steps = acknowledging(world)
     for _ in range(PARTITIONS // PARTITIONS_PER_STEP):
         next(steps)

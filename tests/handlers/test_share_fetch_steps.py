@@ -185,7 +185,7 @@ def test_the_time_ends_the_wait(empty: ShareWorld) -> None:
 
 
 def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: ShareWorld) -> None:
-    monkeypatch.setattr(share_fetch, "RESULTS_PER_STEP", 10)
+    monkeypatch.setattr(share_fetch, "ITEMS_PER_STEP", 10)
     steps, end = steps_of(world, request()), None
     while end is None:
         try:
@@ -210,5 +210,5 @@ def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
     monkeypatch.setattr(owner, method, fail)
     empty.append(1)
     empty.timers.run_due()
-    assert pending.is_done and pending.response is failure
+    assert pending.is_done and pending.error is failure
     assert not empty.waiters.watches and empty.waiters.turns.is_idle

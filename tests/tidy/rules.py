@@ -250,6 +250,37 @@ def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
             yield node.lineno, f"{node.name} checks nothing"
 
 
+def views_in_steps(tree: ast.Module) -> Iterator[Complaint]:
+    """Generators with a local memoryview. The buffer of a connection may have the bytes of another request after a `yield`."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            inside = _without_inner_functions(function)
+            views = {name for node in inside if (name := _view_name(node))}
+            if views and any(isinstance(node, ast.Yield | ast.YieldFrom) for node in inside):
+                yield function.lineno, f"{function.name} keeps a view across a yield: {', '.join(sorted(views))}"
+
+
+def _without_inner_functions(function: Function) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    left = [*ast.iter_child_nodes(function)]
+    while left:
+        node = left.pop()
+        if not isinstance(node, Function | ast.Lambda):
+            found.append(node)
+            left += ast.iter_child_nodes(node)
+    return found
+
+
+def _view_name(node: ast.AST) -> str | None:
+    """The name of a memoryview that the node binds."""
+    annotated = node.annotation if isinstance(node, ast.arg | ast.AnnAssign) else None
+    if annotated is not None and "memoryview" in ast.unparse(annotated):
+        return node.arg if isinstance(node, ast.arg) else ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else None
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value.func) == "memoryview":
+        return ast.unparse(node.targets[0])
+    return None
+
+
 def decisions_built(tree: ast.Module) -> Iterator[Complaint]:
     """Calls of the class `Decision`."""
     for node in nodes(tree):

@@ -35,6 +35,8 @@ BAD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] =
     (rules.set_order, "def members() -> set[int]: ...\nfor x in members(): g(x)\n"),
     (rules.excused_tests, "@pytest.mark.skip\ndef test_a(): assert f()\n"),
     (rules.excused_tests, "@pytest.mark.xfail(strict=True)\ndef test_a(): assert f()\n"),
+    (rules.views_in_steps, "def f(frame: memoryview):\n    yield\n"),
+    (rules.views_in_steps, "def f(data):\n    view = memoryview(data)\n    yield from g(view)\n"),
     (rules.decisions_built, "def f(): return Decision(effects=())\n"),
     (rules.decisions_built, "x = contract.Decision()\n"),
     (rules.high_watermark_moves, "partition.state.high_watermark = 7\n"),
@@ -49,6 +51,7 @@ BAD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] =
 
 GOOD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] = [
     (rules.uncounted_nouns, "x = f'{counted(n, \"partition\")}, {name} records, {MAX} topics, {len(a)} partitioned, {count} of {b}'\n"),
+    (rules.views_in_steps, "def f(frame: memoryview):\n    def g():\n        yield\n    return g()\n"),
     (rules.decisions_built, "def f() -> Decision: return draft.decision()\n"),
     (rules.high_watermark_moves, "x = state.high_watermark\nhigh_watermark = 7\nf(high_watermark=x)\n"),
     (rules.function_lengths, 'def f():\n    """One.\n' + "    more\n" * 70 + '    """\n' + "    x = 1\n" * 59),

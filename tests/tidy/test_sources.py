@@ -27,6 +27,15 @@ MOVES_HIGH_WATERMARKS = PACKAGE / "replication" / "high_watermark.py"
 REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
 # These print lines of Kafka's tools word for word.
 KAFKAS_LINES = {PACKAGE / "cli" / "bench" / "figures.py", PACKAGE / "cli" / "records" / "processed_count.py"}
+# Their views are of memory that no other request uses: bytes of a file, and of a request that another broker has forwarded.
+VIEWS_OF_THEIR_OWN = {
+    PACKAGE / "client" / "core" / "frames.py",
+    PACKAGE / "replication" / "attaching.py",
+    PACKAGE / "server" / "execution" / "dispatch.py",
+    PACKAGE / "storage" / "scan.py",
+    PACKAGE / "storage" / "staged_chunk.py",
+    PACKAGE / "wire" / "compression.py",
+}
 TreeRule = Callable[[ast.Module], Iterator[rules.Complaint]]
 TextRule = Callable[[str], Iterator[rules.Complaint]]
 
@@ -52,6 +61,7 @@ TREE_RULES: dict[TreeRule, Callable[[], Iterable[Path]]] = {
     rules.opening: lambda: _program() + [path for path in python_files("tests") if path.stat().st_size > 0],
     rules.questions: _everything,
     rules.swallowed_exceptions: lambda: set(_package()) - MAY_CATCH_EVERYTHING,
+    rules.views_in_steps: lambda: set(_package()) - VIEWS_OF_THEIR_OWN,
     rules.decisions_built: lambda: [path for path in _package() if path.parent != BUILDS_DECISIONS],
     rules.high_watermark_moves: lambda: set(_package()) - {MOVES_HIGH_WATERMARKS, *REMEMBERS_ANSWERS},
     rules.uncounted_nouns: lambda: set(_package()) - KAFKAS_LINES,
@@ -121,6 +131,10 @@ def test_numbers_agree_with_their_nouns() -> None:
 
 def test_broken_invariants_are_not_swallowed() -> None:
     _check_trees(rules.swallowed_exceptions)
+
+
+def test_no_view_of_a_buffer_lives_across_a_step() -> None:
+    _check_trees(rules.views_in_steps)
 
 
 def test_decisions_of_machines_are_built_in_one_way() -> None:

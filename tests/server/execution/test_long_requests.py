@@ -193,7 +193,7 @@ def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tu
     begin = LongRequests.begin
     monkeypatch.setattr(LongRequests, "begin", lambda owner, request, *body: (long_requests.append(request), begin(owner, request, *body)))
     monkeypatch.setattr("ottla.server.execution.dispatch.FIRST_PIECE_NS", 0)
-    monkeypatch.setattr("ottla.handlers.metadata.PARTITIONS_PER_STEP", 1)
+    monkeypatch.setattr("ottla.handlers.metadata.ITEMS_PER_STEP", 1)
     (long,) = ask(request_and_version)
     for answer in (short, long):
         for directory in answer.results if isinstance(answer, describe_log_dirs.DescribeLogDirsResponse) else ():
