@@ -316,7 +316,8 @@ class EarlyStop:
         self.is_asked = False
 
     def on_signal(self, number: int, frame: object) -> None:
-        """Ends the start at once, or notes the signal once the loop runs: it would take an exception for that of one of its callbacks."""
+        """Ends the start at once. Once the loop runs, only notes the signal: the loop would take an exception for the failure of a
+        callback."""
         self.is_asked = True
         if not self._loop.is_running():
             raise self.refusal()
@@ -329,7 +330,7 @@ async def serve(
     server: BrokerServer, early: EarlyStop, started: float, seed_topics: Sequence[tuple[str, int]],
     on_ready: Callable[[str], object] | None = None,
 ) -> int:  # fmt: skip
-    """Runs the broker from READY to the stop. All of it on the running loop: uvloop loses signals that come while it is stopped."""
+    """Runs the broker from READY to the stop, on the running loop: uvloop loses signals that arrive while it is stopped."""
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
     if not server.ready.done() and not early.is_asked:

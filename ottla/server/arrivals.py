@@ -1,14 +1,14 @@
-"""Detects the classic mistake of `advertised.listeners`: clients arrive at an address that the listener does not advertise.
+"""Detects the classic mistake of `advertised.listeners`: clients connect to an address that the listener does not advertise.
 
-A client dials a name, asks for metadata, and from then on uses the address that the broker advertises. Where that one leads elsewhere, the
-client times out and its own message says nothing of the cause. Nothing in Kafka's protocol has the name that was dialled (TLS and HTTP
-have it, and are not served: `foreign_protocols.py` detects them), but the socket knows its own end, the address at which the client
-arrived. One line is logged for each such address that none of the listener's advertised names resolves to, once; it ends with the setting
-that would be right if clients are meant to come by that address. It is a warning where the client came from another machine and a
-loopback address is advertised to it; else it is information, since a forwarded port or a second network may well be meant.
+A client connects to a name, asks for metadata, and from then on uses the advertised address. If that address is another machine's, the
+client times out and its own message does not name the cause. Nothing in Kafka's protocol has the name that the client used (TLS and HTTP
+have it, and are not served: `foreign_protocols.py` detects them), but the socket knows the address at which the client arrived. If none of
+the listener's advertised names resolves to that address, one line is logged, once for each address. It ends with the right setting for
+clients that should use this address. It is a warning if the client is on another machine and a loopback address is advertised to it.
+Otherwise it is information, because a forwarded port or a second network may be intended.
 
-Names are resolved in a thread of their own and only for addresses seen for the first time, so a slow name server delays no request. Not
-detected: a port forwarded to the address that is advertised, and whether the client itself can resolve the name.
+Names are resolved in a separate thread and only for addresses seen for the first time, so a slow name server delays no request. Not
+detected: a port forwarded to the advertised address, and whether the client itself can resolve the name.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ottla.base.settings.listeners import host_and_port
 log = logging.getLogger("ottla.network")
 
 ADDRESSES_MAX = 64
-"""So many addresses are remembered; a machine has few."""
+"""Remembered addresses. 64: a machine has few."""
 
 Resolve = Callable[[str], Iterable[str]]
 
 
 def resolve(host: str) -> Iterable[str]:
-    """The addresses that a name stands for, as this machine sees it. Raises `OSError`."""
+    """Resolves a name on this machine. Raises `OSError`."""
     return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
 
 

@@ -25,7 +25,7 @@ Begun = Callable[["SaslExchange | None", OttlaError | None], object]
 
 
 class BrokerAccess:
-    """`peers.Access`. The settings are read anew for each login."""
+    """`peers.Access`. The settings are read again for each login."""
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
         self._config = config
@@ -34,7 +34,7 @@ class BrokerAccess:
         self.tls = self._endpoint.name if self._endpoint.is_tls else ""
         self.logs_in = config.of_listeners.broker_login(self._endpoint) is not None
         self._tokens: tuple[TokenLogin, BrokerTokens] | None = None
-        """The tokens, and the settings by which they are fetched."""
+        """The tokens, and the settings for fetching them."""
 
     def prepare(self) -> None:
         """Fetches the first token, so that the log of a broker that gets none says so although no other needs it yet."""

@@ -122,7 +122,7 @@ class CleanStop:
         self._go_on_when(node.listeners.finish, self._close_connections)
 
     def _drop_still(self, sent_before: Mapping[Connection, int]) -> None:
-        """Closes connections of which the peer has taken nothing since, and looks again later."""
+        """Closes connections whose peer has taken no byte since the last look, and looks again later."""
         sent = {}
         for connection in list(self._node.listeners.connections):
             channel = connection.channel

@@ -1,4 +1,4 @@
-"""What connects a broker with the other brokers of its cluster; a broker that is alone has none of it.
+"""The connections of a broker with the other brokers of its cluster. A single broker has none.
 
 Made in two steps, because the coordinators need `peers` before there is a controller to ask: construction, then `attach`.
 """

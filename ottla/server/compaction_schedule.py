@@ -1,13 +1,14 @@
 """Selects the log to compact next, gives the job to a worker process, and installs the result.
 
-Every `log.cleaner.backoff.ms` the compacted logs are looked at one after the other: what is due is planned on the loop, in turns of it
-since there may be tens of thousands of logs, written anew by a worker process (`compaction_worker.py`, started with the first job and ended
-when there was nothing to do for a while), and put in place on the loop by renames and two syncs of the partition's directory, the only time
-that the loop waits. Appends and reads go on meanwhile. The first dirty offset of each log is then written to `cleaner-offset-checkpoint`.
+Every `log.cleaner.backoff.ms` the compacted logs are checked one after the other. A log that is due is planned on the loop, in time slices
+because there may be tens of thousands of logs. A worker process rewrites it (`compaction_worker.py`, started with the first job and ended
+after a while without work). The result is put in place on the loop by renames and two syncs of the partition's directory, the only time
+that the loop waits. Appends and reads continue meanwhile. Then the first dirty offset of each log is written to
+`cleaner-offset-checkpoint`.
 
-A log that cannot be compacted (a damaged batch, a full disk, a worker that was killed) keeps what it has: one line in the log of the
-broker, and another try after a pause that doubles each time. A log that was deleted, truncated or taken offline meanwhile keeps what it
-then has; what the worker wrote is thrown away, if not now then before the next round or at the next start.
+A log that cannot be compacted (a damaged batch, a full disk, a killed worker) stays as it is: the broker logs one line and tries again
+after a pause that doubles each time. If a log was deleted, truncated or taken offline meanwhile, the files of the worker are removed, at
+once, before the next round or at the next start.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class CompactionSchedule:
             self._handle = self._timers.call_later(max(self._config.log_cleaner_backoff_ms, BACKOFF_MS_MIN), self.look)
 
     def _round(self) -> Iterator[None]:
-        """Finds the compacted logs and goes through them up to the first that is due, in steps of some."""
+        """Finds the compacted logs and checks them up to the first that is due, several in each step."""
         is_on = self._config.log_cleaner_threads > 0
         for piece in self._partitions.in_pieces():
             self._waiting.extend(found for found in piece if is_on and found.is_online and found.log.config.is_compacted)
@@ -225,7 +226,7 @@ class CompactionSchedule:
         self._refusals[partition] = Refusal(failures, self._clock.monotonic_ms() + pause_ms)
         log.warning("%s was not compacted: %s; next try in %d s", partition.topic_partition, reason, pause_ms // 1000)
 
-    # What is remembered
+    # Memory of logs
 
     def _sync_names(self, partition: Partition) -> None:
         """Syncs the last names of the installation in a thread. The next job begins when they are on the disk."""
@@ -254,6 +255,6 @@ class CompactionSchedule:
         return self._partitions.get(*partition.topic_partition) is partition
 
     def _forget_lost(self) -> None:
-        """Partitions that were deleted or opened anew."""
+        """Forgets partitions that were deleted or opened again."""
         for partition in [found for found in self._refusals if not self._is_known(found)]:
             del self._refusals[partition]

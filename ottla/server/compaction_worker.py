@@ -1,8 +1,8 @@
-"""The process that compacts: takes a `CompactionJob`, writes the `.cleaned` segments, answers a `CompactionResult`.
+"""The process that compacts: takes a `CompactionJob`, writes the `.cleaned` segments, returns a `CompactionResult`.
 
-Run by `compaction_schedule.py` through `adapters/worker_process.py`. One worker at a time writes in a log directory: it holds
-`.compaction.lock` there while it works, so that the worker of a broker that was killed a moment ago is gone before another begins. What it
-reads and writes a second is bounded by `log.cleaner.io.max.bytes.per.second`.
+`compaction_schedule.py` runs it through `adapters/worker_process.py`. It holds `.compaction.lock` in the log directory while it works, so
+one worker at a time writes there: the worker of a broker that was just killed ends before another begins.
+`log.cleaner.io.max.bytes.per.second` limits its reads and writes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PacedFile(OsFile):
 
 
 def perform(order: Order) -> Answer:
-    """One job. A failure leaves nothing behind, as far as the disk lets it."""
+    """Runs one job. After a failure it removes its files, as far as the disk permits."""
     job = order.job
     disk = PacedDisk(Pace(order.bytes_per_second))
     try:

@@ -1,4 +1,4 @@
-"""What coordinators read: their settings from the broker's configuration, topics and leaders from the cluster's metadata."""
+"""Views for coordinators: their settings from the broker's configuration, topics and leaders from the cluster's metadata."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> S
 def sync_all(
     work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
 ) -> StorageError | None:
-    """Syncs every file of every log, in a thread; a failure is noted for its log and does not stop the others. Directories come last, a
-    partition's before its parent, and each of them once: the logs share their parent."""
+    """Syncs every file of every log, in a thread. A failure is noted for its log and does not stop the others. Directories are synced last,
+    a partition's before its parent, and each once, because the logs share their parent."""
     directories: dict[str, tuple[DirectorySync, list[Partition]]] = {}
     for partition, _end, files in work:
         try:

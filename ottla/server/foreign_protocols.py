@@ -54,7 +54,7 @@ def server_name(hello: bytes) -> str:
         while at + 4 <= end:
             kind, size = _uint16(hello, at)[0], _uint16(hello, at + 2)[0]
             if kind == SERVER_NAME:
-                # A list of names, of which only the first kind, host names, was ever defined.
+                # A list of names. Only one kind of name, host names, was ever defined.
                 length = _uint16(hello, at + 7)[0]
                 return _shown(hello[at + 9 : at + 9 + length])
             at += 4 + size

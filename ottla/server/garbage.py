@@ -1,25 +1,23 @@
-"""Keeps collections of garbage short, however much the broker holds.
+"""Keeps garbage collections short, however many objects the broker holds.
 
-CPython's collector stops the loop while it walks over objects, in a full collection over all of them: 10 ms and more for each 100,000.
-What a full collection has found in use is frozen here (`gc.freeze`), so that the next one walks only over what is younger, and every object
-is walked over by one of them at most. Reference counts free frozen objects as they do others; what is missed is a cycle of references that
-has become garbage after it was frozen.
+CPython's collector stops the loop while it walks over objects: a full collection takes 10 ms and more for each 100,000. Here each full
+collection freezes the surviving objects (`gc.freeze`), so the next one walks only over younger objects, and each object is walked over at
+most once. Reference counts still free frozen objects. Only a cycle of references that became garbage after it was frozen is missed.
 
-So what clients can create and drop leaves no cycles: whatever ends breaks its own, and `tests/server/test_cycles.py` counts what the
-collector would have had to find behind topics, groups, transactions, sessions and connections: nothing. A walk over everything, which
-would take 1.0 s where 37,000 topics are held, is therefore made only when memory says that something was missed. All that clients can cause
-is bounded by `ottla.memory.max.bytes` (`tests/hostile/test_attacks_memory.py`, with an allowance); a process that has grown by more than
-that has garbage, or a defect. The walk waits for a moment when little is asked of the broker, ten minutes at most, and the next one for
-memory to be a quarter larger than after it, so that a walk that has found nothing is not made again and again.
+So the objects that clients can create and drop must leave no cycles. `tests/server/test_cycles.py` counts the garbage behind topics,
+groups, transactions, sessions and connections, and finds none. A walk over everything takes 1.0 s with 37,000 topics, so it runs only when
+the memory shows that cycles were missed. All that clients can cause is bounded by `ottla.memory.max.bytes`
+(`tests/hostile/test_attacks_memory.py`, with an allowance); a process that has grown by more has garbage, or a defect. The walk waits for a
+quiet moment, ten minutes at most. The next walk waits until memory is a quarter larger than after the last one, so that a vain walk is not
+repeated.
 
-That is the price: a cycle that was missed stays until the process has grown by all that. It is never more, and the line in the log says
-how much there was.
+The price: a missed cycle stays until the process has grown by that much. The line in the log says how much garbage there was.
 
-Memory that is free again after a flood of requests is in pieces, which the C library keeps. It is given back to the system when the process
-has become much larger or smaller since the last time.
+Memory that is free after a flood of requests is fragmented, and the C library keeps it. It is returned to the system when the process has
+become much larger or smaller since the last time.
 
-Left out: a walk over a part of what is frozen (CPython can thaw all or nothing); looking for garbage in a forked child (the child's walk
-writes to each object, so that its memory is all of the broker's once more).
+Left out: a walk over a part of the frozen objects (CPython can thaw all or none); looking for garbage in a forked child (the child's walk
+writes to each object, which doubles the broker's memory).
 """
 
 from __future__ import annotations
@@ -38,10 +36,10 @@ YOUNGER_PER_FULL_COLLECTION = 2
 """A full collection follows on so many of the generation before it and one more, not on ten: as everything is frozen after each, it walks
 over some 25,000 young objects, not over 85,000, which is 10 ms and not 40 where each has a hundred references."""
 ALLOWANCE_BYTES = 100 << 20
-"""What a broker may have more than `ottla.memory.max.bytes` while it is attacked."""
+"""Memory beyond `ottla.memory.max.bytes` that a broker may have while it is attacked."""
 GROWTH_PER_WALK = 1.25
 CHANGE_BYTES = 64 << 20
-"""Free memory is given back to the system when the process has grown or shrunk by so much. 64 MiB: a flood that takes less leaves less."""
+"""Change of the process's size after which free memory is returned to the system. 64 MiB: a smaller change is not worth the call."""
 LOOK_SECONDS = 10
 QUIET_SECONDS = 1.0
 """A walk may hold up the loop where it has worked no longer than this since the last look."""
@@ -68,7 +66,7 @@ class Garbage:
         """From here on memory is more than what is known of explains."""
         self._suspicious_looks = 0
         self._given_back_bytes = 0
-        """What the process had when free memory was given back last."""
+        """The size of the process when free memory was returned last."""
         self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:

@@ -200,7 +200,7 @@ class Housekeeping:
             self._timers.call_soon(self._write_due_checkpoints)
 
     def _write_due_checkpoints(self) -> None:
-        if self._are_checkpoints_due and not self._is_writing_checkpoints:  # else the end of the round comes back to it
+        if self._are_checkpoints_due and not self._is_writing_checkpoints:  # else the end of the round calls this again
             self._are_checkpoints_due = self._are_starts_due = False
             self._write_checkpoints()
 
@@ -262,11 +262,11 @@ class Housekeeping:
             partition.leader.maybe_shrink_isr(now_ms, self._config.replica_lag_time_max_ms)
 
     def sweep_connections(self) -> None:
-        if self._config.connections_max_idle_ms >= 0:  # a negative time is for ever
+        if self._config.connections_max_idle_ms >= 0:  # a negative time disables it
             self._listeners.sweep(SWEEPS_PER_IDLE_TIME)
 
     def recheck_offline(self) -> None:
-        """Tries directories that have failed, and those in which a log could not be opened; what can be written again is served."""
+        """Tries failed directories, and directories with a log that could not be opened. Serves the writable ones again."""
         for directory in self._partitions.log_directories():
             if not directory.is_online or self._partitions.unopened_in(directory):
                 self._threads.run(directory.can_be_written, lambda is_well, d=directory: self._checked(d, is_well))  # type: ignore[misc]
@@ -274,8 +274,8 @@ class Housekeeping:
     # Inside
 
     def _with_each(self, task: str, do: Callable[[Partition], object], may_need: Callable[[Partition], bool] = always) -> None:
-        """Does something in turns, or in steps, with every partition that is online and may need it, but for those that are deleted before.
-        A round of a task that is due while the last one is under way is left out."""
+        """Calls `do` for every online partition that may need it, in time slices; partitions that are deleted before are skipped. If the
+        last round of the task is unfinished, this round is skipped."""
         if task not in self._under_way:
             self._under_way[task] = None
             self.turns.add(self._steps_with_each(task, do, may_need))

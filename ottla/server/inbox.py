@@ -29,7 +29,7 @@ class Inbox:
         self.tail = b""
         self.large: LargeFrame | None = None
         self.begun_tick = 0
-        """The tick in which `tail` was begun."""
+        """The tick at which `tail` began."""
         self.moved = 0
         self.waits_for_broker = False
 

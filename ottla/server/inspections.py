@@ -1,12 +1,12 @@
-"""Has records looked into by a worker process, and keeps the order of appends meanwhile.
+"""Has a worker process decode records, and keeps the order of appends meanwhile.
 
-A batch of a few kilobytes may hold millions of records, which takes seconds to walk; on the loop that would hold up every client. The
-worker (`record_worker.py`, started with the first order and ended when there was nothing to do for a while) takes one order at a time; the
-clients that wait take turns, so one that sends many does not hold up the others' next one.
+A batch of a few kilobytes may hold millions of records, whose decoding takes seconds and would delay every client on the loop. The worker
+(`record_worker.py`, started with the first order and ended after a while without work) takes one order at a time. Waiting clients take
+turns, so many orders of one client do not delay another client's next order.
 
-What a connection appends to a partition behind a batch that is being looked into waits in a *line*: an attempt is called when those before
-it are done, and returns the order that it needs the worker for, or None when it has come to its end. What a client waits for is forgotten
-when its connection closes, so its size stays bounded by what a connection may keep in memory.
+If a batch of a connection is with the worker, the connection's later appends to the partition wait in a *line*. Each attempt is called when
+the attempts before it are done. It returns its order for the worker, or None when it has finished. When a connection closes, its orders and
+attempts are dropped, so their size is bounded by the memory of the connection.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Inspections:
         self._go_on(key)
 
     def ask(self, client: ConnectionInfo, order: Any, done: Callable[[Any], object]) -> None:
-        """Calls `done` with the answer, later; never if the client is gone by then."""
+        """Calls `done` with the answer, later, unless the client has disconnected by then."""
         queue = self._waiting.get(client)
         if queue is None:
             queue = self._waiting[client] = deque()

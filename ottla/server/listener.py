@@ -36,7 +36,7 @@ QUEUED_BYTES_LEAST = 1 << 16
 """Bytes that every connection may keep, however many there are."""
 BACKLOG_LEAST = 128
 TLS_CONNECTION_BYTES = 60_000
-"""What a connection takes in OpenSSL whose client has sent all of a record but a byte; one that is silent takes 24 kB."""
+"""Memory of OpenSSL for a connection that has received all of a record but one byte, in bytes. A silent connection takes 24 kB."""
 
 Mapper = Callable[[str], str | None]
 """From the subject of a certificate to the name of a principal (`security/principal_mapping.py`)."""
@@ -65,7 +65,7 @@ class Listeners:
         self._mechanisms = mechanisms
         self._audit = audit
         self._unauthenticated: dict[Connection, int] = {}
-        """Ticks for which a connection has not authenticated."""
+        """Connections that have not authenticated, with the ticks since they opened."""
         self._buffers = ReceiveBuffers(request_bytes_max(config))
         self._limits = ConnectionLimits(
             frame_bytes_max=config.socket_request_max_bytes,
@@ -122,12 +122,12 @@ class Listeners:
             self.gate.close()
 
     def pause_all(self) -> None:
-        """Reads no further requests; those that are under way may finish."""
+        """Reads no further requests. Running requests may finish."""
         for connection in list(self.connections):
             connection.channel.pause_reading()
 
     def finish(self, done: Callable[[], object]) -> None:
-        """Executes no further requests; calls `done` once those that are under way have been answered."""
+        """Executes no further requests; calls `done` once the running ones have been answered."""
         busy = dict(self.connections)
 
         def idle(connection: Connection) -> None:
@@ -218,7 +218,8 @@ class Listeners:
         return is_full and not self._make_room_for_broker(listener)
 
     def _has_memory_for_tls(self, listener: str) -> bool:
-        """What OpenSSL keeps is in no account (`memory/answer_memory.py`), so the number of connections bounds it."""
+        """Whether another TLS connection is allowed. The memory of OpenSSL is not accounted (`memory/answer_memory.py`), so the number of
+        connections bounds it."""
         if listener not in self._map_subject:
             return True
         of_tls = sum(self._per_listener[name] for name in self._map_subject)
@@ -311,7 +312,7 @@ def request_bytes_max(config: BrokerConfig) -> int:
 
 @lru_cache(maxsize=1)
 def per_host(overrides: str) -> dict[str, int]:
-    """`host:number` separated by commas; an IPv6 address may stand in brackets."""
+    """`host:number` separated by commas; an IPv6 address may be in brackets."""
     found = {}
     for item in filter(None, map(str.strip, overrides.split(","))):
         host, _, number = item.rpartition(":")

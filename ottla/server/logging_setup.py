@@ -1,10 +1,10 @@
 """The broker's own log: text for people, JSON for machines, always on stderr (stdout belongs to the READY line).
 
-Each line carries the broker's id and, where the caller passes them with `extra=`, the listener, client id and correlation id that it is
-about. A line stays one line whatever a client has called itself: what could end it early, or steer a terminal that shows it, is written as
-an escape, in JSON as in text. What clients can make long is cut: a name after 256 characters, a line after 2,000. Lines of one cause (the
-same text before its values are put in) come at most so often; how many were left out stands in the next one. No value of a setting is ever
-logged, only names, so no secret can be; where the values came from is (`sources_line`).
+Each line has the broker's id and, if the caller passes them with `extra=`, the listener, client id and correlation id. An entry is always
+one line, whatever a client calls itself: characters that could end the line, or control a terminal, are escaped, in JSON as in text. Long
+texts of clients are cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are inserted)
+are limited in rate, and the next line has the number of the omitted ones. The names of settings are logged, and the sources of their values
+(`sources_line`), not the values.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ottla.base.bounded_cache import BoundedCache
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigSource
 
 FACTS = {"listener": "listener", "client_id": "client.id", "correlation_id": "correlation.id"}
-"""Attributes of a log record, and what they are called in the line."""
+"""Attributes of a log record, and their names in the line."""
 
 NAME_LETTERS_MAX = 256
 LINE_LETTERS_MAX = 2_000
 BURST_MAX = 100
-"""So many lines of one cause at once; then `LINES_PER_SECOND`."""
+"""Lines of one cause in a burst; after that `LINES_PER_SECOND`."""
 LINES_PER_SECOND = 5
 CAUSES_BYTES_MAX = 1 << 20
 """Memory for the causes of the last lines."""
@@ -95,7 +95,7 @@ class RateLimit(logging.Filter):
 
 
 class Cause:
-    """How many lines of one cause may still come."""
+    """The lines of one cause that are still allowed."""
 
     __slots__ = ("_at", "_room", "left_out")
 
@@ -136,7 +136,7 @@ def traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str
 
 
 def cut(value: object) -> object:
-    """A value for the log; long texts are cut, also those of what is only turned into text there."""
+    """A value for the log. Long texts are cut, also the texts of objects."""
     if isinstance(value, int | float):
         return value
     text = str(value)

@@ -1,12 +1,12 @@
-"""One broker over ports: what it consists of, in which order it starts and stops, and what happens when a part of it fails.
+"""One broker over ports: its parts, the order of its start and stop, and the handling of failed parts.
 
-Production hands it the operating system (`app.py`), the simulation a simulated one (`tests/sim`); everything here and below imports no
-clock, socket, thread, file or generator of chance (an import contract holds that).
+Production gives it the ports of the operating system (`app.py`), the simulation simulated ones (`tests/sim`). This module and everything
+below it import no clock, socket, thread, file or random generator (an import contract holds that).
 
 Construction claims the log directories and makes the parts. `start` binds the listeners, registers with the controller, which sends this
 broker its replicas (logs are recovered, coordinators begin to load), and accepts connections. `stop` is in `closing.py`. A failed read,
-write or sync takes the log directory offline; a log that is only damaged goes offline alone; a broken invariant is passed to
-`on_broken_invariant`, which ends the process without the clean-shutdown marker, so that the next start recovers.
+write or sync takes the log directory offline; a damaged log is taken offline alone. A broken invariant is passed to `on_broken_invariant`,
+which ends the process without the clean-shutdown marker, so that the next start recovers.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ class Node:
     # Failures
 
     def storage_failed(self, error: StorageError) -> None:
-        """A read failed outside of a partition's methods: the log directory that holds the path at fault goes offline."""
+        """Takes the log directory of a partition offline after a read outside of its methods failed."""
         for partition in self.partitions.all():
             if f"{error.path}/".startswith(f"{partition.log.directory}/"):
                 self._partition_failed(partition, error)
@@ -414,7 +414,7 @@ class Node:
         log.error("%s", error)
 
     def _partition_failed(self, partition: Partition, error: StorageError) -> None:
-        """A log failed: its whole directory goes offline, its coordinators close. What is only damaged goes offline by itself."""
+        """Takes the whole directory of a failed log offline and closes its coordinators. A damaged log is taken offline alone."""
         if isinstance(error, DamagedLogError):
             log.error("%s goes offline: %s", partition.topic_partition, error)
             self.hosts.resign(*partition.topic_partition)

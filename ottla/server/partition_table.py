@@ -1,9 +1,9 @@
-"""The logs that live on this broker: opened at start, made and deleted when the controller says so, taken offline with their directory.
+"""The logs of this broker: opened at the start, made and deleted by order of the controller, taken offline with their directory.
 
-A partition lives in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest
-partitions; `directories/moves.py` moves it to another. A directory of a deleted topic may be left over, because its log directory was
-offline then: it is removed when that comes back, or set aside as Kafka's `-stray` when a new topic needs the name. The look-up tables by
-topic name and by topic id are what the hot paths of Produce and Fetch use.
+A partition is in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions;
+`directories/moves.py` moves it to another. A directory of a deleted topic may remain because its log directory was offline. It is removed
+when the log directory works again, or set aside as Kafka's `-stray` when a new topic needs the name. Produce and Fetch use the tables by
+topic name and by topic id.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PartitionTable:
         self._found: dict[str, tuple[LogDirectoryState, ...]] = {}  # where a partition's log lies, by its directory's name
         self.on_doubt: Callable[[Partition, str], None] | None = None  # given to each partition (`repair/repairs.py`)
         self.preferred: BoundedCache[TopicPartition, str] = BoundedCache(PREFERRED_BYTES_MAX)
-        """The directories in which replicas are to be made that are not here yet."""
+        """The preferred log directories of replicas that are not on this broker yet."""
         self.copies: dict[str, str] = {}
         """The paths of the copies of logs that are being moved to another directory, by the names of the logs' own directories."""
         for directory in self._directories:
@@ -111,7 +111,7 @@ class PartitionTable:
             self._names[topic_id] = key.topic
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic, of which this broker may have no replica."""
+        """The name of a topic, also if this broker has no replica of it."""
         name = self._names.get(topic_id)
         if name is not None:
             return name
@@ -123,7 +123,7 @@ class PartitionTable:
             yield from list(of_topic.values())
 
     def in_pieces(self, size: int = 200) -> Iterator[list[Partition]]:
-        """All of them in lists of bounded length, for steps between which some may come and go."""
+        """All partitions in lists of bounded length. Partitions may be added and removed between the steps."""
         piece: list[Partition] = []
         for topic in list(self._by_topic):
             piece += self._by_topic.get(topic, {}).values()
@@ -249,7 +249,8 @@ class PartitionTable:
         return bool(self.copies) and str(partition.topic_partition) in self.copies
 
     def _finish_moves(self) -> None:
-        """Gives copies that are complete the names of their logs, which are gone. While a directory is offline, that is not known."""
+        """Gives complete copies the names of their logs, whose directories no longer exist. Does nothing while a directory is offline: a
+        log may be in it."""
         if all(directory.is_claimed for directory in self._directories):
             for name, path in list(self.copies.items()):
                 directory = self.directory_at(path.rpartition("/")[0])
@@ -325,7 +326,7 @@ class PartitionTable:
         return found
 
     def take_offline(self, directory: LogDirectoryState, reason: str) -> list[Partition]:
-        """Stops every partition of a failed directory; returns those that were online."""
+        """Stops every partition of a failed directory; returns the stopped partitions."""
         if directory.is_online:
             log.error("log directory %s goes offline: %s", directory.path, reason)
         directory.go_offline(reason)
@@ -335,7 +336,7 @@ class PartitionTable:
         return stopped
 
     def drop(self, partitions: Sequence[Partition]) -> None:
-        """Drops partitions of an offline directory, or damaged ones, so that `open` reads and checks them anew."""
+        """Drops damaged partitions, or partitions of an offline directory, so that `open` reads and checks them again."""
         for partition in partitions:
             self.directory_of(partition).note(partition)
             self._forget(partition.topic_partition, partition)
@@ -377,8 +378,8 @@ class PartitionTable:
             self._found.pop(name, None)
 
     def scan(self, directory: LogDirectoryState) -> list[str]:
-        """Takes note of what lies in a directory that has come online, and finishes deletions that failed there; the caller removes the
-        returned paths later."""
+        """Finds the logs in a directory that has become online, and finishes deletions that failed there; the caller removes the returned
+        paths later."""
         removed = []
         for path, topic_id in list(self._undeleted.items()):
             if path.rpartition("/")[0] == directory.path:
@@ -404,7 +405,7 @@ class PartitionTable:
         return not is_missing and all(found.is_online or self.directory_of(found) is not directory for found in self.all())
 
     def _locate(self, key: TopicPartition, topic_id: bytes, *, is_new: bool, is_replaceable: bool) -> LogDirectoryState:
-        """The directory in which the log lies or is to be made. Raises `ApiError` if that cannot be found out."""
+        """The directory of a log that exists or is to be made. Raises `ApiError` if that cannot be found out."""
         try:
             directory = self._find(key, topic_id, is_new)
         except StorageError as error:
@@ -420,7 +421,7 @@ class PartitionTable:
         return directory
 
     def _find(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState | None:
-        """The directory in which the log of this topic lies, if it exists already."""
+        """The directory that holds the log of this topic, if there is one."""
         places = self._found.get(str(key), ())
         if not is_new and len(places) < 2:
             return places[0] if places else None  # if it is another topic's, the log refuses it (I41)
@@ -473,7 +474,7 @@ class PartitionTable:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from reason
 
     def _place(self, key: TopicPartition) -> LogDirectoryState:
-        """The directory in which a log is to be made."""
+        """Chooses the directory for a new log."""
         wanted = self.directory_at(self.preferred.forget(key) or "")
         return wanted if wanted is not None and wanted.is_online else self._choose()
 

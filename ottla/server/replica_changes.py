@@ -1,9 +1,9 @@
-"""Carries out what the controller sends: opens replicas, leads with them or follows, stops and deletes them, applies new settings.
+"""Carries out the orders of the controller: opens replicas, leads them or follows, stops and deletes them, applies new settings.
 
-The controller sends after its write is committed. Thousands of logs take seconds to open, so that is done in turns of the loop, in the
-order of the requests; a replica whose turn has not come answers NOT_LEADER_OR_FOLLOWER, which clients try again. A replica whose
-directory is offline or damaged is not opened; its partition answers KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` or
-`open_again` has succeeded.
+The controller sends orders after its write is committed. Opening thousands of logs takes seconds, so they are opened in time slices, in the
+order of the requests. A replica that is not open yet answers NOT_LEADER_OR_FOLLOWER, which clients retry. A replica in an offline or
+damaged directory is not opened; its partition answers KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` or `open_again`
+succeeds.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ them would hold the loop for a tenth of a second."""
 
 NO_EPOCH = -1
 RESOLVED_MAX = 1000
-"""So many different settings of topics are kept resolved."""
+"""Different settings of topics whose resolved form is kept."""
 
 
 class Fetchers(Protocol):
-    """What fetches from leaders (`cluster/replica_fetchers.py`)."""
+    """Fetches from leaders (`cluster/replica_fetchers.py`)."""
 
     def follow(self, partition: Partition) -> None: ...
 
@@ -53,7 +53,7 @@ class Fetchers(Protocol):
 
 
 class NoFetchers:
-    """`Fetchers` of a broker that is alone: no other one leads what it has."""
+    """`Fetchers` of a single broker, which leads all its replicas."""
 
     def follow(self, partition: Partition) -> None:
         """There is no leader to fetch from."""
@@ -99,11 +99,11 @@ class ReplicaChanges:
         self.turns = Turns(clock, timers)
         self.on_metadata: Callable[[], object] = lambda: None
         self.on_replicas: Callable[[Sequence[TopicPartition]], object] = lambda _reopened: None
-        """Called when other replicas than before are marked as offline in the metadata, with those that are opened again."""
+        """Called with the reopened replicas when the set of offline replicas in the metadata has changed."""
 
     def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
-        """Removes the logs of other partitions: they were deleted, or moved, while this broker was away (KIP-516). One that is alone keeps
-        them: where there is no other broker, a log that no topic claims is more likely to be wanted than not."""
+        """Removes the logs of other partitions: they were deleted or moved while this broker was offline (KIP-516). A single broker keeps
+        them: an operator more likely wants such a log than not."""
         if len(self._metadata.brokers) > 1:
             self.turns.add(self._remove_strays(assigned))
 
@@ -165,7 +165,7 @@ class ReplicaChanges:
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
 
     def reopen(self, directory: LogDirectoryState) -> None:
-        """Recovers and leads anew the logs of a directory that was offline and can be written again."""
+        """Recovers and leads again the logs of a directory that was offline and can be written again."""
         try:
             directory.come_online()
             undeleted = self._partitions.scan(directory)
@@ -214,7 +214,7 @@ class ReplicaChanges:
         return ReplicaRole(topic=topic.name, topic_id=topic.topic_id, partition=topic.partitions[key.partition])
 
     def _state_again(self, partition: Partition) -> ReplicaRole | None:
-        """The role of a replica whose log is opened again: the newest that it had, of which the metadata may know nothing yet."""
+        """The newest known role of a replica whose log is opened again. The metadata may not have it yet."""
         role, state = self._state_of(partition.topic_partition), partition.state
         if role is None:
             return None
@@ -307,14 +307,14 @@ class ReplicaChanges:
             self._mark_online([key])
 
     def _way_on(self, key: TopicPartition, error: ApiError) -> str:
-        """What an operator can do if no other replica comes to lead."""
+        """A hint for the operator, in case no other replica becomes the leader."""
         if not isinstance(error.__cause__, DamagedLogError) or self._config.is_single_broker:
             return ""
         command = f"ottla partitions elect --accept-loss --topic {key.topic} --partition {key.partition}"
         return f". If no other replica can lead, this gives up what is damaged: {command}"
 
     def _drop_failed(self, key: TopicPartition) -> None:
-        """Drops a log that was found damaged after it was opened, so that it is opened and checked anew."""
+        """Drops a log that was found damaged after it was opened, so that it is opened and checked again."""
         known = self._partitions.get(*key)
         if known is not None and known.has_failed and self._partitions.directory_of(known).is_online:
             self._partitions.drop([known])

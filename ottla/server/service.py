@@ -59,7 +59,7 @@ def notify_reloaded(reload: Callable[[], None]) -> None:
 
 
 def feed_watchdog(loop: asyncio.AbstractEventLoop, environment: Mapping[str, str] = os.environ) -> bool:
-    """Notifies systemd from now on that the loop turns, if its watchdog is on; it then restarts a broker whose loop stands still."""
+    """If systemd's watchdog is on, notifies it from now on that the loop runs. systemd restarts a broker with a blocked loop."""
     microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
     if not microseconds.isdigit() or not int(microseconds) or pid != str(os.getpid()):
         return False
@@ -74,7 +74,7 @@ def feed_watchdog(loop: asyncio.AbstractEventLoop, environment: Mapping[str, str
 
 
 def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], reload: Callable[[], None]) -> None:
-    """Calls `stop` at the first SIGTERM or Ctrl-C, `reload` at each SIGHUP. A second signal to stop ends the process where it stands."""
+    """Calls `stop` at the first SIGTERM or Ctrl-C, `reload` at each SIGHUP. A second stop signal ends the process immediately."""
 
     is_first = os.getpid() == FIRST_PROCESS
 

@@ -1,5 +1,5 @@
-"""Refuses to start a broker with a listener for bearer tokens whose signatures it could not check, and one that could get no token by
-which to log in to other brokers."""
+"""Refuses to start a broker that could not check the signatures of a listener's bearer tokens, or that could get no token for its login to
+other brokers."""
 
 from __future__ import annotations
 

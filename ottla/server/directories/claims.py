@@ -1,8 +1,8 @@
-"""Claims the log directories of a broker at its start, and finds out which cluster they belong to.
+"""Claims the log directories of a broker at its start, and finds out the id of their cluster.
 
-A directory that cannot be read is offline, unless all of them are. A directory of another broker or cluster refuses the start. The cluster
-id comes from the directories, else from the metadata store, else from the configuration, else it is a new one. In a cluster of several
-brokers the metadata store decides, which is asked before (`cluster/cluster_id.py`).
+An unreadable directory is offline, unless all are unreadable. A directory of another broker or cluster refuses the start. The cluster id is
+read from the directories, else from the metadata store, else from the configuration, else a new one is made. In a cluster of several
+brokers the metadata store decides; it is asked before (`cluster/cluster_id.py`).
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def claim_directories(
     ports: Ports, config: BrokerConfig, directories: Sequence[LogDirectoryState], store_name: str, cluster_id: str = ""
 ) -> str:
     """Makes the directories this broker's and reads their checkpoints; returns the cluster id. Raises `StorageError`, also if the
-    configuration names another cluster than the one that is known.
+    configuration names another cluster than the known one.
 
-    `cluster_id` is that of the metadata store where it is known already; without it the store is asked, which then answers at once.
+    `cluster_id` is the id in the metadata store, if it is known already. Otherwise this function asks the store, which then answers at
+    once.
     """
     cluster_id = cluster_id or _find_cluster_id(ports.store, online(directories), store_name)
     wanted = config.ottla_cluster_id

@@ -1,10 +1,9 @@
-"""The entries of `log.dirs`: whose they are, whether they work, and the checkpoints that lie in them.
+"""The entries of `log.dirs`: their owner, whether they work, and their checkpoints.
 
-A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). When a read, write or sync in
-it fails it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a
-restart. Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the
-directory. What is noted of a log counts until it is open, then the log itself knows better; when it is dropped in order to be opened
-anew, its last values are noted.
+A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). A failed read, write or sync
+takes it offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a restart.
+Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the directory. Noted
+offsets of a log are used until the log is open. When a log is dropped in order to be opened again, its last offsets are noted.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ottla.storage.stage_file import sweep
 log = logging.getLogger("ottla.storage")
 
 FREE_BYTES_MIN = 16 << 20
-"""A directory that went offline comes back only with this much room."""
+"""Free bytes that a directory must have before it becomes online again."""
 
 DELETED_SUFFIX = "-delete"
 
@@ -87,7 +86,7 @@ class LogDirectoryState:
         self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
         self.before_first_claim: Callable[[], None] = lambda: None
-        """Refuses a new directory that comes online after the start, if it stands for another one."""
+        """Refuses a new directory that becomes online after the start, if it replaces another directory."""
 
     def lock(self) -> None:
         """Takes the directory for this process. Raises `DirectoryRefused` when another process has it."""
@@ -126,7 +125,8 @@ class LogDirectoryState:
         return LogDirectoryHistory(self.path, self.generations)
 
     def _read_proof(self, before: Boot) -> None:
-        """What the last life of the directory proves of its logs. What is in here after another boot was on the disk."""
+        """Finds out what the last life of the directory proves of its logs. Everything in a directory of an earlier boot was on the disk.
+        """
         has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
         has_rebooted = bool(self._boot_id) and before.boot_id not in ("", self._boot_id)
         is_ledger_lost = before.has_ledger and self.ledger.is_lost
@@ -138,7 +138,7 @@ class LogDirectoryState:
             small_files.write_boot(self._disk, self.path, before._replace(is_synced=False))
 
     def disown(self) -> None:
-        """Leaves a directory that was new without an owner: the start was refused, perhaps for a wrong `broker.id`."""
+        """Removes the owner from a new directory: the start was refused, perhaps for a wrong `broker.id`."""
         if self._is_new and self.is_online:
             with suppress(StorageError):
                 self._disk.remove(f"{self.path}/{small_files.META_PROPERTIES_FILE}")
@@ -158,7 +158,7 @@ class LogDirectoryState:
         if self.generations and not self.has_failed:
             generations.note(self._disk, self.path)
 
-    # What is noted of logs
+    # Noted offsets of logs
 
     def noted(self, key: TopicPartition, topic_id: bytes) -> LogOffsets:
         """The offsets noted for a log that is about to be opened; none if they were noted for another topic of that name (I41)."""
@@ -168,7 +168,7 @@ class LogDirectoryState:
         return noted if watermark == UNKNOWN else noted._replace(high_watermark=watermark)
 
     def proof(self, key: TopicPartition, topic_id: bytes) -> Proof:
-        """What the ledger proves of a log that is about to be opened. After a failure of the disk, what was not synced may be lost."""
+        """The ledger's proof of a log that is about to be opened. After a failure of the disk it covers only synced records."""
         proof = self.ledger.proof(topic_id, key.partition)
         return proof._replace(end=proof.synced or UNKNOWN, start=UNKNOWN) if self.has_failed else proof
 
@@ -179,7 +179,7 @@ class LogDirectoryState:
             self.clean_offsets[key] = noted.clean_offset
 
     def note(self, partition: Partition) -> None:
-        """Notes the offsets of a log that is dropped in order to be opened anew."""
+        """Notes the offsets of a log that is dropped in order to be opened again."""
         self._closed[partition.topic_partition] = self._offsets_of(partition)
         self.clean_offsets.pop(partition.topic_partition, None)
 
@@ -293,8 +293,8 @@ class LogDirectoryState:
         return write
 
     def close(self, *, is_clean: bool) -> None:
-        """Writes the marker of a clean stop, and gives the directory up. There is no marker if the directory had lost something, such as
-        everything by a new disk, and the start did not come so far that a controller knows: the marker would deny the loss."""
+        """Writes the marker of a clean stop, and releases the directory. Without `is_proved` it writes no marker: the directory had lost
+        something (a new disk lost everything), no controller knows of the loss yet, and the marker would deny it."""
         if is_clean and self.is_online and self.is_proved:
             self.ledger.sync()
             small_files.write_clean_shutdown(self._disk, self.path)

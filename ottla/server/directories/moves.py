@@ -1,13 +1,13 @@
 """Moves replicas between the log directories of this broker while they serve (AlterReplicaLogDirs, KIP-113).
 
-The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread
-and appended on the loop; when little is left, the copy takes the log's place (`storage/future_log.py`). The log is not compacted meanwhile.
-`num.replica.alter.log.dirs.threads` replicas are copied at a time, as many as there are log directories where it is not set, and at most
-`AT_A_TIME_MAX`, in the order in which they were asked for; together no faster than `replica.alter.log.dirs.io.max.bytes.per.second`.
+The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread and
+appended on the loop. When little remains, the copy takes the log's place (`storage/future_log.py`). The log is not compacted meanwhile.
+Replicas are copied in the order of the requests, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as there
+are log directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
 
-What is on the disk says which moves are under way: after a restart, or when a directory can be read again, a move goes on as soon as the
-replica is open. A copy that cannot be read is begun anew; a destination that fails keeps what it has until it is back. A new destination
-gives up the old copy, and the directory in which the replica is already ends the move.
+The disk records the unfinished moves: after a restart, or when a directory can be read again, a move continues as soon as the replica is
+open. An unreadable copy begins again. A failed destination keeps its copy until it works again. A new destination gives up the old copy; a
+request for the replica's present directory ends the move.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LAST_BYTES = 1 << 18
 SYNC_BYTES = 64 << 20
 PAUSE_MS = 50
 AT_A_TIME_MAX = 3
-"""Leaves threads to those who wait for a sync (`adapters/threads.py`)."""
+"""Replicas that are copied at a time. Fewer than the threads (`adapters/threads.py`), because syncs need some of them."""
 
 Result = TypeVar("Result")
 RemoveLater = Callable[[str, int], None]
@@ -121,10 +121,10 @@ class DirectoryMoves:
     def under_way(self) -> Iterator[FutureLog]:
         return (move.future for move in self._moves.values())
 
-    # What happens to replicas and directories
+    # Events of replicas and directories
 
     def resume(self, partition: Partition) -> None:
-        """Goes on with the move of a replica that has been opened, if one is under way."""
+        """Continues the move of a replica that has been opened, if it has one."""
         if not self._partitions.is_moving(partition):
             return
         key = partition.topic_partition
@@ -137,19 +137,19 @@ class DirectoryMoves:
             self.give_up(key)
         elif move is None:
             self._begin(partition, path)
-        elif move.partition is not partition:  # the log was opened anew
+        elif move.partition is not partition:  # the log was opened again
             self._moves[key] = _Move(partition, FutureLog(partition.log, move.future.copy), 0)
             directory.copies[key] = partition, move.future.copy
         self._timers.call_soon(self._run)
 
     def resume_into(self, directory: LogDirectoryState) -> None:
-        """Goes on with all moves into a directory that can be read again."""
+        """Continues all moves into a directory that can be read again."""
         for partition in self._partitions.all():
             if partition.is_online and self._partitions.copies.get(str(partition.topic_partition), "").startswith(f"{directory.path}/"):
                 self.resume(partition)
 
     def give_up(self, key: TopicPartition) -> None:
-        """Ends the move of a replica, which stays where it is, or is deleted; the copy goes."""
+        """Ends the move of a replica that keeps its directory or is deleted. Removes the copy."""
         move = self._moves.get(key)
         if move is not None:
             self._stop(move)
@@ -164,7 +164,7 @@ class DirectoryMoves:
                 self._stop(move)
 
     def close(self) -> None:
-        """Stops, and closes the copies cleanly: the next start goes on with them."""
+        """Stops, and closes the copies cleanly. The next start continues them."""
         self._is_closed = True
         for move in self._moves.values():
             move.future.close()
@@ -271,7 +271,7 @@ class DirectoryMoves:
             self._damaged(move, error)
             return
         except StorageError as error:
-            if self._partitions.directory_of(partition) is not source:  # the log has gone from there, and the copy is where it is
+            if self._partitions.directory_of(partition) is not source:  # the copy has replaced the log
                 del self._moves[key]
                 self._partitions.on_moved(partition, source, 0)
             self._failed(error.path or begun, error)
@@ -283,7 +283,7 @@ class DirectoryMoves:
         self._timers.call_soon(self._run)
 
     def _in_thread(self, move: _Move, work: Callable[[], Result], done: Callable[[Result], None]) -> None:
-        """Runs `work` in a thread and `done` with its result, if the move is still under way; then goes on."""
+        """Runs `work` in a thread. If the move has not ended meanwhile, calls `done` with the result and continues."""
 
         def guarded() -> Result | StorageError:
             try:
@@ -334,7 +334,7 @@ class DirectoryMoves:
             segment.release_file()
 
     def _discard(self, path: str) -> None:
-        """Renames the copy, so that no start goes on with it, and has it removed."""
+        """Renames the copy, so that no start continues it, and has it removed."""
         directory = self._partitions.directory_at(path.rpartition("/")[0])
         disk = self._disk
         if directory is None or not directory.is_online:
@@ -348,7 +348,7 @@ class DirectoryMoves:
             self._failed(path, error)
 
     def _failed(self, path: str, error: StorageError) -> None:
-        """The disk under `path` has failed: its whole log directory goes offline, and with it all that is copied into it."""
+        """Takes the log directory of `path` offline after its disk failed, with all copies in it."""
         for directory in self._partitions.log_directories():
             if path.startswith(f"{directory.path}/") and directory.is_online:
                 self._fail(directory, str(error))

@@ -1,1 +1,1 @@
-"""What connections hold in memory: requests that have not come whole, answers that are not sent; and who goes first where it is short."""
+"""The memory of connections: unfinished requests and unsent answers, and which are dropped first when memory is short."""

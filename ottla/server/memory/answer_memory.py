@@ -80,7 +80,7 @@ class AnswerAccount:
         self.unsent_bytes = size
 
     def close(self) -> None:
-        """The connection has ended. What its requests release later does not count."""
+        """The connection has ended: later releases by its requests are ignored."""
         self._memory.remove(self)
         self._memory = AnswerMemory()
 

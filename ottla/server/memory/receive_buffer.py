@@ -1,19 +1,19 @@
 """Buffers for received bytes until their frame is whole, and the bound on all of them together.
 
-Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A
-frame larger than that buffer gets a buffer of its own, which never outgrows what was received by more than a factor, so a peer that
-announces 100 MiB and sends nothing costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making
-them costs as much as copying the batch.
+Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A larger
+frame gets its own buffer, which is at most a factor larger than the received bytes, so a peer that announces 100 MiB and sends nothing
+costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making them costs as much as copying the
+batch.
 
-All buffers of their own together stay below `bytes_max`. A frame with a full buffer grows when more of it can be read; if it would exceed
-the bound, reading is paused until others have left. Those that wait go on in the order of what they lack; each tick that one is older
-counts like some bytes less. The first of them may grow into a reserve if it can become whole there, so small requests come through while
-large ones wait for each other. A frame that is alone may always grow, so none is too large to come through.
+All own buffers together stay below `bytes_max`. A frame with a full buffer grows when more of it can be read. If it would exceed the bound,
+reading is paused until other frames have ended. Waiting frames continue in the order of their missing bytes; each tick of age counts
+like some bytes less. The first one may grow into a reserve if it can become whole there, so small requests are served while large ones wait
+for each other. A single frame may always grow, so no frame is too large.
 
-When one has to wait, or one more begins and memory is full, others are dropped (`unfinished_requests.py` chooses), so a crowd of peers that
-begin requests and never finish them starves none. When every frame waits for another and nothing moves, `relieve` drops some in each tick:
-at first only frames of connections that have not sent a whole request yet. Small unfinished frames, which their connections keep, and
-requests that connections hold back count like large ones and are dropped like them.
+When a frame has to wait, or another begins while memory is full, `unfinished_requests.py` chooses frames to drop. So a crowd of peers that
+begin requests and never finish them starves no other client. When all frames wait for each other, `relieve` drops some in each tick: at
+first only frames of connections that have not sent a whole request yet. Small unfinished frames, which their connections keep, and requests
+that connections hold back count like large ones and are dropped like them.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ FULL_PART = 9 / 8
 RESERVE_PART = 10 / 8
 """Up to this part of the bound the first of the frames that wait may grow."""
 AGE_BYTES = 1 << 16
-"""Of two frames that wait, one that is a tick older goes before one that lacks fewer bytes, if the difference is less than these."""
+"""Bytes that a tick of age counts for in the order of waiting frames: the frame with the fewest missing bytes is first."""
 PLACES_KEPT = 64
-"""The order of those that wait is made anew when it has so many more places of frames that have gone than of others."""
+"""The heap of waiting frames is rebuilt when it has this many more stale entries than valid ones."""
 STILL_TICKS_MAX = 10
-"""Calls of `relieve` in which nothing was given back before frames of any connection are dropped."""
+"""Calls of `relieve` without any returned memory before frames of any connection are dropped."""
 STILL_TICKS_UNSERVED_MAX = RIPE_TICKS
 """The same for frames of connections that have not sent a whole request yet. Clients send ApiVersions first."""
 KEPT_PART = 7 / 8
@@ -70,13 +70,13 @@ class ReceiveBuffers:
         self._free: list[bytearray] = []
         self._waiting: dict[int, LargeFrame] = {}
         self._order: list[tuple[int, int]] = []
-        """A heap: what decides who goes on first, and the number of the frame, which may wait no longer."""
+        """A heap of (priority, number of the frame). The frame may have stopped waiting."""
         self._waits = 0
-        self._is_dropping = False  # what is given back is for more than those that wait
+        self._is_dropping = False  # returned memory is not only for waiting frames
         self._still_ticks = 0
 
     def size_for(self, size: int, received: int) -> int:
-        """The buffer size for a frame of `size` bytes of which `received` have arrived."""
+        """The buffer size for a frame of `size` bytes after `received` bytes have arrived."""
         if received >= POOL_FROM_RECEIVED_BYTES and size <= POOLED_BYTES:
             return min(size, 4 * received) if self.is_crowded() and received < POOLED_BYTES // 4 else POOLED_BYTES
         return min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES))
@@ -137,7 +137,7 @@ class ReceiveBuffers:
         return not self._waiting and self._is_within(frame)
 
     def _has_room_for_first(self, frame: LargeFrame) -> bool:
-        """The same of the first that waits: it may use the reserve, too, if it becomes whole there and leaves as much to others."""
+        """The same for the first waiting frame. It may also use half of the free reserve if that makes it whole."""
         lacks = frame.size - len(frame.buffer)
         return self._is_within(frame) or lacks <= (self._reserve_end - self.bytes_lent) / 2
 
@@ -163,7 +163,7 @@ class ReceiveBuffers:
         log.warning("%d unfinished requests are dropped, because there is no memory for more", dropped)
 
     def _end_standstill(self, *, has_waited: bool) -> None:
-        """Drops some of the requests that wait for each other. `has_waited`: those of served connections, too."""
+        """Drops some of the requests that wait for each other. `has_waited`: also requests of served connections."""
         ticks = self._still_ticks
         found = self.unfinished.dispensable(None)
         dropped = self._drop([one for one in found if has_waited or not one.is_served], self.bytes_max * KEPT_PART)
@@ -209,7 +209,7 @@ class LargeFrame:
         self._buffers, self.channel, self.is_served = buffers, channel, is_served
         self.begun_tick = self.moved = 0
         buffers.unfinished.note_begun(self)
-        self.place = 0  # among those that wait
+        self.place = 0  # the number of the waiting frame
         self.size = size
         self.filled = len(start)
         wanted = buffers.size_for(size, self.filled)

@@ -1,10 +1,10 @@
-"""Requests that have not arrived whole, and the order in which they are dropped where others wait for memory.
+"""Requests that have not arrived whole, and their order of eviction when memory is short.
 
-The slowest are dropped first: the bytes of the last tick decide, and the average since the request began between equals, because a peer
-may send much at first and then a byte in each second. A request that will be whole soon at its pace is spared. A peer that opens new
-connections all the time is never old enough to be judged by its pace. Where requests fill the memory, those of the address that holds the
-most are dropped first; of these the ones whose connection has not been served yet and that are not on their way, by the memory they take
-and the time since they moved; then the others, by the memory alone.
+The slowest are dropped first: their bytes in the last ticks decide, and between equals the average since the request began, because a peer
+may send much at first and then a byte each second. A request that will be whole soon at its pace is spared. A peer that always opens new
+connections is never old enough to be judged by its pace. When requests fill the memory, the address that holds the most loses requests
+first. Its requests on unserved connections that will not be whole soon are dropped first, by their memory and the time since they moved;
+then the others, by memory alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 RIPE_TICKS = 2
 """A request may be judged by its pace when it is so many ticks old."""
 SOON_TICKS = 10
-"""One that will be whole within so many ticks at the pace at which it came lately is spared."""
+"""Ticks within which a spared request becomes whole at its latest pace."""
 
 
 class Reader(Protocol):
@@ -56,14 +56,14 @@ class Unfinished(Hashable, Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """At most so many are still to come."""
+        """Upper bound of the bytes that are still missing."""
 
     @property
     def channel(self) -> Reader: ...
 
 
 class UnfinishedRequests:
-    """Those of all connections of a loop."""
+    """The unfinished requests of all connections of a loop."""
 
     def __init__(self) -> None:
         self.tick = 0
@@ -74,7 +74,7 @@ class UnfinishedRequests:
         """The inboxes of all connections; each may keep bytes besides a large frame."""
         self._noted: dict[Unfinished, int] = {}
         self._noted_before: dict[Unfinished, int] = {}
-        """What was there of each at the last tick, and at the one before; only while memory is short."""
+        """The received bytes of each request at the last tick and at the tick before; only while memory is short."""
         self._slowest: list[tuple[tuple[int, float], int, Unfinished]] | None = None
 
     def next_tick(self, *, is_short: bool) -> None:
@@ -86,12 +86,12 @@ class UnfinishedRequests:
             self._noted.update((one, one.received_bytes) for one in self._all())
 
     def note_begun(self, one: Unfinished) -> None:
-        """A piece of one has come, and nothing of it before."""
+        """Notes a request whose first piece has arrived."""
         one.begun_tick = self.tick
         one.moved = self.moves = self.moves + 1
 
     def next_slowest(self) -> Unfinished | None:
-        """The slowest of those that may be judged and are not on their way, each once in a tick."""
+        """The slowest request that is old enough to be judged and will not be whole soon. Returns each at most once in a tick."""
         if self._slowest is None:
             judged = ((self._pace(one), number, one) for number, one in enumerate(self._all()) if self._is_ripe(one))
             self._slowest = sorted((item for item in judged if not self._is_on_its_way(item[2])), reverse=True)

@@ -1,7 +1,7 @@
 """Answers the probes of the HTTP port: whether the broker lives, whether it has started, whether it can serve.
 
-Alive means that the loop answers at all, so it never depends on anything else: a broker that cannot serve for a while must not be killed
-for it. Ready means that clients should come: it listens, its metadata session holds, its logs are recovered. Each reason why not is one
+Alive means that the loop answers, and depends on nothing else: a broker that cannot serve for a while must not be killed for it. Ready
+means that clients should connect: it listens, its metadata session holds, its logs are recovered. Each reason why it is not ready is one
 sentence. Started means that it has been ready once.
 """
 

@@ -17,7 +17,7 @@ BUCKETS = 65
 
 WINDOW_SECONDS = 300.0
 SNAPSHOTS_MAX = 32
-"""Readings come every 10 to 60 seconds; more often than this many in a window, none is kept."""
+"""Readings kept in a window. Scrapes read every 10 to 60 seconds; beyond this number none is kept."""
 
 
 def new_buckets() -> list[int]:

@@ -1,14 +1,14 @@
 """A small HTTP server for probes and scrapes: `ottla.metrics.listen`.
 
-GET and HEAD of a handful of paths; everything else is refused. A request's head is bounded in size and time, connections in number, and a
-peer that does not read is dropped, so that no client can slow the broker down through this port; many scrapes at once share a page. When
-all connections are taken, a new one takes the place of the one that has waited the longest without a request, and where none is without
-one, of the one that has been answered for the longest time, so a health probe is always served. No answer ever contains a traceback, and no
-request changes anything.
+It answers GET and HEAD of a few paths and refuses everything else. The head of a request is bounded in size and time, the connections are
+bounded in number, and a peer that does not read is dropped, so no client can slow the broker down through this port. Concurrent scrapes
+share a page. When all connections are taken, a new connection replaces the one that has waited longest without a request. If all have a
+request, it replaces the one that has been answered for the longest time, so a health probe is always served. No answer contains a
+traceback, and no request changes anything.
 
 `/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none (`ottla.metrics.probes.open`); the reasons why a broker
 is not ready are shown only to clients that may read metrics. On an address that is not loopback, metrics need a password or a token, and
-without either the broker refuses to open such an address. Who may read what is decided in `http_access.py`.
+without either the broker refuses to open such an address. `http_access.py` decides who may read.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ PORT_MAX = 65535
 
 ALIASES = {"/-/healthy": "/healthz", "/-/ready": "/readyz", "/v1/status/ready": "/readyz"}
 ONCE = ("content-length", "host", "transfer-encoding", "authorization")
-"""Headers that must not be repeated: the two values could be read differently by what stands in between."""
+"""Headers that must not be repeated: a proxy could read another one of the two values."""
 PATHS = ("/metrics", "/healthz", "/readyz", "/startupz")
 
 is_token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
-"""Without line ends and other control characters, which may end a line for what stands in between."""
+"""A value without line ends and other control characters, which a proxy could take for the end of a line."""
 is_authority = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]+)(:[0-9]*)?").fullmatch
 
 
@@ -93,9 +93,9 @@ class HttpPort:
         self._page: bytes | None = None
         """The last page, while it is being sent."""
         self._waiting: dict[asyncio.Task[None], None] = {}
-        """Connections that have sent no whole request since their last answer, in the order in which they began to wait."""
+        """Connections that have sent no whole request since their last answer. The one that has waited longest is first."""
         self._answering: dict[asyncio.Task[None], None] = {}
-        """The others, in the order in which they sent theirs."""
+        """Connections with a request. The oldest request is first."""
         if access.is_open_to_all and not is_loopback(self.host):
             raise AddressError(
                 f"ottla.metrics.listen={listen} is not loopback and needs a password: set ottla.metrics.credentials=user:password, or"
@@ -124,7 +124,7 @@ class HttpPort:
 
     @property
     def url(self) -> str:
-        """The URL to type into a browser; `*` stands for every address."""
+        """The URL for a browser. The host `*` means every address."""
         return f"http{'s' if self._access.is_encrypted else ''}://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
 
     async def stop(self) -> None:
@@ -152,7 +152,7 @@ class HttpPort:
             reader, writer = await streams(sock, self._access.tls, limit=HEAD_BYTES_MAX, handshake_seconds=HEAD_SECONDS_MAX)
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the peer has gone, is too slow, or this port closes: no answer can be sent
+            pass  # the peer has disconnected, is too slow, or this port closes: no answer can be sent
         finally:
             self._tasks.discard(task)
             self._waiting.pop(task, None)
@@ -230,7 +230,7 @@ class HttpPort:
         return Answer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
 
     def _end_scrape(self) -> None:
-        """This connection has taken its page, or is gone."""
+        """This connection has received its page, or has ended."""
         self._scraping.discard(asyncio.current_task())
         if not self._scraping:
             self._page = None

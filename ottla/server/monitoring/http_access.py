@@ -1,7 +1,7 @@
-"""Who may read what over the HTTP port, and by which certificate: password or bearer token, names in the Host header, TLS.
+"""Access to the HTTP port, and its certificate: password or bearer token, names in the Host header, TLS.
 
-Files are read when the port is opened and again at a reload (SIGHUP), so that a token or a certificate is renewed without a restart; one
-that cannot be used then leaves the one before it in force. Comparisons take the same time whatever is given.
+Files are read when the port is opened and again at a reload (SIGHUP), so a token or a certificate is renewed without a restart. If a new
+file cannot be used, the old one stays in force. Comparisons take the same time for every input.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _read_token(path: str) -> bytes:
 
 
 def _context(certificate_file: str, key_file: str) -> ssl.SSLContext:
-    """A new context each time, so that one that cannot be loaded leaves the old one whole."""
+    """Makes a new context each time, so that the old one stays whole if the files cannot be loaded."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

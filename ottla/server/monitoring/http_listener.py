@@ -81,8 +81,8 @@ class HttpListener:
 
 
 class PeerProtocol(asyncio.StreamReaderProtocol):
-    """A peer that resets its connection has gone, as one that closes it. Its error would be kept for those who ask how the connection
-    ended; nothing here does, and an error that was kept for nothing may be logged with a traceback."""
+    """A peer that resets its connection is treated like one that closes it. The stream would keep the error for a later caller. No such
+    caller exists here, and an unread error may be logged with a traceback."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(None)

@@ -1,8 +1,8 @@
 """The table of metrics. Each family once: name, kind, help text. Dashboards, alert rules and documentation are checked against it.
 
-Names are those that published Grafana boards and alert rules for Kafka ask for: kafka_exporter's, and those that the JMX exporter makes of
-Kafka's own metrics. What a single broker has no part for (queues between threads, followers, ZooKeeper) is exported with the value
-that says so, because a board with a hole looks like a broken broker.
+Names are the names in published Grafana boards and alert rules for Kafka: kafka_exporter's names, and the JMX exporter's names of Kafka's
+own metrics. A metric of a part that a single broker lacks (queues between threads, followers, ZooKeeper) is exported with the value that
+says so, because a board with a hole looks like a broken broker.
 
 Rates are counters that end in `_total`. `ALIASES` are the other two dialects in use; they are exported on request.
 """
@@ -162,7 +162,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 DIALECTS = {"confluent": "", "strimzi-reporter": "_total"}
-"""What stands after `bytesinpersec` in each of the dialects of `ottla.metrics.aliases`."""
+"""The suffix after `bytesinpersec` in each of the dialects of `ottla.metrics.aliases`."""
 
 
 def alias(family: Family, dialect: str) -> str:

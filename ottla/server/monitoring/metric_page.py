@@ -1,7 +1,7 @@
 """The text of one scrape: lines gathered by family, in Prometheus' text format 0.0.4.
 
-Collectors append finished lines, because a line is the only thing that a scrape needs and everything in between costs the loop time. A
-family's lines have to stand together behind its header; so they are gathered by family and joined once.
+Collectors append finished lines, because a scrape needs only lines, and intermediate objects cost the loop time. The lines of a family must
+follow its header, so they are gathered by family and joined once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Page:
 
 
 def _translated(family: Family, dialect: str, lines: Sequence[str]) -> list[str]:
-    """The same samples under the name that another dialect has for them; counters come line by line, never in blocks."""
+    """The same samples under their name in another dialect. Counters are single lines, never blocks."""
     name = alias(family, dialect)
     # Without `_total` a strict reader would not take the family for a counter.
     kind = family.kind if DIALECTS[dialect] else "untyped"

@@ -1,7 +1,7 @@
-"""Metrics of the process: CPU, memory, descriptors, garbage collection; and how late its event loop is.
+"""Metrics of the process: CPU, memory, descriptors, garbage collection, and the lag of its event loop.
 
-`/proc` is read where there is one; elsewhere those metrics are left out. `LoopLag` asks the loop ten times a second to be called and
-measures how late the call comes; it runs only while metrics are on.
+`/proc` is read where it exists; elsewhere those metrics are omitted. `LoopLag` schedules a call ten times a second and measures its delay;
+it runs only while metrics are on.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class ProcessMetrics:
 
 
 def _open_descriptors() -> int:
-    """Counts open descriptors: since Linux 6.2 the directory's size is their number, before, they are listed, less that of the list."""
+    """Counts open descriptors. Since Linux 6.2 the directory's size is their number. Older kernels list them; the descriptor of the listing
+    is subtracted."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd")) - 1
 
 

@@ -1,7 +1,7 @@
 """Metrics of requests and connections: how many, how long each kind takes, how idle the broker is.
 
-Quantiles are those of the last five minutes (`histogram.Recent`), counts and sums those since the start, as Prometheus wants both.
-`FetchConsumer` repeats `Fetch`, as Kafka does, for boards that ask for one of them; a single broker has no followers.
+Quantiles cover the last five minutes (`histogram.Recent`), counts and sums everything since the start, as Prometheus expects both.
+`FetchConsumer` repeats `Fetch`, as Kafka does, for boards that use one of them; a single broker has no followers.
 """
 
 from __future__ import annotations

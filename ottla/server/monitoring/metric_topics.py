@@ -1,11 +1,11 @@
 """Metrics of topics and partitions: offsets, replicas, sizes, traffic.
 
-Most partitions of a broker have not moved since the scrape before, and those that have still have the same leader. So a partition's lines
-are kept with the numbers they were made of, in three kinds: who holds it (`standing`), where it begins (`starts`), where it ends (`ends`);
-and each topic keeps the encoded text of its partitions. A partition at rest costs one comparison. The walk is cut into pieces of
-`PIECE` partitions, and the loop may serve clients between them.
+Most partitions have not changed since the last scrape, and the changed ones still have the same leader. So the lines of a partition are
+kept with their numbers, in three kinds: its replicas (`standing`), its start (`starts`), its end (`ends`); and each topic keeps the encoded
+text of its partitions. An unchanged partition costs one comparison. The walk is cut into pieces of `PIECE` partitions, and the loop may
+serve clients between them.
 
-Counters never go back: what a deleted topic has counted stays in the series without a label, and its own series end.
+Counters never decrease: the counts of a deleted topic stay in the series without a label, and its own series end.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Topic:
         self.starts: tuple[bytes, ...] = ()
         self.ends: tuple[bytes, ...] = ()
         self.sums: tuple[int, ...] = _NO_SUMS
-        self.base: tuple[int, ...] = _NO_COUNTS  # counted by replicas that have since been opened anew
+        self.base: tuple[int, ...] = _NO_COUNTS  # counted by replicas that have since been opened again
         self.counts: tuple[int, ...] = _NO_COUNTS
         self.traffic_lines: tuple[str, ...] = ()
 
@@ -171,7 +171,7 @@ class TopicMetrics:
         row.ends = _ends(row.labels, partition)
         traffic = partition.traffic
         if row.traffic is not traffic:
-            # The replica was opened anew and counts from zero.
+            # The replica was opened again and counts from zero.
             known.base = tuple(map(sum, zip(known.base, row.counts, strict=True)))
             row.traffic = traffic
         row.counts = _of_traffic(traffic)

@@ -31,7 +31,7 @@ def make_port(node: Node, listen: str) -> HttpPort:
 
 
 def make_health(node: Node, metrics: Metrics) -> Health:
-    """The checks that must pass before clients should come."""
+    """The checks that must pass before clients should connect."""
 
     def listeners() -> str:
         return "" if node.is_ready else "the broker does not accept requests"

@@ -1,1 +1,1 @@
-"""Quotas at work: throttled clients are muted, connections that come too fast wait. Imported when the first quota is set."""
+"""Enforces quotas: throttled clients are muted, connections beyond their rate wait. Imported when the first quota is set."""

@@ -1,7 +1,7 @@
-"""Holds back new connections that come faster than the rates that are set (`security/quotas/connections.py`).
+"""Delays new connections that exceed the configured rates (`security/quotas/connections.py`).
 
-A listener's connections pass one after the other: one that has to wait holds up those behind it. One that is refused is closed after its
-delay and holds up no other. Nothing is read from a connection that waits, and only `WAITING_MAX` wait: any further one is closed at once.
+The connections of a listener are opened in order: a waiting one delays those behind it. A refused connection is closed after its delay and
+delays no other. Nothing is read from a waiting connection. Only `WAITING_MAX` connections wait; any further one is closed at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Admit = Callable[[str, Channel], object]
 
 
 class ConnectionGate:
-    """The new connections of one broker. `admit` takes those that may be opened, with the name of their listener."""
+    """The new connections of one broker. `admit` is called with each connection that may be opened, and the name of its listener."""
 
     def __init__(self, rates: ConnectionRates, timers: Timers, admit: Admit) -> None:
         self._rates = rates

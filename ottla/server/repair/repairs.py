@@ -209,7 +209,7 @@ class Repairs:
     # Repairing
 
     def _repair(self, case: Case, source: int) -> None:
-        from ottla.server.repair.segment_fetch import SegmentFetch  # on use: with it comes what rewrites segments
+        from ottla.server.repair.segment_fetch import SegmentFetch  # on use: it imports the rewriting of segments
 
         partition = case.partition
         base_offset = case.ranges[0].base_offset
