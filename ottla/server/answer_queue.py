@@ -87,8 +87,9 @@ class AnswerQueue:
         """Gives up the waiting requests, because the connection is closed."""
         self.account.close()
         for slot in self.slots:
-            if slot.abandon is not None:
-                slot.abandon()
+            abandon, slot.abandon = slot.abandon, None  # whatever gives the request up refers to the slot: no cycle is left
+            if abandon is not None:
+                abandon()
         self.slots.clear()
         self._out = []
 

@@ -7,18 +7,23 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Iterator
+from time import sleep
 from types import FunctionType
 from typing import Any
 
 import pytest
 
 from ottla.replication.partition import Partition
+from ottla.server.execution.long_requests import LongRequest
 from ottla.wire.framing import load
+from ottla.wire.messages import create_topics, fetch
 from tests.clients.conftest import SETTINGS
 from tests.clients.wire_client import WireClient
 from tests.server.conftest import MakeServer
 from tests.server.threads import run_until, with_client
 from tools.bench.churn import QUICK, Round
+
+PARTITIONS = 1_000
 
 
 @pytest.fixture
@@ -52,6 +57,10 @@ def churned_partitions() -> int:
     return sum(type(thing) is Partition and thing.topic_partition.topic.startswith("churn-") for thing in gc.get_objects())
 
 
+def long_requests() -> int:
+    return sum(type(thing) is LongRequest for thing in gc.get_objects())
+
+
 def test_what_clients_create_and_drop_leaves_no_cycles(
     loop: asyncio.AbstractEventLoop, make_server: MakeServer, no_collections: None
 ) -> None:
@@ -68,6 +77,34 @@ def test_what_clients_create_and_drop_leaves_no_cycles(
 
     with_client(loop, server, churn)
     run_until(loop, lambda: not churned_partitions())
+    assert cyclic_garbage() == Counter()
+
+
+def test_waiting_requests_of_a_closed_connection_leave_no_cycles(
+    loop: asyncio.AbstractEventLoop, make_server: MakeServer, no_collections: None
+) -> None:
+    """Fetches of many partitions on several connections: one request waits for records, others wait for their turn."""
+    server = make_server(*SETTINGS, *QUICK)
+    server.begin_turns()
+    topic = create_topics.CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)
+    with_client(loop, server, lambda client: client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7))
+    wanted = [fetch.FetchPartition(partition=number, partition_max_bytes=1 << 20) for number in range(PARTITIONS)]
+    waiting = fetch.FetchRequest(
+        max_wait_ms=2_000, min_bytes=1 << 20, max_bytes=1 << 20, topics=[fetch.FetchTopic(topic="wide", partitions=wanted)]
+    )
+    cyclic_garbage()
+
+    def leave(_: WireClient) -> None:
+        clients = [WireClient(server.node.endpoints[0].port) for _ in range(3)]
+        for client in clients:
+            client.send(client.frame(waiting, 12) * 3)
+        while long_requests() < len(clients):
+            sleep(0.01)
+        for client in clients:
+            client.__exit__()
+
+    with_client(loop, server, leave)
+    run_until(loop, lambda: not server.node.listeners.connections)
     assert cyclic_garbage() == Counter()
 
 

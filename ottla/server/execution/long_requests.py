@@ -321,7 +321,7 @@ class LongRequest:
         if self.is_over:
             return
         self.is_over = True
-        self._pieces, self._answer, self._outstanding, self._frame = iter(()), None, {}, None
+        self._pieces, self._answer, self._outstanding, self._frame, self.task = iter(()), None, {}, None, None
         if self.body is not None:
             self._owner.dispose(self._take_body())
         self._leave_lane()
