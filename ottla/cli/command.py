@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 
 class Command(NamedTuple):
@@ -19,9 +19,10 @@ class Command(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """A line of one of Kafka's tools as a line of ours."""
+    """A line of one of Kafka's tools as a line of ours; and by the class of its rows, how the tool prints them (`render/kafka.py`)."""
 
     argv: list[str]
+    printers: Mapping[Any, Callable[[Any], None]] = {}
 
 
 class UsageError(Exception):

@@ -11,7 +11,7 @@ import io
 import os
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
@@ -20,6 +20,8 @@ from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
 
 if TYPE_CHECKING:
     from ottla.cli.global_options import Leading
+
+    Printers = Mapping[Any, Callable[[Any], None]]
 
 EXIT_DONE = 0
 EXIT_REFUSED = 1
@@ -118,8 +120,8 @@ def _run(line: list[str]) -> int:
         return _report(line, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
 
 
-def run_command(leading: Leading, argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
-    """Runs `topic list -b ...` and so on. `overrides` are set on the parsed arguments: `is_shim` marks the call of a Kafka tool."""
+def run_command(leading: Leading, argv: list[str], printers: Printers | None = None) -> int:
+    """Runs `topic list -b ...` and so on; with `printers`, prints as a Kafka tool does."""
     name = argv[0]
     if name.startswith("-"):
         raise UsageError(pointing_to("ottla --help", f"no option {name!r} before a command"))
@@ -131,7 +133,7 @@ def run_command(leading: Leading, argv: list[str], overrides: Mapping[str, Any] 
         raise UsageError(pointing_to("ottla --help", f"no command {name!r}{_hint(name, GROUPS)}"))
     found = load_commands(name)
     if isinstance(found, Command):
-        return call(f"ottla {name}", found, leading, argv[1:], overrides)
+        return call(f"ottla {name}", found, leading, argv[1:], printers)
     verb = argv[1] if len(argv) > 1 else "--help"
     if verb in ("-h", "--help"):
         from ottla.cli.help_text import group_overview
@@ -140,7 +142,7 @@ def run_command(leading: Leading, argv: list[str], overrides: Mapping[str, Any] 
         return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
     if verb not in found:
         raise UsageError(pointing_to(f"ottla {name} --help", f"no command {name + ' ' + verb!r}{_hint(verb, found)}"))
-    return call(f"ottla {name} {verb}", found[verb], leading, argv[2:], overrides)
+    return call(f"ottla {name} {verb}", found[verb], leading, argv[2:], printers)
 
 
 def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
@@ -156,11 +158,11 @@ def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
         arguments = resolved
     made = resolved if isinstance(resolved, Command) else tools.make(name, arguments)
     if isinstance(made, Command):
-        return call(f"ottla {name}", made, leading, arguments, {"is_shim": True})
-    return run_command(leading, made.argv, {"is_shim": True})
+        return call(f"ottla {name}", made, leading, arguments, {})
+    return run_command(leading, made.argv, made.printers)
 
 
-def call(program: str, command: Command, leading: Leading, words: list[str], overrides: Mapping[str, Any] | None) -> int:
+def call(program: str, command: Command, leading: Leading, words: list[str], printers: Printers | None) -> int:
     """Parses the words after a command's name and runs it. The options before the name are the defaults of the parsed ones."""
     from ottla.cli.global_options import check_leading
     from ottla.cli.parser import build_parser
@@ -172,8 +174,7 @@ def call(program: str, command: Command, leading: Leading, words: list[str], ove
         check_leading(parser, leading, args)
     except SystemExit as stop:  # argparse ends the program after --help
         return int(stop.code or 0)
-    for key, value in (overrides or {}).items():
-        setattr(args, key, value)
+    args.printers = printers
     if any("=" in word for word in argv):
         from ottla.cli.secret_arguments import warn_of_secrets
 
@@ -230,7 +231,8 @@ def _watch(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
 
 
 def _report(argv: list[str], message: str, name: str, code: int) -> int:
-    from ottla.cli.output import Output, wants_colour
+    from ottla.cli.output import wants_colour
+    from ottla.cli.render.ottla import Output
 
     sys.stdout.flush()
     output = Output(_form_of(argv), has_colour=wants_colour(sys.stderr, is_forbidden="--no-color" in argv))

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.command import UsageError, parse_pairs
 from ottla.cli.input_files import read_text
-from ottla.cli.output import Output, wants_colour, write_error
+from ottla.cli.output import wants_colour, write_error
+from ottla.cli.render.ottla import Output
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
@@ -32,13 +33,18 @@ def add_broker_list(parser: argparse.ArgumentParser) -> None:
 
 
 def output_of(args: argparse.Namespace) -> Output:
-    form = getattr(args, "output", "table")
+    """Where and how the command prints: in our forms, or as the Kafka tool whose line is run."""
+    form, is_quiet, is_verbose = getattr(args, "output", None) or "table", getattr(args, "quiet", False), getattr(args, "verbose", False)
+    printers = getattr(args, "printers", None)
+    if printers is not None:
+        from ottla.cli.render.kafka import KafkaOutput
+
+        return KafkaOutput(printers, form, is_quiet=is_quiet, is_verbose=is_verbose)
     return Output(
         form,
-        is_quiet=getattr(args, "quiet", False),
-        is_verbose=getattr(args, "verbose", False),
+        is_quiet=is_quiet,
+        is_verbose=is_verbose,
         has_colour=form == "table" and wants_colour(sys.stdout, is_forbidden=getattr(args, "no_color", False)),
-        is_tabbed=getattr(args, "is_shim", False),
     )
 
 

@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import output_of, read_properties
 from ottla.cli.profile_file import profile_properties, read_profiles, write_profiles
+from ottla.cli.render.rows import Row
 from ottla.cli.secret_arguments import SECRET
+
+
+class ProfileRow(Row):
+    """A profile, without its secrets."""
+
+    name: str
+    current: bool
+    bootstrap_servers: str
+    properties: dict[str, str]
 
 
 def _name_and_pairs(parser: argparse.ArgumentParser) -> None:
@@ -70,16 +80,10 @@ def _delete(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     current, profiles = read_profiles(os.environ)
     rows = [
-        {
-            "name": name,
-            "current": name == current,
-            "bootstrap_servers": found.get("bootstrap.servers", ""),
-            "properties": without_secrets(found),
-        }
+        ProfileRow(name, name == current, found.get("bootstrap.servers", ""), without_secrets(found))
         for name, found in sorted(profiles.items())
     ]
-    columns = (("NAME", "name"), ("CURRENT", "current"), ("BOOTSTRAP-SERVERS", "bootstrap_servers"), ("PROPERTIES", "properties"))
-    output_of(args).show("profiles", rows, columns)
+    output_of(args).rows("profiles", ProfileRow, rows)
     return 0
 
 

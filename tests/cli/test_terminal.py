@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from ottla.cli import output
+from ottla.cli.render import ottla as rendered
+from ottla.cli.render.kafka import tabbed
+from ottla.cli.render.rows import Row
 from ottla.cli.terminal import bytes_writer, shown, shown_bytes
 
 STEERING = "a\x1b]0;title\x07b\x9b2Jc\u202egnp.exe\u2066d\r\x7fe"
@@ -34,23 +36,31 @@ def test_what_steers_a_terminal_is_escaped() -> None:
     assert shown("a\tb\nprix: 5 \u20ac\n") == "a\tb\nprix: 5 \u20ac\n"
 
 
+class Name(Row):
+    name: str
+
+
+class Thing(Name):
+    ids: list[str]
+    of: dict[str, str]
+
+
 FORGED = "mine\nyours  STABLE\tx"
 
 
 def test_a_name_with_line_ends_is_one_cell_of_a_table() -> None:
     """It forged rows: a group that is not there, in any state."""
-    rows = [{"name": FORGED, "ids": [FORGED], "of": {"a": FORGED}}]
-    columns = [("NAME", "name"), ("IDS", "ids"), ("OF", "of")]
+    rows, columns = [Thing(FORGED, [FORGED], {"a": FORGED})], Thing.columns
     for text, lines in (
-        (output.table(rows, columns), 2), (output.tabbed(rows, columns), 2), (output.separated(rows, columns, "plain"), 1)
+        (rendered.table(columns, rows), 2), (tabbed(Thing, rows), 2), (rendered.separated(columns, rows, "plain"), 1)
     ):  # fmt: skip
         assert text.count("\n") == lines and text.count("mine\\nyours  STABLE\\tx") == 3, text
-    assert output.separated(rows, columns, "plain").count("\t") == 2
+    assert rendered.separated(columns, rows, "plain").count("\t") == 2
 
 
 @pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_what_else_ends_a_line_is_escaped_on_a_terminal(end: str) -> None:
-    table = output.table([{"name": f"mine{end}yours"}], [("NAME", "name")])
+    table = rendered.table(Name.columns, [Name(f"mine{end}yours")])
     assert shown(table).splitlines()[1:] == [f"mine{shown(end)}yours"]
 
 
@@ -65,8 +75,8 @@ def test_colours_are_ours_only(monkeypatch: pytest.MonkeyPatch, has_colour: bool
     monkeypatch.setattr(sys, "stderr", errors)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    shell = output.Output("table", has_colour=has_colour)
-    shell.show("groups", [{"name": HIDDEN}], [("NAME", "name")])
+    shell = rendered.Output("table", has_colour=has_colour)
+    shell.rows("groups", Name, [Name(HIDDEN)])
     shell.error(HIDDEN)
     shell.done(HIDDEN, {})
     heading, start = ("\x1b[1mNAME\x1b[0m", "\x1b[31merror\x1b[0m: ") if has_colour else ("NAME", "error: ")
@@ -96,8 +106,8 @@ def test_only_a_terminal_gets_escapes(monkeypatch: pytest.MonkeyPatch, is_termin
     screen, errors = Screen(is_terminal=is_terminal), Screen(is_terminal=is_terminal)
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", errors)
-    output.Output("table").show("groups", [{"name": STEERING}], [("NAME", "name")])
-    output.Output("table").note(STEERING)
+    rendered.Output("table").rows("groups", Name, [Name(STEERING)])
+    rendered.Output("table").note(STEERING)
     assert expected in screen.written().decode()
     assert errors.written().decode() == expected + "\n"
     records = Screen(is_terminal=is_terminal)

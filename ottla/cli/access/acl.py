@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from ottla.base.acls import AclFilter, Binding, java_name
 from ottla.base.counted import counted
@@ -18,30 +17,33 @@ from ottla.cli.access.acl_options import (
 )
 from ottla.cli.command import Command
 from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.render.rows import Row
 from ottla.client.blocking import acl_admin
 
-_COLUMNS = (
-    ("RESOURCE", "resource"),
-    ("NAME", "name"),
-    ("PATTERN", "pattern"),
-    ("PRINCIPAL", "principal"),
-    ("HOST", "host"),
-    ("OPERATION", "operation"),
-    ("PERMISSION", "permission"),
-)
+
+class RuleRow(Row):
+    """An access rule."""
+
+    resource: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
 
 
-def _rows(bindings: Sequence[Binding]) -> list[dict[str, Any]]:
+def _rows(bindings: Sequence[Binding]) -> list[RuleRow]:
     return [
-        {
-            "resource": java_name(pattern.resource_type),
-            "name": pattern.name,
-            "pattern": java_name(pattern.pattern_type),
-            "principal": rule.principal,
-            "host": rule.host,
-            "operation": java_name(rule.operation),
-            "permission": java_name(rule.permission),
-        }
+        RuleRow(
+            java_name(pattern.resource_type),
+            pattern.name,
+            java_name(pattern.pattern_type),
+            rule.principal,
+            rule.host,
+            java_name(rule.operation),
+            java_name(rule.permission),
+        )
         for pattern, rule in bindings
     ]
 
@@ -57,7 +59,7 @@ def _list(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         found = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
     shown = [binding for binding in found if not principals or binding.rule.principal in principals]
-    output_of(args).show("acls", _rows(shown), _COLUMNS)
+    output_of(args).rows("acls", RuleRow, _rows(shown))
     return 0
 
 
@@ -70,7 +72,7 @@ def _add(args: argparse.Namespace) -> int:
     bindings = bindings_of(args)
     with connect(args) as cluster:
         acl_admin.create_acls(cluster, bindings)
-    output_of(args).done(f"Added {_count(len(bindings))}.", {"added": _rows(bindings)})
+    output_of(args).done(f"Added {_count(len(bindings))}.", {"added": [row.as_json() for row in _rows(bindings)]})
     return 0
 
 
@@ -86,10 +88,10 @@ def _remove(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         unwanted = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
         for row in _rows(unwanted):
-            output_of(args).note(" ".join(str(value) for value in row.values()))
+            output_of(args).note(" ".join(str(value) for value in vars(row).values()))
         confirm(args, f"Remove {_count(len(unwanted))}?")
         removed = acl_admin.delete_acls(cluster, filters)
-    output_of(args).done(f"Removed {_count(len(removed))}.", {"removed": _rows(removed)})
+    output_of(args).done(f"Removed {_count(len(removed))}.", {"removed": [row.as_json() for row in _rows(removed)]})
     return 0
 
 

@@ -11,11 +11,12 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import output_of
 from ottla.cli.output import write_error
+from ottla.cli.render.rows import Row
 
 if TYPE_CHECKING:
     from ottla.cli.access.certificates import Pair
@@ -25,7 +26,14 @@ HERE = ("localhost", "127.0.0.1", "::1")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 HOST = re.compile(r"[A-Za-z0-9.:*-]{1,253}")
 DAYS_MAX = 36_500
-_COLUMNS = (("FILE", "file"), ("HOLDS", "holds"), ("UNTIL", "until"))
+
+
+class CertificateRow(Row):
+    """A file that was written, or was there."""
+
+    file: str
+    holds: str
+    until: str
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
             rows.append(_row(file, f"key and certificate of {name}, at {', '.join(hosts)}", pair))
     except OSError as error:
         raise Refused(f"cannot write {error.filename or directory}: {error.strerror}") from None
-    output_of(args).show("certificates", rows, _COLUMNS)
+    output_of(args).rows("certificates", CertificateRow, rows)
     ca = directory / f"{AUTHORITY}.pem"
     write_error(f"note: a broker takes ssl.keystore.location={files[0]}, clients ssl.truststore.type=PEM ssl.truststore.location={ca}\n")
     return 0
@@ -73,7 +81,7 @@ def _check(names: Sequence[str], hosts: Sequence[str], days: int) -> None:
         raise UsageError(f"--days is between 1 and {DAYS_MAX}")
 
 
-def _authority(directory: Path, days: int) -> tuple[Pair, list[dict[str, Any]]]:
+def _authority(directory: Path, days: int) -> tuple[Pair, list[CertificateRow]]:
     """The authority of the directory, which is made if there is none, and the row of a new one."""
     from ottla.cli.access.certificates import Pair, make_authority
 
@@ -98,8 +106,8 @@ def _write(path: Path, data: bytes, mode: int) -> None:
     new.replace(path)
 
 
-def _row(file: Path, holds: str, pair: Pair) -> dict[str, Any]:
-    return {"file": str(file), "holds": holds, "until": f"{pair.until:%Y-%m-%d}"}
+def _row(file: Path, holds: str, pair: Pair) -> CertificateRow:
+    return CertificateRow(str(file), holds, f"{pair.until:%Y-%m-%d}")
 
 
 COMMAND = Command("An authority and certificates for trying TLS.", _arguments, _run, has_connection=False)

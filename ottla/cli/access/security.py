@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.base.acls import (
     ANY_PRINCIPAL,
@@ -26,6 +26,7 @@ from ottla.cli.access import cert
 from ottla.cli.access.acl_options import OPERATIONS, principal_of
 from ottla.cli.command import Command
 from ottla.cli.options import connect, output_of, properties_of
+from ottla.cli.render.rows import Row, column, spaced
 from ottla.client.blocking import acl_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.errors import ClientError, KafkaError
@@ -33,13 +34,20 @@ from ottla.client.errors import ClientError, KafkaError
 if TYPE_CHECKING:
     from ottla.client.tls import TlsDetails
 
-_COLUMNS = (("WHAT", "what"), ("MAY", "may"), ("MAY NOT", "may_not"), ("WHY", "why"))
-_WIDTHS_MAX = {"may": 22, "may_not": 22, "why": 28}
 TOPICS_MAX = 20
 """So many of the topics that the client may see are shown where none is named."""
 
 _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
 ANONYMOUS = "User:ANONYMOUS"
+
+
+class AccessRow(Row, titles=spaced):
+    """A resource, and what the client may do with it."""
+
+    what: str
+    may: str = column(width_max=22)
+    may_not: str = column(width_max=22)
+    why: str = column(width_max=28)
 
 
 def _check_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,16 +66,16 @@ def _check(args: argparse.Namespace) -> int:
         try:
             topics = args.topic or cluster.topic_names()[:TOPICS_MAX]
         except ClientError as error:
-            output_of(args).show("access", [_row("connect", "no", "", str(error))], _COLUMNS, widths_max=_WIDTHS_MAX)
+            output_of(args).rows("access", AccessRow, [AccessRow("connect", "no", "", str(error))])
             return 1
         rules, why = _rules(cluster)
-        rows = [_row("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}")]
-        rows += [_row("TLS", *encryption(cluster.any_connection().tls())), _row("access rules", "", "", why)]
+        rows = [AccessRow("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}")]
+        rows += [AccessRow("TLS", *encryption(cluster.any_connection().tls())), AccessRow("access rules", "", "", why)]
         named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
         for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
             judged = _by_rules(rules, other, args.client_host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
-            rows.append(_row(f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}"), *judged))
-    output_of(args).show("access", rows, _COLUMNS, widths_max=_WIDTHS_MAX)
+            rows.append(AccessRow(f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}"), *judged))
+    output_of(args).rows("access", AccessRow, rows)
     return 0
 
 
@@ -174,10 +182,6 @@ def _said(binding: Binding) -> str:
 
 def _names(operations: Sequence[AclOperation]) -> str:
     return ", ".join(map(java_name, operations))
-
-
-def _row(what: str, may: str, may_not: str, why: str) -> dict[str, Any]:
-    return {"what": what, "may": may, "may_not": may_not, "why": why}
 
 
 COMMANDS = {

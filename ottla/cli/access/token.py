@@ -5,28 +5,41 @@ from __future__ import annotations
 
 import argparse
 import base64
-from typing import Any
 
 from ottla.cli.access.acl_options import principal_of
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.moments import format_ms, parse_duration_ms
 from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.render.rows import Row, column
 from ottla.client.blocking import token_admin
 from ottla.client.blocking.cluster import Cluster
 
-_COLUMNS = (
-    ("TOKEN", "token_id"), ("OWNER", "owner"), ("REQUESTER", "requester"), ("RENEWERS", "renewers"), ("ISSUED", "issued"),
-    ("EXPIRES", "expires"), ("AT_THE_LATEST", "at_the_latest"),
-)  # fmt: skip
-_SECRET = ("HMAC", "hmac")
+
+class TokenRow(Row):
+    """A delegation token."""
+
+    token_id: str = column("TOKEN")
+    owner: str
+    requester: str
+    renewers: list[str]
+    issued: str | None
+    expires: str | None
+    at_the_latest: str | None = column("AT_THE_LATEST")
 
 
-def _row(token: token_admin.Token, *, with_secret: bool) -> dict[str, Any]:
-    row = {
-        "token_id": token.token_id, "owner": token.owner, "requester": token.requester, "renewers": token.renewers,
-        "issued": format_ms(token.issue_ms), "expires": format_ms(token.expiry_ms), "at_the_latest": format_ms(token.max_ms),
-    }  # fmt: skip
-    return {**row, "hmac": base64.b64encode(token.hmac).decode()} if with_secret else row
+class SecretTokenRow(TokenRow):
+    """With the secret of the token."""
+
+    hmac: str
+
+
+def _row(token: token_admin.Token) -> TokenRow:
+    times = (format_ms(time_ms) for time_ms in (token.issue_ms, token.expiry_ms, token.max_ms))
+    return TokenRow(token.token_id, token.owner, token.requester, token.renewers, *times)
+
+
+def _secret_row(token: token_admin.Token) -> SecretTokenRow:
+    return SecretTokenRow(**vars(_row(token)), hmac=base64.b64encode(token.hmac).decode())
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +51,8 @@ def _list(args: argparse.Namespace) -> int:
     owners = None if args.owner is None else [principal_of(owner) for owner in args.owner]
     with connect(args) as cluster:
         found = token_admin.describe_tokens(cluster, owners)
-    rows = [_row(token, with_secret=args.show_hmac) for token in found]
-    output_of(args).show("tokens", rows, (*_COLUMNS, _SECRET) if args.show_hmac else _COLUMNS)
+    kind, make = (SecretTokenRow, _secret_row) if args.show_hmac else (TokenRow, _row)
+    output_of(args).rows("tokens", kind, [make(token) for token in found])
     return 0
 
 
@@ -54,9 +67,9 @@ def _create(args: argparse.Namespace) -> int:
     renewers = [principal_of(renewer) for renewer in args.renewer or ()]
     with connect(args) as cluster:
         token = token_admin.create_token(cluster, owner=owner, renewers=renewers, lifetime_ms=_duration_ms(args.lifetime))
-    row = _row(token, with_secret=True)
-    text = f"Token {token.token_id} of {token.owner} expires at {row['expires']}.\nIts HMAC, the password of the login: {row['hmac']}"
-    output_of(args).done(text, row)
+    row = _secret_row(token)
+    text = f"Token {token.token_id} of {token.owner} expires at {row.expires}.\nIts HMAC, the password of the login: {row.hmac}"
+    output_of(args).done(text, row.as_json())
     return 0
 
 

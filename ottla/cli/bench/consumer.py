@@ -12,8 +12,9 @@ from ottla.cli.bench.result_line import write_line
 from ottla.cli.command import Command, UsageError
 from ottla.cli.moments import now_ms
 from ottla.cli.options import add_broker_list, connect, output_of, properties_of
-from ottla.cli.output import Output, write
+from ottla.cli.output import write
 from ottla.cli.records.client_options import make_consumer
+from ottla.cli.render.ottla import Output
 from ottla.cli.topics.topic_names import pattern_of
 
 

@@ -13,8 +13,9 @@ from ottla.cli.bench.result_line import write_line
 from ottla.cli.command import Command, UsageError
 from ottla.cli.moments import now_ms
 from ottla.cli.options import connect, output_of, properties_of
-from ottla.cli.output import Output, write
+from ottla.cli.output import write
 from ottla.cli.records.client_options import make_producer
+from ottla.cli.render.ottla import Output
 
 if TYPE_CHECKING:
     from ottla.client.blocking.producer import Delivery, Producer

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ottla.cli.output import Output, write
+from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 
 
 def write_line(output: Output, text: str) -> None:

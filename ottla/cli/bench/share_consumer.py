@@ -17,8 +17,8 @@ from ottla.cli.bench.result_line import write_line
 from ottla.cli.command import Command, UsageError
 from ottla.cli.moments import now_ms
 from ottla.cli.options import connect, output_of, properties_of
-from ottla.cli.output import Output
 from ottla.cli.records.client_options import make_share_consumer
+from ottla.cli.render.ottla import Output
 
 GROUP = "perf-share-consumer"
 CLIENT_ID = "perf-share-consumer-client"

@@ -11,9 +11,23 @@ import argparse
 
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import DEFAULT_BOOTSTRAP, connect, output_of, properties_of
-from ottla.cli.output import Columns
+from ottla.cli.render.rows import Row
 
-COLUMNS: Columns = (("CHECK", "check"), ("VERDICT", "verdict"), ("SECONDS", "seconds"), ("DETAIL", "detail"))
+
+class CheckRow(Row):
+    """The verdict of a check."""
+
+    check: str
+    verdict: str
+    seconds: float
+    detail: str
+
+
+class PromiseRow(Row):
+    """A check that can be run."""
+
+    check: str
+    promise: str
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +47,7 @@ def _eos(args: argparse.Namespace) -> int:
         raise UsageError("--replication-factor must be 1 or more")
     output = output_of(args)
     if args.is_list:
-        output.show("checks", [{"check": one.name, "promise": one.promise} for one in CHECKS], (("CHECK", "check"), ("PROMISE", "promise")))
+        output.rows("checks", PromiseRow, [PromiseRow(one.name, one.promise) for one in CHECKS])
         return 0
     known = {one.name: one for one in CHECKS}
     for name in args.only or ():
@@ -44,15 +58,15 @@ def _eos(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         world = World(settings_of(properties), cluster, replication_factor=args.replication_factor)
         world.reach()
-        rows: dict[str, dict[str, object]] = {one.name: {} for one in checks}
+        rows: dict[str, CheckRow] = {}
         try:
             for found in run_checks(world, checks):
                 output.detail(f"{found.name}: {found.verdict}")
-                rows[found.name] = {"check": found.name, "verdict": found.verdict, "seconds": found.seconds, "detail": found.detail}
+                rows[found.name] = CheckRow(found.name, found.verdict, found.seconds, found.detail)
         finally:
             world.tidy_up()
-    is_whole = all(row["verdict"] not in (FAIL, UNCLEAR) for row in rows.values())
-    output.show("checks", list(rows.values()), COLUMNS, extra={"broker": world.bootstrap, "passed": is_whole})
+    is_whole = all(row.verdict not in (FAIL, UNCLEAR) for row in rows.values())
+    output.rows("checks", CheckRow, [rows[one.name] for one in checks], extra={"broker": world.bootstrap, "passed": is_whole})
     return 0 if is_whole else 1
 
 

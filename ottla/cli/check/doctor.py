@@ -11,11 +11,12 @@ import argparse
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.cli.command import Command
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
+from ottla.cli.render.rows import Row
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
 COLOURS = {PASS: "\x1b[32m", WARN: "\x1b[33m", FAIL: "\x1b[31m"}
@@ -31,7 +32,7 @@ _UNSYNCHRONISED = 5
 _OFFLINE_HINT = "free some space, or replace the disk; the broker's log says why, and it comes back by itself"
 
 
-class Finding(NamedTuple):
+class Finding(Row):
     """The result of one check, and what to do about it."""
 
     check: str
@@ -52,11 +53,8 @@ def _run(args: argparse.Namespace) -> int:
     if not args.offline:
         findings += check_brokers(args)
     has_failed = any(found.status == FAIL for found in findings)
-    if output.is_structured:
-        output.show("checks", [found._asdict() for found in findings], (), extra={"ok": not has_failed})
-    elif output.form in ("csv", "plain"):
-        columns = (("CHECK", "check"), ("STATUS", "status"), ("MESSAGE", "message"), ("HINT", "hint"))
-        output.show("checks", [found._asdict() for found in findings], columns)
+    if output.form != "table":
+        output.rows("checks", Finding, findings, extra={"ok": not has_failed})
     else:
         for found in findings:
             write(found.status, COLOURS[found.status] if output.has_colour else "")

@@ -12,10 +12,60 @@ from ottla.cli.cluster.logdirs import failed_directories
 from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
+from ottla.cli.render.rows import Row, json_only, spaced, unshown
 from ottla.client.blocking import admin, replica_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
 from ottla.wire.messages.describe_cluster import UNKNOWN
+
+
+class ApiRow(Row):
+    """An API of a broker."""
+
+    broker: int
+    key: int
+    api: str
+    min: int
+    max: int
+    usable: int | None
+    node: str = unshown()
+
+
+class BrokerRow(Row, titles=spaced):
+    """A broker in `status`. A broker that has replicas and is not registered has no address."""
+
+    id: int
+    host: str | None
+    port: int | None
+    rack: str | None
+    controller: bool
+    leaders: int
+    replicas: int
+    out_of_sync: int
+    controller_epoch: int | None = json_only()
+    isr_expansions: int | None
+    isr_shrinks: int | None
+
+
+class MoveRow(Row):
+    """A reassignment in progress."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class TroubledRow(Row):
+    """A partition without a leader, or with too few replicas in sync."""
+
+    topic: str | None
+    partition: int
+    leader: int | None
+    epoch: int
+    replicas: str
+    isr: str
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -24,72 +74,65 @@ def _status(args: argparse.Namespace) -> int:
         partitions = _partitions(cluster)
         found = _overview(cluster, partitions)
         hosts = {broker_id for _, partition in partitions for broker_id in partition.replica_nodes}
-        views = {broker_id: _view_of(cluster, broker_id) for broker_id in sorted(hosts | set(cluster.brokers))}
-        found["controller_epoch"] = max((view["controller_epoch"] for view in views.values()), default=-1)
-        found["reassignments"] = _moves(cluster)
-        found["brokers"] = [_broker_row(cluster, broker_id, partitions) | views[broker_id] for broker_id in views]
-        found["troubled_partitions"] = [_partition_row(topic, one) for topic, one in partitions if _is_troubled(one)]
-    for one in (found, *found["brokers"]):
-        one.update({key: None for key in UNSAID if one.get(key, 0) == UNKNOWN})
+        brokers = [_broker_row(cluster, broker_id, partitions) for broker_id in sorted(hosts | set(cluster.brokers))]
+        moves = _moves(cluster)
+    troubled = [_partition_row(topic, one) for topic, one in partitions if _is_troubled(one)]
+    found["controller_epoch"] = max((row.controller_epoch for row in brokers if row.controller_epoch is not None), default=None)
     if output.is_structured:
-        output.show_object(found)
+        lists = {"reassignments": moves, "brokers": brokers, "troubled_partitions": troubled}
+        shown = {name: None if rows is None else [row.as_json() for row in rows] for name, rows in lists.items()}
+        output.show_object({**found, **shown})
         return 0
+    found["reassignments"] = None if moves is None else len(moves)
     for key in ("cluster_id", "controller", "controller_epoch", "topics", "partitions", "under_replicated", "offline", "reassignments"):
-        value = found[key]
-        write(f"{key.replace('_', ' ')}: {'unknown' if value is None else len(value) if isinstance(value, list) else value}\n")
-    output.show("brokers", found["brokers"], [(key.upper().replace("_", " "), key) for key in BROKER_COLUMNS])
-    if found["reassignments"]:
-        output.show("reassignments", found["reassignments"], [(key.upper(), key) for key in MOVE_COLUMNS])
-    if found["troubled_partitions"]:
-        output.show("troubled_partitions", found["troubled_partitions"], [(key.upper(), key) for key in PARTITION_COLUMNS])
+        write(f"{key.replace('_', ' ')}: {'unknown' if found[key] is None else found[key]}\n")
+    output.rows("brokers", BrokerRow, brokers)
+    if moves:
+        output.rows("reassignments", MoveRow, moves)
+    if troubled:
+        output.rows("troubled_partitions", TroubledRow, troubled)
     return 0
 
 
-UNSAID = ("controller_epoch", "isr_expansions", "isr_shrinks")
-BROKER_COLUMNS = ("id", "host", "port", "rack", "controller", "leaders", "replicas", "out_of_sync", "isr_expansions", "isr_shrinks")
-MOVE_COLUMNS = ("topic", "partition", "replicas", "adding", "removing")
-PARTITION_COLUMNS = ("topic", "partition", "leader", "epoch", "replicas", "isr")
-
-
-def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> dict[str, Any]:
-    """A broker that has replicas and is not registered has no address."""
+def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> BrokerRow:
     address = cluster.brokers.get(broker_id)
     hosted = [one for _, one in partitions if broker_id in one.replica_nodes]
-    return {
-        "id": broker_id,
-        "host": address and address.host,
-        "port": address and address.port,
-        "rack": cluster.racks.get(broker_id),
-        "controller": broker_id == cluster.controller_id,
-        "leaders": sum(one.leader_id == broker_id for one in hosted),
-        "replicas": len(hosted),
-        "out_of_sync": sum(broker_id not in one.isr_nodes for one in hosted),
-    }
+    return BrokerRow(
+        broker_id,
+        address and address.host,
+        address and address.port,
+        cluster.racks.get(broker_id),
+        broker_id == cluster.controller_id,
+        sum(one.leader_id == broker_id for one in hosted),
+        len(hosted),
+        sum(broker_id not in one.isr_nodes for one in hosted),
+        *_view_of(cluster, broker_id),
+    )
 
 
-def _view_of(cluster: Cluster, broker_id: int) -> dict[str, int]:
-    """What only the broker itself knows: under which controller it is, and how often it has changed in-sync sets since it started. -1 where
-    it does not answer, or is not one of ours."""
+def _view_of(cluster: Cluster, broker_id: int) -> tuple[int | None, int | None, int | None]:
+    """The controller epoch that the broker knows, and its counts of ISR expansions and shrinks since it started.
+
+    None where the broker does not answer or is not one of ours.
+    """
     try:
         seen = admin.describe_cluster(cluster, broker_id) if broker_id in cluster.brokers else None
     except OttlaError:
         seen = None
     if seen is None:
-        return dict.fromkeys(UNSAID, UNKNOWN)
-    return {
-        "controller_epoch": seen.ottla_controller_epoch,
-        "isr_expansions": seen.ottla_isr_expansions,
-        "isr_shrinks": seen.ottla_isr_shrinks,
-    }
+        return None, None, None
+    numbers = (seen.ottla_controller_epoch, seen.ottla_isr_expansions, seen.ottla_isr_shrinks)
+    epoch, expansions, shrinks = (None if number == UNKNOWN else number for number in numbers)
+    return epoch, expansions, shrinks
 
 
-def _moves(cluster: Cluster) -> list[dict[str, Any]] | None:
-    """The reassignments that are pending; None where they cannot be asked for."""
+def _moves(cluster: Cluster) -> list[MoveRow] | None:
+    """The pending reassignments; None where the brokers refuse to list them."""
     try:
         moves = replica_admin.moves_under_way(cluster)
     except OttlaError:
         return None
-    return [{"topic": found.topic, "partition": found.partition, **move._asdict()} for found, move in sorted(moves.items())]
+    return [MoveRow(*found, *move) for found, move in sorted(moves.items())]
 
 
 def _is_troubled(partition: Any) -> bool:
@@ -97,15 +140,10 @@ def _is_troubled(partition: Any) -> bool:
     return partition.leader_id < 0 or len(partition.isr_nodes) < len(partition.replica_nodes)
 
 
-def _partition_row(topic: str | None, partition: Any) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "partition": partition.partition_index,
-        "leader": partition.leader_id if partition.leader_id >= 0 else None,
-        "epoch": partition.leader_epoch,
-        "replicas": ",".join(map(str, partition.replica_nodes)),
-        "isr": ",".join(map(str, partition.isr_nodes)),
-    }
+def _partition_row(topic: str | None, partition: Any) -> TroubledRow:
+    leader = partition.leader_id if partition.leader_id >= 0 else None
+    replicas, isr = (",".join(map(str, brokers)) for brokers in (partition.replica_nodes, partition.isr_nodes))
+    return TroubledRow(topic, partition.partition_index, leader, partition.leader_epoch, replicas, isr)
 
 
 Partitions = list[tuple[str | None, Any]]
@@ -163,38 +201,24 @@ def _cluster_id(args: argparse.Namespace) -> int:
 
 def _api_versions(args: argparse.Namespace) -> int:
     output = output_of(args)
-    rows: list[dict[str, Any]] = []
+    rows: list[ApiRow] = []
     with connect(args) as cluster:
         cluster.refresh([])
         for broker_id, address in sorted(cluster.brokers.items()):
             offered = cluster.connection(broker_id).api_versions.api_keys
-            found = [_api_row(broker_id, api) for api in sorted(offered, key=lambda api: int(api.api_key))]
-            rows += found
-            if getattr(args, "is_shim", False):
-                write(_as_kafka(f"{address} (id: {broker_id} rack: {cluster.racks.get(broker_id) or 'null'} isFenced: false)", found))
-    if not getattr(args, "is_shim", False):
-        columns = (("BROKER", "broker"), ("KEY", "key"), ("API", "api"), ("MIN", "min"), ("MAX", "max"), ("USABLE", "usable"))
-        output.show("api_versions", rows, columns)
+            node = f"{address} (id: {broker_id} rack: {cluster.racks.get(broker_id) or 'null'} isFenced: false)"
+            rows += [_api_row(broker_id, node, api) for api in sorted(offered, key=lambda api: int(api.api_key))]
+    output.rows("api_versions", ApiRow, rows)
     return 0
 
 
-def _api_row(broker_id: int, api: Any) -> dict[str, Any]:
+def _api_row(broker_id: int, node: str, api: Any) -> ApiRow:
     """The versions of one API, and the newest one that this program supports too."""
     ours = API_VERSION_RANGES.get(api.api_key)
     usable = None if ours is None else min(ours[1], api.max_version)
     if ours is not None and usable is not None and usable < max(ours[0], api.min_version):
         usable = None
-    name = API_NAMES.get(api.api_key, "UNKNOWN")
-    return {"broker": broker_id, "key": api.api_key, "api": name, "min": api.min_version, "max": api.max_version, "usable": usable}
-
-
-def _as_kafka(title: str, rows: list[dict[str, Any]]) -> str:
-    lines = []
-    for row in rows:
-        versions = f"{row['min']} to {row['max']}" if row["min"] != row["max"] else str(row["min"])
-        usable = "unusable" if row["usable"] is None else str(row["usable"])
-        lines.append(f"\t{row['api']}({row['key']}): {versions} [usable: {usable}]")
-    return f"{title} -> (\n" + ",\n".join(lines) + "\n)\n"
+    return ApiRow(broker_id, api.api_key, API_NAMES.get(api.api_key, "UNKNOWN"), api.min_version, api.max_version, usable, node)
 
 
 COMMANDS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
@@ -17,7 +17,7 @@ from ottla.cli.cluster.config_entities import RESOURCES, add_entity_options, ent
 from ottla.cli.command import Command, UsageError, merged, parse_pairs
 from ottla.cli.input_files import file_text, read_text
 from ottla.cli.options import connect, output_of, read_properties
-from ottla.cli.output import Columns, write
+from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.scram_admin import MECHANISMS
@@ -41,6 +41,37 @@ DYNAMIC = {
 }
 DYNAMIC_DEFAULT_BROKER = 3
 """The source of settings of the described entity itself; without --all only these are shown, as by Kafka's tool."""
+
+
+class ConfigRow(Row):
+    """A setting of an entity."""
+
+    entity_name: str = column("NAME")
+    key: str
+    value: str | None
+    source: str
+    sensitive: bool
+    entity_type: str = json_only()
+    read_only: bool = json_only()
+    synonyms: list[dict[str, Any]] = json_only()
+
+
+class EntityConfigs(NamedTuple):
+    """The settings of an entity, as Kafka's tool prints them (`kafka_tools/configs_output.py`)."""
+
+    word: str
+    entity: str
+    rows: list[ConfigRow]
+    is_all: bool
+
+
+class SettingRow(Row):
+    """A setting that brokers know."""
+
+    key: str
+    default: str | None
+    type: str
+    doc: str
 
 
 # describe
@@ -72,14 +103,12 @@ def _describe(args: argparse.Namespace) -> int:
             raise configs
         own = DYNAMIC_DEFAULT_BROKER if resource_type == admin.BROKER_RESOURCE and not entity else DYNAMIC[resource_type]
         shown = [entry for entry in configs if args.all or entry.config_source == own]
-        entities.append((entity, sorted(shown, key=lambda entry: str(entry.name))))
-    if getattr(args, "is_shim", False):
-        for entity, shown in entities:
-            write(_as_kafka(word, entity, shown, is_all=args.all))
-        return 0
-    rows = [_row(word, entity, entry) for entity, shown in entities for entry in shown]
-    columns: Columns = (("NAME", "entity_name"), ("KEY", "key"), ("VALUE", "value"), ("SOURCE", "source"), ("SENSITIVE", "sensitive"))
-    output.show("configs", rows, columns)
+        entities.append(
+            EntityConfigs(word, entity, [_row(word, entity, entry) for entry in sorted(shown, key=lambda one: str(one.name))], args.all)
+        )
+    for one in entities:
+        output.report(one)
+    output.rows("configs", ConfigRow, [row for one in entities for row in one.rows])
     return 0
 
 
@@ -97,31 +126,11 @@ def _names(cluster: Cluster, resource_type: int, name: str | None) -> list[str]:
     return [found for _, found in admin.list_config_resources(cluster, [resource_type])]
 
 
-def _row(word: str, entity: str, entry: Any) -> dict[str, Any]:
-    return {
-        "entity_type": word,
-        "entity_name": entity or "(default)",
-        "key": entry.name,
-        "value": None if entry.is_sensitive else entry.value,
-        "source": SOURCES.get(entry.config_source, "UNKNOWN"),
-        "sensitive": entry.is_sensitive,
-        "read_only": entry.read_only,
-        "synonyms": [
-            {"key": synonym.name, "value": synonym.value, "source": SOURCES.get(synonym.source, "UNKNOWN")} for synonym in entry.synonyms
-        ],
-    }
-
-
-def _as_kafka(word: str, entity: str, entries: list[Any], *, is_all: bool) -> str:
-    noun = word.removesuffix("s")
-    whose = f"{noun} {entity}" if entity else f"{noun}s in the cluster"
-    adjective = "All" if is_all else "Dynamic" if entity else "Default"
-    lines = [f"{adjective} configs for {whose} are:"]
-    for entry in entries:
-        synonyms = ", ".join(f"{SOURCES.get(found.source, 'UNKNOWN')}:{found.name}={found.value}" for found in entry.synonyms)
-        value = "null" if entry.is_sensitive or entry.value is None else entry.value
-        lines.append(f"  {entry.name}={value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}")
-    return "\n".join(lines) + "\n"
+def _row(word: str, entity: str, entry: Any) -> ConfigRow:
+    synonyms = [{"key": one.name, "value": one.value, "source": SOURCES.get(one.source, "UNKNOWN")} for one in entry.synonyms]
+    value = None if entry.is_sensitive else entry.value
+    source = SOURCES.get(entry.config_source, "UNKNOWN")
+    return ConfigRow(entity or "(default)", entry.name, value, source, entry.is_sensitive, word, entry.read_only, synonyms)
 
 
 # alter
@@ -280,16 +289,11 @@ def _defaults(args: argparse.Namespace) -> int:
 
             raise UsageError(f"no setting {name!r}{nearest_hint(name, table)}")
     rows = [
-        {
-            "key": name,
-            "default": None if setting.default is None else setting.text(setting.default),
-            "type": setting.type.name.lower(),
-            "doc": setting.doc,
-        }
+        SettingRow(name, None if setting.default is None else setting.text(setting.default), setting.type.name.lower(), setting.doc)
         for name, setting in sorted(table.items())
         if not args.names or name in args.names
     ]
-    output_of(args).show("settings", rows, (("KEY", "key"), ("DEFAULT", "default"), ("TYPE", "type"), ("DOC", "doc")))
+    output_of(args).rows("settings", SettingRow, rows)
     return 0
 
 

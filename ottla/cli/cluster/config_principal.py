@@ -16,15 +16,23 @@ from ottla.cli.access.acl_options import principal_of
 from ottla.cli.command import UsageError
 from ottla.cli.moments import format_ms
 from ottla.cli.options import connect, output_of
+from ottla.cli.render.rows import Row
 from ottla.client.blocking import acl_admin, quota_admin, scram_admin, token_admin
 from ottla.client.blocking.cluster import Cluster
 
-COLUMNS = (("KIND", "kind"), ("NAME", "name"), ("VALUE", "value"))
 NOT_THERE = frozenset({
     ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.SECURITY_DISABLED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.UNSUPPORTED_VERSION,
 })  # fmt: skip
 """The broker has none of it, or shows tokens only to clients that have logged in."""
+
+
+class PrincipalRow(Row):
+    """A credential, quota, rule or token of a user."""
+
+    kind: str
+    name: str
+    value: str
 
 
 def describe(args: argparse.Namespace) -> int:
@@ -34,12 +42,8 @@ def describe(args: argparse.Namespace) -> int:
         raise UsageError(f"{principal}: only users have settings; write User:NAME")
     with connect(args) as cluster:
         rows = [*_credentials(cluster, user), *_quotas(cluster, user), *_rules(cluster, principal), *_tokens(cluster, principal)]
-    output_of(args).show("settings", rows, COLUMNS)
+    output_of(args).rows("settings", PrincipalRow, rows)
     return 0
-
-
-def _row(kind: str, name: str, value: str) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "value": value}
 
 
 def _there(ask: Callable[[], Any]) -> Any:
@@ -52,7 +56,7 @@ def _there(ask: Callable[[], Any]) -> Any:
         return ()
 
 
-def _credentials(cluster: Cluster, user: str) -> list[dict[str, Any]]:
+def _credentials(cluster: Cluster, user: str) -> list[PrincipalRow]:
     """Mechanism and rounds: no part of a password is ever sent."""
 
     def ask() -> list[scram_admin.Credential]:
@@ -61,10 +65,10 @@ def _credentials(cluster: Cluster, user: str) -> list[dict[str, Any]]:
             raise found
         return found
 
-    return [_row("credential", credential.mechanism, f"iterations={credential.iterations}") for credential in _there(ask)]
+    return [PrincipalRow("credential", credential.mechanism, f"iterations={credential.iterations}") for credential in _there(ask)]
 
 
-def _quotas(cluster: Cluster, user: str) -> list[dict[str, Any]]:
+def _quotas(cluster: Cluster, user: str) -> list[PrincipalRow]:
     """The user's own, those with a client id, and those of users without their own."""
     users = (("user", quota_admin.EXACT, user), ("user", quota_admin.DEFAULT, None))
     rows = []
@@ -72,20 +76,20 @@ def _quotas(cluster: Cluster, user: str) -> list[dict[str, Any]]:
         for filters in ([of_user], [of_user, ("client-id", quota_admin.ANY, None)]):
             for entity, quotas in sorted(quota_admin.describe_quotas(cluster, filters).items(), key=str):
                 whose = " ".join(f"{kind}={'(default)' if name is None else name}" for kind, name in entity)
-                rows += [_row("quota", whose, f"{key}={value:g}") for key, value in sorted(quotas.items())]
+                rows += [PrincipalRow("quota", whose, f"{key}={value:g}") for key, value in sorted(quotas.items())]
     return rows
 
 
-def _rules(cluster: Cluster, principal: str) -> list[dict[str, Any]]:
+def _rules(cluster: Cluster, principal: str) -> list[PrincipalRow]:
     """Those about the user, and those about every user."""
     rows = []
     for who in (principal, ANY_PRINCIPAL):
         for pattern, rule in _there(partial(acl_admin.describe_acls, cluster, AclFilter(principal=who))):
             name = f"{java_name(pattern.resource_type)} {pattern.name} ({java_name(pattern.pattern_type)})"
-            rows.append(_row("rule", name, f"{java_name(rule.permission)} {java_name(rule.operation)} to {who} from {rule.host}"))
+            rows.append(PrincipalRow("rule", name, f"{java_name(rule.permission)} {java_name(rule.operation)} to {who} from {rule.host}"))
     return rows
 
 
-def _tokens(cluster: Cluster, principal: str) -> list[dict[str, Any]]:
+def _tokens(cluster: Cluster, principal: str) -> list[PrincipalRow]:
     found = _there(partial(token_admin.describe_tokens, cluster, [principal]))
-    return [_row("token", token.token_id, f"of {token.owner} until {format_ms(token.expiry_ms)}") for token in found]
+    return [PrincipalRow("token", token.token_id, f"of {token.owner} until {format_ms(token.expiry_ms)}") for token in found]

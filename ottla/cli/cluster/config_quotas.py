@@ -11,47 +11,61 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.cluster.config_entities import Entities
 from ottla.cli.command import UsageError
 from ottla.cli.options import connect, output_of
-from ottla.cli.output import Columns, write
+from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking import quota_admin, scram_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 
 KINDS = {"users": quota_admin.USER, "clients": quota_admin.CLIENT_ID, "ips": quota_admin.IP}
 QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 QUOTAS_OF_IP = ("connection_creation_rate",)
-_NOUNS = {quota_admin.USER: "user-principal", quota_admin.CLIENT_ID: "client-id", quota_admin.IP: "ip"}
 _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.+)", re.DOTALL)
-_COLUMNS: Columns = (("TYPE", "entity_type"), ("NAME", "entity_name"), ("KEY", "key"), ("VALUE", "value"))
+
+
+class QuotaRow(Row):
+    """A quota, or a credential of a user."""
+
+    entity_type: str = column("TYPE")
+    entity_name: str = column("NAME")
+    key: str
+    value: str
+    entity: dict[str, str | None] = json_only()
+
+
+class Described(NamedTuple):
+    """The quotas and credentials, as Kafka's tool prints them (`kafka_tools/configs_output.py`)."""
+
+    quotas: Mapping[quota_admin.Entity, Mapping[str, float]]
+    credentials: Mapping[str, list[scram_admin.Credential] | ApiError]
 
 
 # describe
 
 
 def describe(args: argparse.Namespace, entities: Entities) -> int:
+    output = output_of(args)
     filters = [_filter(KINDS[word], name) for word, name in entities.parts]
     with connect(args) as cluster:
         quotas = quota_admin.describe_quotas(cluster, filters)
         credentials = _credentials(cluster, entities)
-    if getattr(args, "is_shim", False):
-        write("".join(_quotas_as_kafka(entity, found) for entity, found in quotas.items()))
-        write("".join(_credentials_as_kafka(user, found) for user, found in credentials.items()))
-        return 0
     words = {kind: word for word, kind in KINDS.items()}
     rows = [
         _row([(words[kind], name) for kind, name in entity], key, as_java(value))
         for entity, found in sorted(quotas.items(), key=lambda pair: [(kind, name or "") for kind, name in pair[0]])
         for key, value in sorted(found.items())
     ]
+    output.report(Described(quotas, credentials))
     for user, scram in sorted(credentials.items()):
         if isinstance(scram, ApiError):
-            raise scram
-        rows += [_row([("users", user)], found.mechanism, f"iterations={found.iterations}") for found in scram]
-    output_of(args).show("configs", rows, _COLUMNS)
+            output.refused(scram)
+        else:
+            rows += [_row([("users", user)], found.mechanism, f"iterations={found.iterations}") for found in scram]
+    output.rows("configs", QuotaRow, rows)
     return 0
 
 
@@ -75,30 +89,9 @@ def _credentials(cluster: Cluster, entities: Entities) -> dict[str, Any]:
     return {user: scram for user, scram in found.items() if getattr(scram, "code", None) is not ErrorCode.RESOURCE_NOT_FOUND}
 
 
-def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> dict[str, Any]:
-    return {
-        "entity_type": ",".join(word for word, _ in entity),
-        "entity_name": ",".join(name or "(default)" for _, name in entity),
-        "entity": dict(entity),
-        "key": key,
-        "value": value,
-    }
-
-
-def _quotas_as_kafka(entity: quota_admin.Entity, quotas: Mapping[str, float]) -> str:
-    parts = dict(entity)
-    whose = [
-        f"{noun} '{parts[kind]}'" if parts[kind] is not None else f"the default {noun}" for kind, noun in _NOUNS.items() if kind in parts
-    ]
-    found = ", ".join(f"{key}={as_java(value)}" for key, value in sorted(quotas.items()))
-    return f"Quota configs for {', '.join(whose)} are {found}\n"
-
-
-def _credentials_as_kafka(user: str, found: list[scram_admin.Credential] | ApiError) -> str:
-    if isinstance(found, ApiError):
-        return f"Error retrieving SCRAM credential configs for user-principal '{user}': {found.code.name}: {found.message}\n"
-    texts = ", ".join(f"{scram.mechanism}=iterations={scram.iterations}" for scram in found)
-    return f"SCRAM credential configs for user-principal '{user}' are {texts}\n"
+def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> QuotaRow:
+    words, names = ",".join(word for word, _ in entity), ",".join(name or "(default)" for _, name in entity)
+    return QuotaRow(words, names, key, value, dict(entity))
 
 
 def as_java(value: float) -> str:

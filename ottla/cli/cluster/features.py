@@ -7,52 +7,56 @@ the levels of a version of Kafka. If the broker refuses a level, the feature is 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from ottla.base.errors import error_code
+from ottla.cli.cluster.feature_levels import LEVELS, METADATA, RELEASES, dependency, named_level
 from ottla.cli.command import Command, UsageError, merged, no_arguments
-from ottla.cli.kafka_tools import features_output as kafka
 from ottla.cli.options import connect, output_of
+from ottla.cli.render.rows import Row, unshown
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
-FEATURE_COLUMNS = (
-    ("FEATURE", "feature"),
-    ("SUPPORTED-MIN", "supported_min"),
-    ("SUPPORTED-MAX", "supported_max"),
-    ("FINALIZED", "finalized"),
-    ("EPOCH", "epoch"),
-)
 
-_NAMES = (
-    "metadata.version",
-    "kraft.version",
-    "transaction.version",
-    "group.version",
-    "eligible.leader.replicas.version",
-    "share.version",
-    "streams.version",
-)
-_LEVELS = {
-    "3.3": (7, 0, 0, 0, 0, 0, 0),
-    "3.4": (8, 0, 0, 0, 0, 0, 0),
-    "3.5": (11, 0, 0, 0, 0, 0, 0),
-    "3.6": (14, 0, 0, 0, 0, 0, 0),
-    "3.7": (19, 0, 0, 0, 0, 0, 0),
-    "3.8": (20, 0, 0, 0, 0, 0, 0),
-    "3.9": (21, 1, 0, 0, 0, 0, 0),
-    "4.0": (25, 1, 2, 1, 0, 0, 0),
-    "4.1": (27, 1, 2, 1, 1, 0, 0),
-    "4.2": (29, 1, 2, 1, 1, 1, 1),
-    "4.3": (30, 1, 2, 1, 1, 1, 1),
-}
-LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=True)) for release, levels in _LEVELS.items()}
-"""The levels of each release."""
-RELEASES = {**LEVELS, **{str(kafka.metadata_name(levels[kafka.METADATA])): levels for levels in LEVELS.values()}}
-"""The same, including names such as 4.0-IV3."""
+class FeatureRow(Row):
+    """A feature in `describe`."""
+
+    feature: str
+    supported_min: int
+    supported_max: int
+    finalized: int
+    epoch: int
+
+
+class ChangeRow(Row):
+    """A feature in `upgrade`, `downgrade` and `disable`."""
+
+    feature: str
+    level: int
+    result: str
+    error: str | None
+    message: str | None
+    verb: str = unshown()
+    is_dry_run: bool = unshown()
+
+
+class LevelRow(Row):
+    """A level of a release."""
+
+    release: str
+    feature: str
+    level: int
+
+
+class DependencyRow(Row):
+    """A level, and the level of another feature that it needs."""
+
+    feature: str
+    level: int
+    needs: str | None
+    named: str = unshown()
 
 
 def request_versions(cluster: Cluster) -> ApiVersionsResponse:
@@ -70,20 +74,11 @@ def _describe(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         answer = request_versions(cluster)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    rows: list[dict[str, Any]] = [
-        {
-            "feature": feature.name,
-            "supported_min": feature.min_version,
-            "supported_max": feature.max_version,
-            "finalized": levels.get(feature.name, 0),
-            "epoch": answer.finalized_features_epoch,
-        }
+    rows = [
+        FeatureRow(feature.name, feature.min_version, feature.max_version, levels.get(feature.name, 0), answer.finalized_features_epoch)
         for feature in sorted(answer.supported_features, key=lambda found: str(found.name))
     ]
-    if is_kafka(args):
-        kafka.show_features(rows)
-        return 0
-    output_of(args).show("features", rows, FEATURE_COLUMNS)
+    output_of(args).rows("features", FeatureRow, rows)
     return 0
 
 
@@ -113,7 +108,7 @@ def _disable_arguments(parser: argparse.ArgumentParser) -> None:
 def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, int]:
     if metadata is not None and metadata not in LEVELS:
         raise UsageError(f"--metadata {metadata!r} is none of {', '.join(LEVELS)}")
-    levels: dict[str, int] = {} if metadata is None else {kafka.METADATA: LEVELS[metadata][kafka.METADATA]}
+    levels: dict[str, int] = {} if metadata is None else {METADATA: LEVELS[metadata][METADATA]}
     for text in merged(texts):
         name, _, level = text.partition("=")
         if not name or not level.isdigit():
@@ -159,18 +154,13 @@ def _change(args: argparse.Namespace, verb: str, levels: dict[str, int], kind: i
             lambda found: found.error_code,
         )
     results = {found.feature: (found.error_code, found.error_message) for found in answer.results}
-    rows = [_row(name, level, *results.get(name, (answer.error_code, answer.error_message))) for name, level in sorted(levels.items())]
-    if is_kafka(args):
-        kafka.show_changes(verb, rows, is_dry_run=args.dry_run)
-    else:
-        columns = (("FEATURE", "feature"), ("LEVEL", "level"), ("RESULT", "result"), ("ERROR", "error"), ("MESSAGE", "message"))
-        output_of(args).show("features", rows, columns, extra={"dry_run": args.dry_run})
-    return 1 if any(row["error"] for row in rows) else 0
-
-
-def _row(name: str, level: int, code: int, message: str | None) -> dict[str, Any]:
-    error = error_code(code).name if code else None
-    return {"feature": name, "level": level, "result": "refused" if code else "done", "error": error, "message": message or None}
+    rows = []
+    for name, level in sorted(levels.items()):
+        code, message = results.get(name, (answer.error_code, answer.error_message))
+        error = error_code(code).name if code else None
+        rows.append(ChangeRow(name, level, "refused" if code else "done", error, message or None, verb, args.dry_run))
+    output_of(args).rows("features", ChangeRow, rows, extra={"dry_run": args.dry_run})
+    return 1 if any(row.error for row in rows) else 0
 
 
 def _mapping_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,16 +168,10 @@ def _mapping_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _mapping(args: argparse.Namespace) -> int:
-    """Prints the levels of releases, offline. Called as kafka-features: of one release, by default the latest."""
-    if is_kafka(args):
-        kafka.show_levels(RELEASES[args.release_version or list(LEVELS)[-1]], args.release_version)
-        return 0
-    rows = [
-        {"release": release, "feature": name, "level": level}
-        for release, levels in (LEVELS if args.release_version is None else {args.release_version: RELEASES[args.release_version]}).items()
-        for name, level in levels.items()
-    ]
-    output_of(args).show("levels", rows, (("RELEASE", "release"), ("FEATURE", "feature"), ("LEVEL", "level")))
+    """Prints the levels of releases, offline."""
+    releases = LEVELS if args.release_version is None else {args.release_version: RELEASES[args.release_version]}
+    rows = [LevelRow(release, name, level) for release, levels in releases.items() for name, level in levels.items()]
+    output_of(args).rows("levels", LevelRow, rows)
     return 0
 
 
@@ -197,18 +181,12 @@ def _dependency_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _dependencies(args: argparse.Namespace) -> int:
     """Prints the levels of other features that a level needs, offline."""
-    found = [(name, level, kafka.dependency(name, level)) for name, level in _levels(args.feature).items()]
-    if is_kafka(args):
-        for name, level, needed in found:
-            kafka.show_dependency(name, level, needed)
-        return 0
-    rows = [{"feature": name, "level": level, "needs": kafka.named_level(*needed) if needed else None} for name, level, needed in found]
-    output_of(args).show("dependencies", rows, (("FEATURE", "feature"), ("LEVEL", "level"), ("NEEDS", "needs")))
+    rows = []
+    for name, level in _levels(args.feature).items():
+        needed = dependency(name, level)
+        rows.append(DependencyRow(name, level, named_level(*needed) if needed else None, named_level(name, level)))
+    output_of(args).rows("dependencies", DependencyRow, rows)
     return 0
-
-
-def is_kafka(args: argparse.Namespace) -> bool:
-    return getattr(args, "is_shim", False)
 
 
 COMMANDS = {

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Collection
 from typing import Any
 
 from ottla.base.errors import OttlaError, error_code
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
+from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
 
-COLUMNS = (
-    ("BROKER", "broker"),
-    ("LOG-DIR", "log_dir"),
-    ("TOPIC", "topic"),
-    ("PARTITION", "partition"),
-    ("SIZE", "size"),
-    ("OFFSET-LAG", "offset_lag"),
-    ("FUTURE", "is_future"),
-)
+
+class ReplicaRow(Row):
+    """A replica in a log directory."""
+
+    broker: int
+    log_dir: str
+    topic: str
+    partition: int
+    size: int
+    offset_lag: int
+    is_future: bool = column("FUTURE")
 
 
-DIRECTORY_COLUMNS = (
-    ("BROKER", "broker"),
-    ("LOG-DIR", "log_dir"),
-    ("PARTITIONS", "partition_count"),
-    ("SIZE", "size"),
-    ("DISK-FREE", "usable_bytes"),
-    ("DISK-SIZE", "total_bytes"),
-    ("FREE-%", "free_percent"),
-    ("ERROR", "error"),
-)
+class DirectoryRow(Row):
+    """A log directory; the space is that of its disk, None if the broker does not know it."""
+
+    broker: int
+    log_dir: str
+    partition_count: int = column("PARTITIONS")
+    size: int
+    usable_bytes: int | None = column("DISK-FREE")
+    total_bytes: int | None = column("DISK-SIZE")
+    free_percent: float | None = column("FREE-%")
+    error: str | None
+    partitions: list[ReplicaRow] = json_only()
+
+
+class BrokerDirectories(Row):
+    """The log directories of a broker."""
+
+    broker: int
+    log_dirs: list[DirectoryRow] = json_only()
+
+    def as_json(self, *, without: Collection[str] = ()) -> dict[str, Any]:
+        """Leaves out of the directories and replicas what the object around them says."""
+        directories = [found.as_json(without=("broker", "partitions")) for found in self.log_dirs]
+        for found, directory in zip(directories, self.log_dirs, strict=True):
+            found["partitions"] = [replica.as_json(without=("broker", "log_dir")) for replica in directory.partitions]
+        return {"broker": self.broker, "log_dirs": directories}
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,83 +86,37 @@ def _run(args: argparse.Namespace) -> int:
             raise UsageError(f"--broker-list {args.broker_list!r} is not ID,ID,...") from None
         topics = merged([args.topic_list]) if args.topic_list else None
         found = {broker_id: admin.describe_log_dirs(cluster, broker_id, topics) for broker_id in brokers}
-    objects: list[dict[str, Any]] = [
-        {"broker": broker_id, "log_dirs": [_directory(directory, internal) for directory in found[broker_id]]} for broker_id in brokers
-    ]
-    if getattr(args, "is_shim", False):
-        write("Querying brokers for log directories information\n")
-        write(f"Received log directory information from brokers {','.join(map(str, brokers))}\n{_as_kafka(objects)}\n")
-    elif output.is_structured:
-        output.show("brokers", objects, ())
+    directories = [_directory(broker_id, directory, internal) for broker_id in brokers for directory in found[broker_id]]
+    if output.has_objects:
+        objects = [BrokerDirectories(broker_id, [one for one in directories if one.broker == broker_id]) for broker_id in brokers]
+        output.rows("brokers", BrokerDirectories, objects)
     else:
-        rows = [
-            {"broker": broker["broker"], "log_dir": directory["log_dir"], **partition}
-            for broker in objects
-            for directory in broker["log_dirs"]
-            for partition in directory["partitions"]
-        ]
-        output.show("partitions", rows, COLUMNS)
+        output.rows("partitions", ReplicaRow, [replica for directory in directories for replica in directory.partitions])
         if output.form == "table":
             write("\n")
-            output.show("log_dirs", [{"broker": one["broker"], **found} for one in objects for found in one["log_dirs"]], DIRECTORY_COLUMNS)
-    return 1 if any(directory["error"] for broker in objects for directory in broker["log_dirs"]) else 0
+            output.rows("log_dirs", DirectoryRow, directories)
+    return 1 if any(directory.error for directory in directories) else 0
 
 
-def _directory(directory: Any, hidden: frozenset[str]) -> dict[str, Any]:
-    """A directory with its partitions and their total; the room is that of its disk, None if the broker does not know."""
-    partitions = [partition for partition in _partitions(directory) if partition["topic"] not in hidden]
-    has_room = directory.total_bytes > 0 and directory.usable_bytes >= 0
-    return {
-        "log_dir": directory.log_dir,
-        "error": error_code(directory.error_code).name if directory.error_code else None,
-        "total_bytes": directory.total_bytes if directory.total_bytes >= 0 else None,
-        "usable_bytes": directory.usable_bytes if directory.usable_bytes >= 0 else None,
-        "free_percent": round(100 * directory.usable_bytes / directory.total_bytes, 1) if has_room else None,
-        "size": sum(partition["size"] for partition in partitions),
-        "partition_count": len(partitions),
-        "partitions": partitions,
-    }
-
-
-def _partitions(directory: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": topic.name,
-            "partition": partition.partition_index,
-            "size": partition.partition_size,
-            "offset_lag": partition.offset_lag,
-            "is_future": partition.is_future_key,
-        }
-        for topic in sorted(directory.topics, key=lambda found: str(found.name))
-        for partition in sorted(topic.partitions, key=lambda found: int(found.partition_index))
+def _directory(broker_id: int, found: Any, hidden: frozenset[str]) -> DirectoryRow:
+    replicas = [
+        ReplicaRow(broker_id, found.log_dir, topic.name, one.partition_index, one.partition_size, one.offset_lag, one.is_future_key)
+        for topic in sorted(found.topics, key=lambda topic: str(topic.name))
+        for one in sorted(topic.partitions, key=lambda one: int(one.partition_index))
+        if topic.name not in hidden
     ]
-
-
-def _as_kafka(objects: list[dict[str, Any]]) -> str:
-    """The one line of JSON that kafka-log-dirs prints."""
-    brokers = [
-        {
-            "broker": broker["broker"],
-            "logDirs": [
-                {
-                    "partitions": [
-                        {
-                            "partition": f"{partition['topic']}-{partition['partition']}",
-                            "size": partition["size"],
-                            "offsetLag": partition["offset_lag"],
-                            "isFuture": partition["is_future"],
-                        }
-                        for partition in directory["partitions"]
-                    ],
-                    "error": directory["error"],
-                    "logDir": directory["log_dir"],
-                }
-                for directory in broker["log_dirs"]
-            ],
-        }
-        for broker in objects
-    ]
-    return json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"))
+    total, usable = (value if value >= 0 else None for value in (found.total_bytes, found.usable_bytes))
+    return DirectoryRow(
+        broker_id,
+        found.log_dir,
+        partition_count=len(replicas),
+        size=sum(replica.size for replica in replicas),
+        usable_bytes=usable,
+        total_bytes=total,
+        free_percent=round(100 * usable / total, 1) if total and usable is not None else None,
+        error=error_code(found.error_code).name if found.error_code else None,
+        partitions=replicas,
+    )
 
 
 COMMAND = Command("Log directories of the brokers: sizes and free space.", _arguments, _run, may_watch=True)

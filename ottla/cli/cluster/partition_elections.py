@@ -15,14 +15,24 @@ from ottla.base.errors import error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster.partition_plans import read_entries
 from ottla.cli.command import Command, UsageError, merged
-from ottla.cli.kafka_tools import partitions_output as kafka
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write_error
+from ottla.cli.render.rows import Row, unshown
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
 
 ELECTION_TYPES = {"preferred": 0, "unclean": 1}
 UNCLEAN_QUESTION = "An unclean election may lose acknowledged records. Continue?"
+
+
+class ElectionRow(Row):
+    """A partition of an election; no error means a new leader."""
+
+    topic: str
+    partition: int
+    error: str | None
+    message: str | None
+    kind: str = unshown()
 
 
 def _elect_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,16 +71,12 @@ def _elect(args: argparse.Namespace) -> int:
         if args.accept_loss:
             wanted = _accepted(args, cluster, wanted)
         rows = [] if wanted == [] else _ask(cluster, kind, wanted)
-    if getattr(args, "is_shim", False):
-        kafka.show_elections(kind.upper(), rows)
-    else:
-        columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error"), ("MESSAGE", "message"))
-        output_of(args).show("partitions", rows, columns)
+    output_of(args).rows("partitions", ElectionRow, rows)
     # ELECTION_NOT_NEEDED is no failure: the wanted leader leads already.
-    return 1 if any(row["error"] not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
+    return 1 if any(row.error not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
 
 
-def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[dict[str, Any]]:
+def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[ElectionRow]:
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
     topics = None if wanted is None else [TopicPartitions(topic=name, partitions=found) for name, found in admin.grouped(wanted).items()]
@@ -78,12 +84,13 @@ def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -
     answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
     admin.check(answer.error_code, None, "election")
     return [
-        {
-            "topic": topic.topic,
-            "partition": partition.partition_id,
-            "error": error_code(partition.error_code).name if partition.error_code else None,
-            "message": partition.error_message or None,
-        }
+        ElectionRow(
+            topic.topic,
+            partition.partition_id,
+            error_code(partition.error_code).name if partition.error_code else None,
+            partition.error_message or None,
+            kind,
+        )
         for topic in answer.replica_election_results
         for partition in topic.partition_result
     ]

@@ -1,7 +1,7 @@
 """`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`). Leaders are chosen in `partition_elections.py`.
 
 Files are Kafka's (`partition_plans.py`). `reassign` only shows the plan without `--execute`; `verify` and `cancel` remove the
-throttles of `--throttle`, as Kafka's tool does. Called by Kafka's name, the commands print Kafka's output (`partitions_output.py`).
+throttles of `--throttle`, as Kafka's tool does.
 """
 
 from __future__ import annotations
@@ -14,16 +14,53 @@ from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster import partition_elections, partitions_generate
+from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirs, LogDirsStarted, Planned, Started, Verified
 from ottla.cli.cluster.partition_plans import Plan, read_plan
 from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.kafka_tools import partitions_output as kafka
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
+from ottla.cli.render.rows import Row
 from ottla.client.blocking import admin, replica_admin
 from ottla.client.blocking.cluster import Cluster
 
-COLUMNS = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("NEW-REPLICAS", "new_replicas"), ("ERROR", "error"))
 ALTER_REPLICA_LOG_DIRS = 34
+
+
+class PlannedRow(Row):
+    """A partition in `reassign`."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    new_replicas: list[int]
+    error: str | None
+
+
+class MoveRow(Row):
+    """A move in progress."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class StateRow(Row):
+    """A partition in `verify`."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    state: str
+
+
+class CancelledRow(Row):
+    """A partition in `cancel`."""
+
+    topic: str
+    partition: int
+    error: str | None
 
 
 # Moving
@@ -63,20 +100,12 @@ def _reassign(args: argparse.Namespace) -> int:
         errors: dict[TopicPartition, ErrorCode] = {}
         if args.execute:
             confirm(args, f"Move replicas of {counted(len(plan.replicas), 'partition')}?")
-            errors = _start(cluster, args, plan, before, rate, log_dir_rate)
-    if not is_kafka(args):
-        rows = [
-            {"topic": p.topic, "partition": p.partition, "replicas": before[p], "new_replicas": replicas, "error": _name(errors.get(p))}
-            for p, replicas in sorted(plan.replicas.items())
-        ]
-        output.show("partitions", rows, COLUMNS, extra={"executed": args.execute})
+            errors = _start(cluster, args, output, plan, before, rate, log_dir_rate)
+    rows = [PlannedRow(*key, before[key], replicas, _name(errors.get(key))) for key, replicas in sorted(plan.replicas.items())]
+    output.rows("partitions", PlannedRow, rows, extra={"executed": args.execute})
     if not args.execute:
         output.note("nothing was changed; add --execute to do it")
     return 1 if any(errors.values()) else 0
-
-
-def is_kafka(args: argparse.Namespace) -> bool:
-    return getattr(args, "is_shim", False)
 
 
 def _rate(value: int | None, option: str) -> int | None:
@@ -99,6 +128,7 @@ def _ids(brokers: Any) -> str:
 def _start(
     cluster: Cluster,
     args: argparse.Namespace,
+    output: Output,
     plan: Plan,
     before: dict[TopicPartition, list[int]],
     rate: int | None,
@@ -107,7 +137,11 @@ def _start(
     """Sets throttles, starts moves between brokers and between directories; returns the error of each partition."""
     if not args.additional and replica_admin.moves_under_way(cluster):
         raise Refused("other moves are in progress; --additional starts these as well", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
-    lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs or is_kafka(args) else {}
+
+    def log_dirs() -> LogDirs:
+        return replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics)
+
+    lie = log_dirs() if plan.log_dirs else {}
     strays = {replica: path for replica, path in plan.log_dirs.items() if not _is_settled(path, *lie.get(replica, ("", "")))}
     if strays:
         cluster.any_connection().version_of(ALTER_REPLICA_LOG_DIRS)
@@ -116,18 +150,16 @@ def _start(
         replica_admin.throttle_moves(cluster, plan.replicas, before, rate)
     if log_dir_rate is not None:
         replica_admin.throttle_log_dirs(cluster, {replica.broker for replica in strays}, log_dir_rate)
-    if is_kafka(args):
-        kafka.show_before(partitions_generate.as_json(before, lie), rate, log_dir_rate)
+    output.report(Planned(before, rate, log_dir_rate, log_dirs))
     may_change = not args.disallow_replication_factor_change
     errors = replica_admin.move_replicas(cluster, plan.replicas, may_change_factor=may_change)
-    if is_kafka(args):
-        kafka.show_started(list(plan.replicas), errors)
+    output.report(Started(list(plan.replicas), errors))
     if strays and not any(errors.values()):
         codes = replica_admin.move_log_dirs(cluster, strays, timeout_s=args.timeout / 1000)
         errors.update({partition: code for (partition, _), code in codes.items() if code})
         started = [replica for replica in strays if not codes.get(replica)]
-        if is_kafka(args) and started:
-            kafka.show_log_dirs_started(started)
+        if started:
+            output.report(LogDirsStarted(started))
     return errors
 
 
@@ -149,12 +181,8 @@ def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, 
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         moves = replica_admin.moves_under_way(cluster)
-    if is_kafka(args):
-        kafka.show_moves(moves)
-        return 0
-    rows = [{"topic": found.topic, "partition": found.partition, **move._asdict()} for found, move in sorted(moves.items())]
-    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("ADDING", "adding"), ("REMOVING", "removing"))
-    output_of(args).show("reassignments", rows, columns)
+    rows = [MoveRow(*found, move.replicas, move.adding, move.removing) for found, move in sorted(moves.items())]
+    output_of(args).rows("reassignments", MoveRow, rows)
     return 0
 
 
@@ -164,7 +192,8 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """Exit code 1 while a partition is not as the file says; called by Kafka's name always 0, as there."""
+    """The exit code is 1 while a partition is not as the file says."""
+    output = output_of(args)
     plan = read_plan(args.reassignment_json_file)
     with connect(args) as cluster:
         now = replica_admin.replicas_of(cluster, plan.replicas)
@@ -173,28 +202,21 @@ def _verify(args: argparse.Namespace) -> int:
         is_laid = {replica: lie.get(replica, ("", ""))[0] == path for replica, path in plan.log_dirs.items()}
         between_dirs = {replica.partition for replica in plan.log_dirs if lie.get(replica, ("", ""))[1]}
         is_busy = bool(moving or between_dirs)
-        if is_kafka(args):
-            kafka.show_status(plan.replicas, now, moving)
-            kafka.show_log_dir_status(plan.log_dirs, lie)
-            write("\n")
+        output.report(Verified(plan.replicas, now, moving, plan.log_dirs, lie))
         if not is_busy and not args.preserve_throttles:
-            _clear(cluster, args, plan)
-    if is_kafka(args):
-        return 0
+            _clear(cluster, output, plan)
     rows = []
     for partition, replicas in sorted(plan.replicas.items()):
         is_done = now[partition] == replicas and all(done for replica, done in is_laid.items() if replica.partition == partition)
         state = "in progress" if partition in moving or partition in between_dirs else "complete" if is_done else "not done"
-        rows.append({"topic": partition.topic, "partition": partition.partition, "replicas": now[partition], "state": state})
-    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("STATE", "state"))
-    output_of(args).show("partitions", rows, columns)
-    return 0 if all(row["state"] == "complete" for row in rows) else 1
+        rows.append(StateRow(*partition, now[partition], state))
+    output.rows("partitions", StateRow, rows)
+    return output.verdict(all(row.state == "complete" for row in rows))
 
 
-def _clear(cluster: Cluster, args: argparse.Namespace, plan: Plan) -> None:
-    if is_kafka(args):
-        named = {broker for replicas in plan.replicas.values() for broker in replicas}
-        kafka.show_cleared(sorted({*cluster.brokers, *named}), plan.topics)
+def _clear(cluster: Cluster, output: Output, plan: Plan) -> None:
+    named = {broker for replicas in plan.replicas.values() for broker in replicas}
+    output.report(Cleared(sorted({*cluster.brokers, *named}), plan.topics))
     replica_admin.clear_throttles(cluster, plan.topics)
 
 
@@ -204,21 +226,20 @@ def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _cancel(args: argparse.Namespace) -> int:
+    output = output_of(args)
     plan = read_plan(args.reassignment_json_file)
     confirm(args, f"Cancel the moves of {counted(len(plan.replicas), 'partition')}?")
     with connect(args) as cluster:
         replica_admin.replicas_of(cluster, plan.replicas)
         errors = replica_admin.move_replicas(cluster, dict.fromkeys(plan.replicas))
-        cancelled = [partition for partition, code in errors.items() if not code]
-        if is_kafka(args):
-            kafka.show_cancelled(cancelled)
+        output.report(Cancelled([partition for partition, code in errors.items() if not code]))
         if not args.preserve_throttles:
-            _clear(cluster, args, plan)
-    if is_kafka(args):
-        return 1 if any(code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for code in errors.values()) else 0
-    rows = [{"topic": found.topic, "partition": found.partition, "error": _name(code)} for found, code in sorted(errors.items())]
-    output_of(args).show("partitions", rows, (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error")))
-    return 1 if any(errors.values()) else 0
+            _clear(cluster, output, plan)
+    rows = [CancelledRow(*found, _name(code)) for found, code in sorted(errors.items())]
+    output.rows("partitions", CancelledRow, rows)
+    if any(code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for code in errors.values()):
+        return 1
+    return output.verdict(not any(errors.values()))
 
 
 COMMANDS = {

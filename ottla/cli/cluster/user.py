@@ -11,9 +11,16 @@ from ottla.cli.cluster.config_quotas import check_iterations
 from ottla.cli.command import Command, UsageError
 from ottla.cli.input_files import read_text
 from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.render.rows import Row
 from ottla.client.blocking import scram_admin
 
-_COLUMNS = (("USER", "user"), ("MECHANISM", "mechanism"), ("ITERATIONS", "iterations"))
+
+class CredentialRow(Row):
+    """A SCRAM credential of a user."""
+
+    user: str
+    mechanism: str
+    iterations: int
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +34,8 @@ def _list(args: argparse.Namespace) -> int:
     for user, credentials in sorted(found.items()):
         if isinstance(credentials, ApiError):
             raise credentials
-        rows += [{"user": user, **credential._asdict()} for credential in credentials]
-    output_of(args).show("users", rows, _COLUMNS)
+        rows += [CredentialRow(user, *credential) for credential in credentials]
+    output_of(args).rows("users", CredentialRow, rows)
     return 0
 
 

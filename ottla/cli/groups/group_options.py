@@ -31,21 +31,6 @@ def chosen_groups(cluster: Cluster, args: argparse.Namespace, protocols: Sequenc
     return names
 
 
-def add_view_options(parser: argparse.ArgumentParser, *, offsets_help: str, verbose_help: str) -> None:
-    """The three views of `describe`."""
-    add = parser.add_argument
-    add("--offsets", action="store_true", help=offsets_help)
-    add("--members", action="store_true", help="the members of the group")
-    add("--state", action="store_true", help="the state of the group")
-    add("-v", "--verbose", action="store_true", help=verbose_help)
-
-
-def check_one_view(args: argparse.Namespace) -> None:
-    """UsageError when more than one view is asked for."""
-    if sum((args.offsets, args.members, args.state)) > 1:
-        raise UsageError("--offsets, --members and --state exclude each other")
-
-
 def known_words(option: str, texts: list[str] | None, known: Sequence[str]) -> list[str]:
     """The words of a filter such as `--state`. UsageError for an unknown one: the broker would find nothing and say nothing."""
     words = merged(texts)

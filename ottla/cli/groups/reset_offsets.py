@@ -9,23 +9,37 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Refused, UsageError
 from ottla.cli.groups import reset_plan
-from ottla.cli.groups.group_options import CONSUMERS, add_group_options, chosen_groups
+from ottla.cli.groups.group_options import CONSUMERS, chosen_groups
 from ottla.cli.groups.group_scope import scope_partitions
 from ottla.cli.groups.reset_plan import Bounds, Facts, Plan
 from ottla.cli.input_files import read_text
 from ottla.cli.options import connect, output_of
-from ottla.cli.output import Output, write
+from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
+from ottla.cli.render.rows import Row, column
 from ottla.client.blocking import group_admin
 from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 
 SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file", "to_group")
+
+
+class ResetRow(Row):
+    """A partition of a reset."""
+
+    group: str
+    topic: str
+    partition: int
+    new_offset: int
+    old_offset: int | None
+    distance: int | None
+    error: str | None = column(wide=True)
 
 
 class ActiveError(Refused):
@@ -57,11 +71,6 @@ COMMITTED = OffsetStore(
     _committed,
     group_admin.commit_offsets,
 )
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_group_options(parser)
-    add_reset_options(parser)
 
 
 def add_reset_options(parser: argparse.ArgumentParser) -> None:
@@ -219,28 +228,11 @@ def _show(
     if args.export and not output.is_structured:
         write(reset_plan.format_reset_file(plans))
         return
-    rows: list[dict[str, Any]] = []
+    rows = []
     for group, found in plans.items():
         for step in found.steps:
             error = failures.get((group, step.partition))
-            rows.append(
-                {
-                    "group": group,
-                    "topic": step.partition.topic,
-                    "partition": step.partition.partition,
-                    "new_offset": step.new,
-                    "old_offset": step.old,
-                    "distance": None if step.old is None else step.new - step.old,
-                    "error": error.code.name if error else None,
-                }
-            )
-    columns = [("GROUP", "group"), ("TOPIC", "topic"), ("PARTITION", "partition"), ("NEW-OFFSET", "new_offset")]
-    if not getattr(args, "is_shim", False):
-        columns += [("OLD-OFFSET", "old_offset"), ("DISTANCE", "distance")]
-    if failures:
-        columns.append(("ERROR", "error"))
+            distance = None if step.old is None else step.new - step.old
+            rows.append(ResetRow(group, *step.partition, step.new, step.old, distance, error.code.name if error else None))
     warnings = [warning for found in plans.values() for warning in found.warnings]
-    output.show("offsets", rows, columns, extra={"executed": bool(args.execute), "warnings": warnings})
-
-
-COMMAND = Command("Reset committed offsets; shows the plan unless --execute is given.", _arguments, run)
+    output.rows("offsets", ResetRow, rows, is_wide=bool(failures), extra={"executed": bool(args.execute), "warnings": warnings})

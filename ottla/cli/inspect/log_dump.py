@@ -8,7 +8,8 @@ import os
 from typing import Any, NamedTuple
 
 from ottla.cli.inspect.spans import SpanReader, span_lines, span_objects
-from ottla.cli.output import Output, write
+from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 
 
 def map_file(path: str) -> bytes | memoryview:

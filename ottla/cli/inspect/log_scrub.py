@@ -14,6 +14,7 @@ from ottla.adapters.disk import OsDisk, OsFile
 from ottla.base.errors import DiskError, StorageError
 from ottla.cli.command import Refused, UsageError
 from ottla.cli.options import output_of
+from ottla.cli.render.rows import Row
 from ottla.storage.file_renames import compacted_ends, offset_of
 from ottla.storage.scan import NEVER
 from ottla.storage.segment import LOG_SUFFIX
@@ -21,8 +22,14 @@ from ottla.storage.segment_check import SegmentCheck
 from ottla.storage.small_files import CLEANER_OFFSET_FILE
 
 PIECE_BYTES = 16 << 20
-_COLUMNS = (("FILE", "file"), ("FIRST-OFFSET", "first_offset"), ("LAST-OFFSET", "last_offset"), ("POSITION", "position"),
-            ("REASON", "reason"))  # fmt: skip
+class DamageRow(Row):
+    """Damage in a segment."""
+
+    file: str
+    first_offset: int
+    last_offset: int | None
+    position: int
+    reason: str
 
 
 class ReadOnlyDisk(OsDisk):
@@ -48,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.paths:
         raise UsageError("name a directory: ottla log scrub ottla-data")
     output, disk = output_of(args), ReadOnlyDisk()
-    rows: list[dict[str, object]] = []
+    rows: list[DamageRow] = []
     batches = segments = 0
     try:
         for check in (found for path in args.paths for found in _checks(disk, path)):
@@ -57,12 +64,12 @@ def run(args: argparse.Namespace) -> int:
             segments, batches = segments + 1, batches + check.batches
             for damaged in check.damaged:
                 last = None if damaged.end_offset == NEVER else damaged.end_offset - 1
-                shown = {"first_offset": damaged.first_offset, "last_offset": last, "position": damaged.position}
-                rows.append({"file": check.path, **shown, "reason": damaged.reason.removeprefix(f"{check.path}: ")})
+                reason = damaged.reason.removeprefix(f"{check.path}: ")
+                rows.append(DamageRow(check.path, damaged.first_offset, last, damaged.position, reason))
     except StorageError as error:
         raise Refused(str(error), "KAFKA_STORAGE_ERROR") from None
     if rows or output.is_structured:
-        output.show("damage", rows, _COLUMNS, extra={"segments": segments, "batches": batches})
+        output.rows("damage", DamageRow, rows, extra={"segments": segments, "batches": batches})
     output.note(f"{batches} batches in {segments} segments were checked, {len(rows)} places are damaged")
     return 1 if rows else 0
 

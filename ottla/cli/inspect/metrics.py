@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
+from ottla.cli.render.rows import Row
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -21,6 +22,14 @@ CERTIFICATE_SETTING = "ottla.metrics.ssl.certificate"
 TIMEOUT_S = 5.0
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+class Sample(Row):
+    """A sample of a metric."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +49,8 @@ def _run(args: argparse.Namespace) -> int:
         lines = text.splitlines() if args.names else []
         write("".join(f"{line}\n" for line in lines if _is_wanted(line, args.names)) if args.names else text)
         return 0
-    samples = [sample for sample in map(_sample, text.splitlines()) if sample and _is_wanted(sample["name"], args.names)]
-    output.show("samples", samples, (("NAME", "name"), ("LABELS", "labels"), ("VALUE", "value")))
+    samples = [sample for sample in map(_sample, text.splitlines()) if sample and _is_wanted(sample.name, args.names)]
+    output.rows("samples", Sample, samples)
     return 0
 
 
@@ -132,12 +141,12 @@ def _is_wanted(line: str, names: list[str]) -> bool:
     return not names or name.startswith(tuple(names))
 
 
-def _sample(line: str) -> dict[str, Any] | None:
+def _sample(line: str) -> Sample | None:
     match = _SAMPLE.match(line)
     if match is None:
         return None
     labels = {name: _unescape(value) for name, value in _LABEL.findall(match.group(2) or "")}
-    return {"name": match.group(1), "labels": labels, "value": float(match.group(3))}
+    return Sample(match.group(1), labels, float(match.group(3)))
 
 
 def _unescape(text: str) -> str:

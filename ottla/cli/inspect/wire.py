@@ -19,7 +19,8 @@ from ottla.cli.inspect.hex_text import from_digits
 from ottla.cli.inspect.pcap import Endpoint, Piece, clients_of, is_recording, read_pieces
 from ottla.cli.inspect.spans import span_lines
 from ottla.cli.options import output_of
-from ottla.cli.output import Output, write
+from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 from ottla.wire.apis import API_NAMES, APIS
 
 FRAME_BYTES_MAX = 1 << 28
@@ -206,7 +207,7 @@ def _show(output: Output, frames: list[SeenFrame], *, is_brief: bool) -> None:
         if is_brief:
             for found in objects:
                 del found["spans"]
-        output.show("frames", objects, ())
+        output.objects("frames", objects)
         return
     for number, (frame, place) in enumerate(frames):
         heading = f"{place}  {frame.title}" if place else frame.title

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirsStarted, Planned, Started, Verified
+from ottla.cli.cluster.partition_elections import ElectionRow
+from ottla.cli.cluster.partitions import CancelledRow, MoveRow, PlannedRow, StateRow
+from ottla.cli.cluster.partitions_generate import as_json
 from ottla.cli.output import write
+from ottla.cli.render.kafka import Printers, print_nothing
 from ottla.client.blocking.replica_admin import Move, Replica
 
 WARNING = "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed.\n"
@@ -21,7 +25,7 @@ def _joined(values: Iterable[object], separator: str = ",") -> str:
     return separator.join(map(str, values))
 
 
-def show_moves(moves: Mapping[TopicPartition, Move]) -> None:
+def show_moves(moves: Mapping[TopicPartition, Move | MoveRow]) -> None:
     if not moves:
         write("No partition reassignments found.\n")
         return
@@ -101,18 +105,43 @@ def show_cleared(brokers: Sequence[int], topics: Sequence[str]) -> None:
     write(f"Clearing topic-level throttles on topic{_plural(topics)} {_joined(topics)}\n")
 
 
-def show_elections(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def show_elections(rows: Sequence[ElectionRow]) -> None:
     from ottla.cli.kafka_tools.java_errors import java_error
 
     def named(error: str | None) -> str:
-        return _joined((TopicPartition(row["topic"], row["partition"]) for row in rows if row["error"] == error), ", ")
+        return _joined((TopicPartition(row.topic, row.partition) for row in rows if row.error == error), ", ")
 
+    kind = rows[0].kind.upper() if rows else ""
     if elected := named(None):
         write(f"Successfully completed leader election ({kind}) for partitions {elected}\n")
     if already := named("ELECTION_NOT_NEEDED"):
         write(f"Valid replica already elected for partitions {already}\n")
     for row in rows:
-        if row["error"] not in (None, "ELECTION_NOT_NEEDED"):
-            partition = TopicPartition(row["topic"], row["partition"])
-            said = java_error(ApiError(ErrorCode[row["error"]], row["message"] or ""), row["message"] or "")
-            write(f"Error completing leader election ({kind}) for partition: {partition}: {said}\n")
+        if row.error not in (None, "ELECTION_NOT_NEEDED"):
+            said = java_error(ApiError(ErrorCode[row.error], row.message or ""), row.message or "")
+            write(f"Error completing leader election ({kind}) for partition: {row.topic}-{row.partition}: {said}\n")
+
+
+def _show_planned(step: Planned) -> None:
+    show_before(as_json(step.before, step.log_dirs()), step.rate, step.log_dir_rate)
+
+
+def _show_verified(step: Verified) -> None:
+    show_status(step.replicas, step.now, step.moving)
+    show_log_dir_status(step.log_dirs, step.found)
+    write("\n")
+
+
+PRINTERS: Printers = {
+    ElectionRow: show_elections,
+    MoveRow: lambda rows: show_moves({TopicPartition(row.topic, row.partition): row for row in rows}),
+    Planned: _show_planned,
+    Started: lambda step: show_started(*step),
+    LogDirsStarted: lambda step: show_log_dirs_started(*step),
+    Verified: _show_verified,
+    Cancelled: lambda step: show_cancelled(*step),
+    Cleared: lambda step: show_cleared(*step),
+    PlannedRow: print_nothing,
+    StateRow: print_nothing,
+    CancelledRow: print_nothing,
+}

@@ -8,6 +8,15 @@ from ottla.base.counted import counted
 from ottla.cli.command import Command, Refused
 from ottla.cli.kafka_tools.tools import NOT_OFFERED, RUN_CLASS, TOOLS
 from ottla.cli.options import output_of
+from ottla.cli.render.rows import Row
+
+
+class ToolRow(Row):
+    """A tool of Kafka."""
+
+    tool: str
+    help: str
+    classes: list[str]
 
 
 def _install_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +53,7 @@ def _list_arguments(_: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    rows = [{"tool": name, "help": tool.help, "classes": list(tool.classes)} for name, tool in TOOLS.items()]
-    output_of(args).show("tools", rows, (("TOOL", "tool"), ("HELP", "help"), ("CLASSES", "classes")))
+    output_of(args).rows("tools", ToolRow, [ToolRow(name, tool.help, list(tool.classes)) for name, tool in TOOLS.items()])
     return 0
 
 

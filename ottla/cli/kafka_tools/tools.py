@@ -1,9 +1,9 @@
 """Kafka's tools by their own names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`.
 
-A tool is either translated to a command of ours (`kafka-log-dirs --describe` is `ottla logdirs`), which prints Kafka's output when it is
-marked `is_shim`; or, where options and output differ too much, a command of its own in a module of this package. Output on stdout is
-exactly that of Kafka's tools; advice goes to stderr in our own words. Two things differ on purpose: exit codes are ours (2 for wrong usage,
-1 for a refusal even where Kafka returns 0), and there are no Java stack traces.
+A tool is translated to a command of ours (`kafka-log-dirs --describe` is `ottla logdirs`), with printers for its rows (`render/kafka.py`).
+Where options and output differ too much, a module of this package has a command of its own. Output on stdout is exactly that of Kafka's
+tools; advice is written to stderr in our own words. Two differences are on purpose: exit codes are ours (2 for wrong usage, 1 for a refusal
+even where Kafka returns 0), and there are no Java stack traces.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ TOOLS: dict[str, Tool] = {
         "translations", "Records as lines.", ("kafka.tools.ConsoleConsumer", f"{NEW}ConsoleConsumer", f"{NEW}consumer.ConsoleConsumer")
     ),
     "kafka-consumer-groups": Tool(
-        "consumer_groups", "Consumer groups.", ("kafka.admin.ConsumerGroupCommand", f"{NEW}consumer.group.ConsumerGroupCommand")
+        "groups", "Consumer groups.", ("kafka.admin.ConsumerGroupCommand", f"{NEW}consumer.group.ConsumerGroupCommand")
     ),
-    "kafka-groups": Tool("consumer_groups", "Groups of every kind.", (f"{NEW}GroupsCommand",)),
-    "kafka-share-groups": Tool("share_groups", "Share groups.", (f"{NEW}consumer.group.ShareGroupCommand",)),
-    "kafka-console-share-consumer": Tool("share_groups", "Records of a share group as lines.", (f"{NEW}consumer.ConsoleShareConsumer",)),
+    "kafka-groups": Tool("groups", "Groups of every kind.", (f"{NEW}GroupsCommand",)),
+    "kafka-share-groups": Tool("groups", "Share groups.", (f"{NEW}consumer.group.ShareGroupCommand",)),
+    "kafka-console-share-consumer": Tool("translations", "Records of a share group as lines.", (f"{NEW}consumer.ConsoleShareConsumer",)),
     "kafka-configs": Tool("translations", "Settings.", ("kafka.admin.ConfigCommand", f"{NEW}ConfigCommand")),
     "kafka-client-metrics": Tool("client_metrics", "Subscriptions to metrics of clients.", (f"{NEW}ClientMetricsCommand",)),
     "kafka-delegation-tokens": Tool(
@@ -67,7 +67,7 @@ TOOLS: dict[str, Tool] = {
     "kafka-consumer-perf-test": Tool(
         "translations", "Measure consuming.", ("kafka.tools.ConsumerPerformance", f"{NEW}ConsumerPerformance")
     ),
-    "kafka-share-consumer-perf-test": Tool("share_groups", "Measure consuming in a share group.", (f"{NEW}ShareConsumerPerformance",)),
+    "kafka-share-consumer-perf-test": Tool("translations", "Measure consuming in a share group.", (f"{NEW}ShareConsumerPerformance",)),
     "kafka-e2e-latency": Tool("translations", "Measure end-to-end latency.", ("kafka.tools.EndToEndLatency", f"{NEW}EndToEndLatency")),
     "kafka-server-start": Tool("translations", "Start a broker.", ("kafka.Kafka",)),
     "kafka-server-stop": Tool("translations", "Stop the broker.", ()),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, UsageError, parse_pairs
@@ -13,6 +15,9 @@ from ottla.cli.output import write, write_error
 from ottla.cli.topics.topic_names import chosen_topics
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
+
+if TYPE_CHECKING:
+    from ottla.cli.topics.topic import PartitionRow
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 FILTERS = (
@@ -96,8 +101,26 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
     names = _names(cluster, args, must_exist=True)
     answer = cluster.refresh(None)
     described = topic.describe(cluster, [found for found in answer.topics if found.name in set(names)], args)
-    write("".join(topic.as_kafka(found, args) for found in sorted(described, key=lambda found: str(found["name"]))))
+    for found in sorted(described, key=lambda found: found.name):
+        if not topic.has_partition_filters(args):
+            write(
+                f"Topic: {found.name}\tTopicId: {found.topic_id}\tPartitionCount: {found.partition_count}\t"
+                f"ReplicationFactor: {found.replication_factor}\tConfigs: {topic.configs_text(found)}\n"
+            )
+        if not args.topics_with_overrides:
+            write("".join(map(_partition_line, found.partitions)))
     return 0
+
+
+def _partition_line(row: PartitionRow) -> str:
+    leader = "none" if row.leader is None else row.leader
+    replicas, isr, elr, last_known = map(_ids, (row.replicas, row.isr, row.elr, row.last_known_elr))
+    start = f"\tTopic: {row.topic}\tPartition: {row.partition}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
+    return f"{start}\tElr: {elr}\tLastKnownElr: {last_known}\n"
+
+
+def _ids(brokers: Sequence[int] | None) -> str:
+    return "N/A" if brokers is None else ",".join(map(str, brokers))
 
 
 def _create(cluster: Cluster, args: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """Translates lines of Kafka's tools to commands of ours that have the same options, and renames old options.
 
-The output in Kafka's form is made by the commands themselves (`is_shim`).
+Each line brings the printers of the tool's output. Other differences are options and properties in the line.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ottla.cli.options import connect
 from ottla.cli.output import write
 
 BROKER_LIST: Mapping[str, str] = {"--broker-list": "--bootstrap-server"}
+CONSOLE_SHARE_GROUP = "console-share-consumer"
 DAEMON_LOG = "kafkaServer.out"
 DAEMON_SECONDS = 30
 VERBS: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -62,7 +63,31 @@ def _console_producer(arguments: list[str]) -> Translation:
 
 
 def _console_consumer(arguments: list[str]) -> Translation:
-    return Translation(["consume", *arguments])
+    """Lets the broker create the topic, as Kafka's consumer does by default."""
+    return Translation(["consume", "-X", "allow.auto.create.topics=true", *arguments])
+
+
+def _console_share_consumer(arguments: list[str]) -> Translation:
+    """Translates the console share consumer. The group may be given by `--group` and as a property, but must be the same."""
+    names = {"--group": "--share-group", "--consumer-config": "--command-config"}
+    rest: list[str] = []
+    groups: list[str] = []
+    for position, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name == "--group":
+            groups.append(value if equals else "".join(arguments[position + 1 : position + 2]))
+        elif word.startswith("group.id="):
+            groups.append(value)
+        rest.append(names.get(name, name) + equals + value)
+    if len(set(groups)) > 1:
+        raise UsageError(f"the group ids given in several places do not match: {', '.join(sorted(set(groups)))}")
+    if "--share-group" not in {word.partition("=")[0] for word in rest}:
+        rest += ["--share-group", groups[0] if groups else CONSOLE_SHARE_GROUP]
+    return Translation(["consume", "-X", "allow.auto.create.topics=true", "-X", "share.acquire.mode=batch_optimized", *rest])
+
+
+def _share_consumer_perf_test(arguments: list[str]) -> Translation:
+    return Translation(["bench", "share-consumer", *arguments])
 
 
 def _get_offsets(arguments: list[str]) -> Translation:
@@ -70,13 +95,13 @@ def _get_offsets(arguments: list[str]) -> Translation:
 
 
 def _delete_records(arguments: list[str]) -> Translation:
-    return Translation(["records", "delete", "--yes", *arguments])
+    return _cluster_line(["records", "delete", "--yes", *arguments])
 
 
 def _log_dirs(arguments: list[str]) -> Translation:
     if "--describe" not in arguments and "--help" not in arguments:
         raise UsageError('Missing required argument "[describe]"')
-    return Translation(["logdirs", *arguments])
+    return _cluster_line(["logdirs", *arguments])
 
 
 def _dump_log(arguments: list[str]) -> Translation:
@@ -91,7 +116,9 @@ def _configs(arguments: list[str]) -> Translation:
             return Translation(["config", "describe", "--help"])
         raise UsageError("Command must include exactly one action: --describe, --alter")
     rest = without(renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"}), ("--describe", "--alter", "--force"))
-    return Translation(["config", chosen[0], *rest])
+    from ottla.cli.kafka_tools.configs_output import PRINTERS
+
+    return Translation(["config", chosen[0], *rest], PRINTERS)
 
 
 def _producer_perf_test(arguments: list[str]) -> Translation:
@@ -112,7 +139,13 @@ def _e2e_latency(arguments: list[str]) -> Translation:
 
 
 def _api_versions(arguments: list[str]) -> Translation:
-    return Translation(["cluster", "api-versions", *arguments])
+    return _cluster_line(["cluster", "api-versions", *arguments])
+
+
+def _cluster_line(line: list[str]) -> Translation:
+    from ottla.cli.kafka_tools.cluster_output import PRINTERS
+
+    return Translation(line, PRINTERS)
 
 
 def _leader_election(arguments: list[str]) -> Translation:
@@ -123,13 +156,13 @@ def _leader_election(arguments: list[str]) -> Translation:
         ]
         if missing:
             raise UsageError(f"Missing required option(s): {', '.join(missing)}")
-    return Translation(["partitions", "elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
+    return _partitions(["elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
 
 
 def _preferred_replica_election(arguments: list[str]) -> Translation:
     """Adds all partitions where no file is given, as the older tool did."""
     everywhere = [] if any(word.startswith("--path-to-json-file") for word in arguments) else ["--all-topic-partitions"]
-    return Translation(["partitions", "elect", "--yes", *everywhere, *arguments])
+    return _partitions(["elect", "--yes", *everywhere, *arguments])
 
 
 def _reassign_partitions(arguments: list[str]) -> Translation:
@@ -146,7 +179,13 @@ def _reassign_partitions(arguments: list[str]) -> Translation:
             return Translation(["partitions", "--help"])
         raise UsageError("Command must include exactly one action: --generate, --execute, --verify, --cancel, --list")
     rest = without(arguments, tuple(verbs))
-    return Translation(["partitions", *chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
+    return _partitions([*chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
+
+
+def _partitions(line: list[str]) -> Translation:
+    from ottla.cli.kafka_tools.partitions_output import PRINTERS
+
+    return Translation(["partitions", *line], PRINTERS)
 
 
 def _transactions(arguments: list[str]) -> Translation | Command:
@@ -165,7 +204,17 @@ def _transactions(arguments: list[str]) -> Translation | Command:
 
 def _features(arguments: list[str]) -> Translation | Command:
     verb, rest = split_verb("kafka-features", arguments)
-    return Translation(["features", verb, *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
+    return _feature_levels(verb, renamed(rest, {"--bootstrap-controller": "--bootstrap-server"}))
+
+
+def _feature_levels(verb: str, rest: list[str]) -> Translation:
+    """Adds the release that the tool shows by default: the newest."""
+    from ottla.cli.cluster.feature_levels import RELEASES
+    from ottla.cli.kafka_tools.features_output import PRINTERS
+
+    is_named = any(word.startswith("--release-version") for word in rest)
+    newest = ["--release-version", list(RELEASES)[-1]] if verb == "version-mapping" and not is_named else []
+    return Translation(["features", verb, *newest, *rest], PRINTERS)
 
 
 def _cluster(arguments: list[str]) -> Translation | Command:
@@ -272,7 +321,7 @@ def _server_stop(arguments: list[str]) -> Translation:
 def _storage(arguments: list[str]) -> Translation | Command:
     verb, rest = split_verb("kafka-storage", arguments)
     if verb in ("version-mapping", "feature-dependencies"):
-        return Translation(["features", verb, *renamed(rest, {"-r": "--release-version", "-f": "--feature"})])
+        return _feature_levels(verb, renamed(rest, {"-r": "--release-version", "-f": "--feature"}))
     do = {"random-uuid": _random_uuid}.get(verb, _nothing_to_format)
     return Command("Cluster ids; there is nothing to format.", _storage_arguments, do, has_connection=False, has_output=False)
 
@@ -310,6 +359,8 @@ def _nothing_to_format(args: argparse.Namespace) -> int:
 _MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {
     "kafka-console-producer": _console_producer,
     "kafka-console-consumer": _console_consumer,
+    "kafka-console-share-consumer": _console_share_consumer,
+    "kafka-share-consumer-perf-test": _share_consumer_perf_test,
     "kafka-get-offsets": _get_offsets,
     "kafka-delete-records": _delete_records,
     "kafka-log-dirs": _log_dirs,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import output_of
 from ottla.cli.pipeline.definition import load_pipelines
-from ottla.cli.pipeline.status import COLUMNS, state_row
+from ottla.cli.pipeline.status import StateRow, state_row
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline import Pipeline
@@ -75,7 +75,7 @@ def _run_all(args: argparse.Namespace, pipelines: list[Pipeline]) -> int:
     states: list[PipelineState] = run_pipelines(
         pipelines, master=args.master, metrics_port=args.metrics_port, metrics_file=args.metrics_file, stop=stop
     )
-    output.show("pipelines", [state_row(state) for state in states], COLUMNS)
+    output.rows("pipelines", StateRow, [state_row(state) for state in states])
     return EXIT_INTERRUPTED if stop.signal_number == signal.SIGINT else 0
 
 

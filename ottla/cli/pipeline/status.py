@@ -7,6 +7,7 @@ what Spark reported and how often the pipeline was started.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,32 +15,43 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.command import Command, Refused
 from ottla.cli.moments import format_ms
 from ottla.cli.options import output_of
-from ottla.cli.output import Columns
 from ottla.cli.pipeline.definition import connect_for, is_file, load_pipelines
+from ottla.cli.render.rows import Row, column, json_only, unshown
 
 if TYPE_CHECKING:
     from ottla.spark.state_file import PipelineState
 
-COLUMNS: Columns = (
-    ("GROUP", "group"),
-    ("STATE", "state"),
-    ("BATCH", "batch_id"),
-    ("COMMITS", "commits"),
-    ("ROWS-IN", "rows_in"),
-    ("ROWS-OUT", "rows_out"),
-    ("LAG", "lag"),
-    ("LAST-COMMIT", "last_commit"),
-    ("RESTARTS", "restarts"),
-    ("ERROR", "error"),
-)
-POSITION_COLUMNS: Columns = (
-    ("GROUP", "group"),
-    ("TOPIC", "topic"),
-    ("PARTITION", "partition"),
-    ("CURRENT-OFFSET", "committed"),
-    ("LOG-END-OFFSET", "end"),
-    ("LAG", "lag"),
-)
+class StateRow(Row):
+    """A pipeline."""
+
+    group: str
+    state: str
+    batch_id: int = column("BATCH")
+    commits: int
+    rows_in: int | None
+    rows_out: int
+    lag: int
+    last_commit: str | None
+    restarts: int | None
+    error: str
+    positions: list[PositionRow] = json_only()
+    facts: dict[str, Any] = unshown()
+
+    def as_json(self, *, without: Collection[str] = ()) -> dict[str, Any]:
+        """Adds everything else that the state file says."""
+        positions = [one.as_json(without=("group",)) for one in self.positions]
+        return {**self.facts, **super().as_json(without=("positions",)), "positions": positions}
+
+
+class PositionRow(Row):
+    """A source partition of a pipeline."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int = column("CURRENT-OFFSET")
+    end: int = column("LOG-END-OFFSET")
+    lag: int
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,26 +61,31 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--state-file", metavar="FILE", help="where the pipeline of the group keeps its state")
 
 
-def state_row(state: PipelineState) -> dict[str, Any]:
-    """A pipeline as a line of the table, and as the JSON object."""
-    return {
-        **asdict(state),
-        "positions": [{**asdict(one), "lag": one.lag} for one in state.positions],
-        "lag": state.lag,
-        "restarts": state.restarts if state.starts else None,
-        "rows_in": state.rows_in if state.starts else None,
-        "last_commit": format_ms(state.last_commit_ms) if state.last_commit_ms else None,
-    }
+def state_row(state: PipelineState) -> StateRow:
+    """A pipeline as a row. Counts that only a running pipeline has are None until its first start."""
+    return StateRow(
+        state.group,
+        state.state,
+        state.batch_id,
+        state.commits,
+        state.rows_in if state.starts else None,
+        state.rows_out,
+        state.lag,
+        format_ms(state.last_commit_ms) if state.last_commit_ms else None,
+        state.restarts if state.starts else None,
+        state.error,
+        [PositionRow(group=state.group, **asdict(one), lag=one.lag) for one in state.positions],
+        asdict(state),
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
     rows = [state_row(state) for what in args.what for state in _states(args, what)]
     output = output_of(args)
     if args.offsets and not output.is_structured:
-        positions = [{**one, "group": row["group"]} for row in rows for one in row["positions"]]
-        output.show("positions", positions, POSITION_COLUMNS)
+        output.rows("positions", PositionRow, [position for row in rows for position in row.positions])
     else:
-        output.show("pipelines", rows, COLUMNS)
+        output.rows("pipelines", StateRow, rows)
     return 0
 
 

@@ -10,38 +10,53 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import output_of
-from ottla.cli.output import Columns, Output, write
+from ottla.cli.output import write
 from ottla.cli.pipeline.definition import connect_for, is_file, load_pipelines
+from ottla.cli.render.ottla import Output
+from ottla.cli.render.rows import Row, column, json_only
 
 if TYPE_CHECKING:
     from ottla.spark.verify import Verification
 
-COLUMNS: Columns = (
-    ("GROUP", "group"),
-    ("PROVED", "proved"),
-    ("BATCHES", "batches"),
-    ("ROWS-IN", "rows_in"),
-    ("ROWS-OUT", "rows_out"),
-    ("LAG", "lag"),
-    ("FAULTS", "fault_count"),
-)
-SOURCE_COLUMNS: Columns = (
-    ("SOURCE", "topic"),
-    ("PARTITION", "partition"),
-    ("FIRST-OFFSET", "start"),
-    ("NEXT-OFFSET", "end"),
-    ("BATCHES", "batches"),
-    ("ROWS", "rows"),
-    ("LAG", "lag"),
-)
-SINK_COLUMNS: Columns = (
-    ("SINK", "topic"),
-    ("PARTITION", "partition"),
-    ("FIRST-OFFSET", "start"),
-    ("NEXT-OFFSET", "end"),
-    ("ROWS", "rows"),
-    ("OTHER-ROWS", "other_rows"),
-)
+class SourceRow(Row):
+    """A source partition of a pipeline."""
+
+    topic: str = column("SOURCE")
+    partition: int
+    start: int = column("FIRST-OFFSET")
+    end: int = column("NEXT-OFFSET")
+    batches: int
+    rows: int
+    lag: int
+
+
+class SinkRow(Row):
+    """A sink partition of a pipeline."""
+
+    topic: str = column("SINK")
+    partition: int
+    start: int = column("FIRST-OFFSET")
+    end: int = column("NEXT-OFFSET")
+    rows: int
+    other_rows: int
+
+
+class VerificationRow(Row):
+    """A pipeline that was verified."""
+
+    group: str
+    proved: bool
+    batches: int
+    rows_in: int
+    rows_out: int
+    lag: int
+    fault_count: int = column("FAULTS")
+    first_batch: dict[str, Any] | None = json_only()
+    last_batch: dict[str, Any] | None = json_only()
+    source: list[SourceRow] = json_only()
+    sink: list[SinkRow] = json_only()
+    faults: list[dict[str, str]] = json_only()
+    notes: list[str] = json_only()
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +74,7 @@ def _run(args: argparse.Namespace) -> int:
     if output.form == "table":
         _show_tables(output, rows)
     else:
-        output.show("pipelines", rows, COLUMNS)
+        output.rows("pipelines", VerificationRow, rows)
     return 0 if all(one.is_proved for one in found) else 1
 
 
@@ -80,40 +95,40 @@ def _verify(args: argparse.Namespace, group: str, sinks: list[str], pipeline: An
         return verify(client, group, sinks, may_share_sink=args.shared_sink)
 
 
-def verification_row(found: Verification) -> dict[str, Any]:
-    """A verification as the JSON object, and as a line of a table."""
-    return {
-        "group": found.group,
-        "proved": found.is_proved,
-        "batches": found.batches,
-        "rows_in": sum(one.rows for one in found.source),
-        "rows_out": found.rows,
-        "lag": sum(one.lag for one in found.source),
-        "first_batch": _batch(found.first_batch),
-        "last_batch": _batch(found.last_batch),
-        "source": [one._asdict() for one in found.source],
-        "sink": [one._asdict() for one in found.sink],
-        "fault_count": len(found.faults),
-        "faults": [{"kind": fault.kind, "message": fault.message} for fault in found.faults],
-        "notes": list(found.notes),
-    }
+def verification_row(found: Verification) -> VerificationRow:
+    """A verification as a row."""
+    return VerificationRow(
+        found.group,
+        found.is_proved,
+        found.batches,
+        sum(one.rows for one in found.source),
+        found.rows,
+        sum(one.lag for one in found.source),
+        len(found.faults),
+        first_batch=_batch(found.first_batch),
+        last_batch=_batch(found.last_batch),
+        source=[SourceRow(**one._asdict()) for one in found.source],
+        sink=[SinkRow(**one._asdict()) for one in found.sink],
+        faults=[{"kind": fault.kind, "message": fault.message} for fault in found.faults],
+        notes=list(found.notes),
+    )
 
 
 def _batch(name: tuple[str, int] | None) -> dict[str, Any] | None:
     return None if name is None else {"query_id": name[0], "batch_id": name[1]}
 
 
-def _show_tables(output: Output, rows: list[dict[str, Any]]) -> None:
+def _show_tables(output: Output, rows: list[VerificationRow]) -> None:
     for row in rows:
-        output.show("source", row["source"], SOURCE_COLUMNS)
+        output.rows("source", SourceRow, row.source)
         write("\n")
-        output.show("sink", row["sink"], SINK_COLUMNS)
+        output.rows("sink", SinkRow, row.sink)
         write("\n")
-        for fault in row["faults"]:
+        for fault in row.faults:
             write(f"fault    {fault['kind']}: {fault['message']}\n")
-        for note in row["notes"]:
+        for note in row.notes:
             write(f"note     {note}\n")
-    output.show("pipelines", rows, COLUMNS)
+    output.rows("pipelines", VerificationRow, rows)
 
 
 VERIFY = Command("Prove from the log that a pipeline ran exactly once; exit code 1 if not.", _arguments, _run)

@@ -21,7 +21,7 @@ from ottla.cli.global_options import FORMATS
 from ottla.cli.options import connect, output_of, properties_of, read_properties
 from ottla.cli.output import write_error
 from ottla.cli.records import share_consume
-from ottla.cli.records.client_options import make_consumer
+from ottla.cli.records.client_options import is_on, make_consumer
 from ottla.cli.records.processed_count import processed_count
 from ottla.cli.records.record_format import (
     INTERNAL_FORMATTERS,
@@ -141,8 +141,8 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
         if not names:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {args.include!r}")
     for name in names:
-        if getattr(args, "is_shim", False):
-            cluster.topic(name, auto_create=True)  # as Kafka's consumer does, if the broker allows it
+        if is_on(properties_of(args), "allow.auto.create.topics", False):
+            cluster.topic(name, auto_create=True)  # the broker decides
         there = cluster.partitions(name)
         for number in args.partition or []:
             if number not in there:

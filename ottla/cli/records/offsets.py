@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError
@@ -12,6 +11,7 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import add_broker_list, connect, output_of
 from ottla.cli.output import write
+from ottla.cli.render.rows import Row
 from ottla.cli.topics.topic_names import pattern_of
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
@@ -28,6 +28,16 @@ TIMES = {
 
 NO_EFFECT = ("--max-wait-ms", "--offsets")
 """Options of GetOffsetShell up to 2.x."""
+
+
+class OffsetRow(Row):
+    """The offset of a partition at the asked time."""
+
+    topic: str
+    partition: int
+    offset: int | None = None
+    timestamp: int | None = None
+    error: str | None = None
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,25 +122,23 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         partitions = _partitions(cluster, args)
         found = admin.list_offsets(cluster, dict.fromkeys(partitions, moment)) if partitions else {}
-    rows: list[dict[str, Any]] = []
+    rows = []
     for partition, result in sorted(found.items()):
-        row: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition, "offset": None, "timestamp": None, "error": None}
+        row = OffsetRow(*partition)
         if isinstance(result, ApiError):
-            row["error"] = result.code.name
+            row.error = result.code.name
         elif result.offset >= 0:
-            row["offset"], row["timestamp"] = result.offset, result.timestamp if result.timestamp >= 0 else None
+            row.offset, row.timestamp = result.offset, result.timestamp if result.timestamp >= 0 else None
         rows.append(row)
     if output.form == "plain":
-        write("".join(f"{row['topic']}:{row['partition']}:{row['offset']}\n" for row in rows if row["offset"] is not None))
+        write("".join(f"{row.topic}:{row.partition}:{row.offset}\n" for row in rows if row.offset is not None))
     else:
-        columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("OFFSET", "offset"), ("TIMESTAMP", "timestamp"), ("ERROR", "error"))
-        output.show("offsets", rows, columns)
-    for row in rows:
-        if row["error"] and not output.is_structured:
-            output.error(f"{row['topic']}-{row['partition']}: {row['error']}", str(row["error"]))
-    failures = [str(row["error"]) for row in rows if row["error"]]
+        output.rows("offsets", OffsetRow, rows)
+    failures = [row for row in rows if row.error is not None]
     if failures and output.is_structured:
-        raise Refused(f"no offset of {len(failures)} of {counted(len(rows), 'partition')}", failures[0])
+        raise Refused(f"no offset of {len(failures)} of {counted(len(rows), 'partition')}", failures[0].error or "")
+    for row in failures:
+        output.error(f"{row.topic}-{row.partition}: {row.error}", row.error or "")
     return 1 if failures else 0
 
 

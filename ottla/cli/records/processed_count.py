@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ottla.cli.output import Output
+from ottla.cli.render.ottla import Output
 
 
 @contextmanager

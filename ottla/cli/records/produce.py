@@ -95,7 +95,7 @@ def _run(args: argparse.Namespace) -> int:
     summary = Summary(topic, goes_on=args.transactional_id is None)
     with connect(args) as cluster, _producer(args, cluster, summary) as producer:
         cluster.any_connection()  # fails now if no broker answers, and not after the first typed line
-        is_new = not getattr(args, "is_shim", False) and (output.is_structured or not args.quiet) and not _exists(cluster, topic)
+        is_new = output.has_summary and (output.is_structured or not args.quiet) and not _exists(cluster, topic)
         _check_partition(cluster, topic, args.partition)
         if args.transactional_id is not None:
             producer.begin()
@@ -120,7 +120,7 @@ def _run(args: argparse.Namespace) -> int:
         else:
             producer.flush()
         seconds = time.perf_counter() - started
-        if not getattr(args, "is_shim", False):
+        if output.has_summary:
             if _has_prompt(args) and args.generate is None:
                 write_error("\n")  # the last prompt is still there
             summary.show(output, cluster, producer.delivered, is_new=is_new)
@@ -280,18 +280,15 @@ def _has_prompt(args: argparse.Namespace) -> bool:
 
 
 def _prompt(producer: Producer, args: argparse.Namespace) -> Callable[[], None]:
-    """What is done when no input is there: send, and on a terminal ask for more, on stdout as Kafka's tool or else on stderr."""
-    has_prompt = _has_prompt(args)
-    is_shim = getattr(args, "is_shim", False)
-    if has_prompt and not is_shim:
-        write_error("one record a line; Ctrl-D ends\n")
+    """Returns what to do while there is no input: send, and ask for more on a terminal."""
+    has_prompt, output = _has_prompt(args), output_of(args)
+    if has_prompt:
+        output.explain_input("one record a line; Ctrl-D ends\n")
 
     def on_idle() -> None:
         producer.flush()
         if has_prompt:
-            stream = sys.stdout if is_shim else sys.stderr
-            stream.write(">" if is_shim else "> ")
-            stream.flush()
+            output.prompt()
 
     return on_idle
 

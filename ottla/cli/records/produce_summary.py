@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
-from ottla.cli.output import Output, write_error
+from ottla.cli.output import write_error
+from ottla.cli.render.ottla import Output
 from ottla.client.errors import KafkaError
 
 if TYPE_CHECKING:

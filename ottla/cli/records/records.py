@@ -14,9 +14,19 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.input_files import read_json
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import write
+from ottla.cli.render.rows import Row, unshown
 from ottla.client.blocking import admin
 from ottla.client.errors import KafkaError
+
+
+class DeletionRow(Row):
+    """A partition whose old records were deleted or not."""
+
+    topic: str
+    partition: int
+    low_watermark: int | None
+    error: str | None
+    failure: KafkaError | None = unshown()
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,35 +58,18 @@ def _delete(args: argparse.Namespace) -> int:
     confirm(args, f"Delete records of {', '.join(map(str, before))}?")
     with connect(args) as cluster:
         results = admin.delete_records(cluster, before)
-    if getattr(args, "is_shim", False):
-        return _show_as_kafka(results)
-    rows = [
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "low_watermark": None if isinstance(result, KafkaError) else result,
-            "error": result.code.name if isinstance(result, KafkaError) else None,
-        }
-        for partition, result in sorted(results.items())
-    ]
-    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("LOW-WATERMARK", "low_watermark"), ("ERROR", "error"))
-    output.show("partitions", rows, columns)
-    failures = [str(row["error"]) for row in rows if row["error"]]
+    failures = {partition: result for partition, result in results.items() if isinstance(result, KafkaError)}
+    lows = {partition: result for partition, result in results.items() if isinstance(result, int)}
+    rows = [DeletionRow(*key, lows.get(key), _name(failures.get(key)), failures.get(key)) for key in sorted(results)]
+    output.rows("partitions", DeletionRow, rows)
     if failures and output.is_structured:
-        raise Refused(f"records not deleted in {len(failures)} of {counted(len(rows), 'partition')}", failures[0])
+        first = next(iter(failures.values()))
+        raise Refused(f"records not deleted in {len(failures)} of {counted(len(rows), 'partition')}", first.code.name)
     return 1 if failures else 0
 
 
-def _show_as_kafka(results: dict[TopicPartition, int | KafkaError]) -> int:
-    write("Executing records delete operation\nRecords delete operation completed:\n")
-    for partition, result in sorted(results.items()):
-        if isinstance(result, KafkaError):
-            from ottla.cli.kafka_tools.java_errors import java_error
-
-            write(f"partition: {partition}\terror: {java_error(result)}\n")
-        else:
-            write(f"partition: {partition}\tlow_watermark: {result}\n")
-    return 1 if any(isinstance(result, KafkaError) for result in results.values()) else 0
+def _name(failure: KafkaError | None) -> str | None:
+    return None if failure is None else failure.code.name
 
 
 COMMANDS = {"delete": Command("Delete the records before given offsets.", _arguments, _delete)}

@@ -115,7 +115,7 @@ class _Reading:
             properties_of(self.args),
             self.args.share_group,
             is_explicit=True,
-            has_record_limit=self.limit is not None and not getattr(self.args, "is_shim", False),
+            has_record_limit=self.limit is not None,
             max_wait_ms=500 if timeout_ms is None else max(1, min(500, timeout_ms // 2)),
             on_acknowledged=self._acknowledged,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError
@@ -16,7 +16,7 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import Command
 from ottla.cli.moments import format_ms
 from ottla.cli.options import connect, output_of
-from ottla.cli.output import Columns
+from ottla.cli.render.rows import Row, column, json_only
 from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client.blocking import admin
@@ -28,19 +28,28 @@ if TYPE_CHECKING:
 
 FETCH_BYTES = 4 * 1024 * 1024
 
-COLUMNS: Columns = (
-    ("PARTITION", "partition"),
-    ("RECORDS", "records"),
-    ("BYTES", "bytes"),
-    ("BATCHES", "batches"),
-    ("RECORDS/BATCH", "records_per_batch"),
-    ("BYTES/RECORD", "bytes_per_record"),
-    ("CODECS", "codecs"),
-    ("FIRST", "first"),
-    ("LAST", "last"),
-    ("RECORDS/S", "records_per_second"),
-)
-KEY_COLUMNS: Columns = (("KEYS", "keys"), ("NO-KEY", "no_key"), ("TOMBSTONES", "tombstones"))
+class TallyRow(Row):
+    """What is in a partition."""
+
+    topic: str = json_only()
+    partition: int
+    records: int
+    bytes: int
+    batches: int
+    records_per_batch: float | None = column("RECORDS/BATCH")
+    bytes_per_record: float | None = column("BYTES/RECORD")
+    codecs: dict[str, int]
+    first: str | None
+    last: str | None
+    records_per_second: float | None = column("RECORDS/S")
+
+
+class KeyTallyRow(TallyRow):
+    """With counts of keys."""
+
+    keys: int
+    no_key: int
+    tombstones: int
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,24 +87,23 @@ class _Tally:
                 if record.key is not None:
                     self.keys.add(bytes(record.key))
 
-    def row(self, partition: TopicPartition) -> dict[str, Any]:
+    def row(self, partition: TopicPartition) -> TallyRow:
         seconds = (self.last_ms - self.first_ms) / 1000 if self.first_ms is not None and self.last_ms is not None else 0.0
-        row: dict[str, Any] = {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "records": self.records,
-            "bytes": self.bytes,
-            "batches": self.batches,
-            "records_per_batch": round(self.records / self.batches, 1) if self.batches else None,
-            "bytes_per_record": round(self.bytes / self.records, 1) if self.records else None,
-            "codecs": dict(sorted(self.codecs.items())),
-            "first": format_ms(self.first_ms) if self.first_ms is not None else None,
-            "last": format_ms(self.last_ms) if self.last_ms is not None else None,
-            "records_per_second": round(self.records / seconds, 1) if seconds > 0 else None,
-        }
-        if self.keys is not None:
-            row.update(keys=len(self.keys), no_key=self.no_key, tombstones=self.tombstones)
-        return row
+        row = TallyRow(
+            *partition,
+            self.records,
+            self.bytes,
+            self.batches,
+            round(self.records / self.batches, 1) if self.batches else None,
+            round(self.bytes / self.records, 1) if self.records else None,
+            dict(sorted(self.codecs.items())),
+            format_ms(self.first_ms) if self.first_ms is not None else None,
+            format_ms(self.last_ms) if self.last_ms is not None else None,
+            round(self.records / seconds, 1) if seconds > 0 else None,
+        )
+        if self.keys is None:
+            return row
+        return KeyTallyRow(**vars(row), keys=len(self.keys), no_key=self.no_key, tombstones=self.tombstones)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -109,8 +117,8 @@ def _run(args: argparse.Namespace) -> int:
             raise _missing(name, missing[0], len(there))
         tallies = _read(cluster, [TopicPartition(name, number) for number in numbers], args)
     rows = [tally.row(partition) for partition, tally in sorted(tallies.items())]
-    totals = {key: sum(row[key] for row in rows) for key in ("records", "bytes", "batches")}
-    output.show("partitions", rows, (*COLUMNS, *KEY_COLUMNS) if args.keys else COLUMNS, extra={"topic": name, **totals})
+    totals = {key: sum(getattr(row, key) for row in rows) for key in ("records", "bytes", "batches")}
+    output.rows("partitions", KeyTallyRow if args.keys else TallyRow, rows, extra={"topic": name, **totals})
     return 0
 
 

@@ -8,12 +8,31 @@ from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.render.rows import Row
 from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.errors import KafkaError
+
+
+class TopicSettingRow(Row):
+    """A setting of a topic."""
+
+    key: str
+    value: str | None
+    default: bool
+
+
+class TrimRow(Row):
+    """A partition whose old records are deleted."""
+
+    topic: str
+    partition: int
+    before: int
+    low_watermark: int | None
+    error: str | None
 
 
 def _topic_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,11 +141,11 @@ def _config(args: argparse.Namespace) -> int:
     if isinstance(found, KafkaError):
         raise found
     rows = [
-        {"key": entry.name, "value": None if entry.is_sensitive else entry.value, "default": entry.config_source == 5}
+        TopicSettingRow(entry.name, None if entry.is_sensitive else entry.value, entry.config_source == 5)
         for entry in found
         if args.all or entry.config_source != 5
     ]
-    output_of(args).show("configs", rows, (("KEY", "key"), ("VALUE", "value"), ("DEFAULT", "default")), extra={"topic": name})
+    output_of(args).rows("configs", TopicSettingRow, rows, extra={"topic": name})
     return 0
 
 
@@ -159,24 +178,15 @@ def _trim(args: argparse.Namespace) -> int:
         if not args.dry_run:
             confirm(args, f"Delete records of {name} before the offsets {', '.join(map(str, before.values()))}?")
             results = admin.delete_records(cluster, before)
-    rows = [
-        {
-            "topic": name,
-            "partition": partition.partition,
-            "before": before[partition],
-            "low_watermark": None if isinstance(result, KafkaError) else result,
-            "error": result.code.name if isinstance(result, KafkaError) else None,
-        }
-        for partition, result in sorted(results.items())
-    ]
-    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("BEFORE", "before"), ("LOW-WATERMARK", "low_watermark"), ("ERROR", "error"))
-    output.show("partitions", rows, columns, extra={"dry_run": args.dry_run})
-    failed = [row["error"] for row in rows if row["error"]]
-    if failed:
-        if not output.is_structured:
-            raise Refused(f"not trimmed: {counted(len(failed), 'partition')}", str(failed[0]))
-        return 1
-    return 0
+    rows = []
+    for partition, result in sorted(results.items()):
+        low, error = (None, result.code.name) if isinstance(result, KafkaError) else (result, None)
+        rows.append(TrimRow(*partition, before[partition], low, error))
+    output.rows("partitions", TrimRow, rows, extra={"dry_run": args.dry_run})
+    failed = [row.error for row in rows if row.error]
+    if failed and not output.is_structured:
+        raise Refused(f"not trimmed: {counted(len(failed), 'partition')}", str(failed[0]))
+    return 1 if failed else 0
 
 
 def _trim_points(cluster: Cluster, args: argparse.Namespace, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -13,7 +13,9 @@ from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import Output, write
+from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
+from ottla.cli.render.rows import Row, column, json_only, spaced, unshown
 from ottla.cli.topics import analyze, changes, clone
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics
@@ -21,16 +23,43 @@ from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
 
 DEFAULT_SOURCE = 5
-PARTITION_COLUMNS = (
-    ("TOPIC", "topic"),
-    ("PARTITION", "partition"),
-    ("LEADER", "leader"),
-    ("REPLICAS", "replicas"),
-    ("ISR", "isr"),
-    ("OFFLINE", "offline"),
-    ("ELR", "elr"),
-    ("LAST KNOWN ELR", "last_known_elr"),
-)
+
+
+class ListedTopic(Row):
+    """A topic in `list`."""
+
+    name: str = column("TOPIC")
+    topic_id: str = json_only()
+    partitions: int
+    replication_factor: int = column("REPLICATION")
+    internal: bool
+
+
+class PartitionRow(Row, titles=spaced):
+    """A partition in `describe`; None is what the broker does not know."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int = json_only()
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+    elr: list[int] | None
+    last_known_elr: list[int] | None
+
+
+class DescribedTopic(Row):
+    """A topic in `describe`, with the settings that differ from the default."""
+
+    name: str = column("TOPIC")
+    topic_id: str = json_only()
+    internal: bool = json_only()
+    partition_count: int = column("PARTITIONS")
+    replication_factor: int = column("REPLICATION")
+    configs: dict[str, str]
+    partitions: list[PartitionRow] = json_only()
+    min_isr: int = unshown(default=1)
 
 
 # list
@@ -47,21 +76,17 @@ def _list(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         topics = chosen_topics(cluster, args)
     rows = [
-        {
-            "name": topic.name,
-            "topic_id": _uuid(topic.topic_id),
-            "partitions": len(topic.partitions),
-            "replication_factor": max((len(partition.replica_nodes) for partition in topic.partitions), default=0),
-            "internal": topic.is_internal,
-        }
-        for topic in topics
+        ListedTopic(topic.name, _uuid(topic.topic_id), len(topic.partitions), _factor(topic), topic.is_internal) for topic in topics
     ]
     if output.form == "plain":
-        write("".join(f"{row['name']}\n" for row in rows))
+        write("".join(f"{row.name}\n" for row in rows))
     else:
-        columns = (("TOPIC", "name"), ("PARTITIONS", "partitions"), ("REPLICATION", "replication_factor"), ("INTERNAL", "internal"))
-        output.show("topics", rows, columns)
+        output.rows("topics", ListedTopic, rows)
     return 0
+
+
+def _factor(topic: Any) -> int:
+    return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
 
 
 def _uuid(raw: bytes) -> str:
@@ -90,22 +115,18 @@ def _describe(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         described = describe(cluster, chosen_topics(cluster, args, is_optional=args.if_exists), args)
     if output.is_structured:
-        output.show("topics", described, ())
+        output.rows("topics", DescribedTopic, described)
     else:
         _show_tables(output, described, args)
     return 0
 
 
-def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) -> list[dict[str, Any]]:
+def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) -> list[DescribedTopic]:
     """The topics with their partitions and settings that pass the filters among the options."""
     described = [_described(topic) for topic in _with_eligible_leaders(cluster, topics)]
     _add_configs(cluster, described)
     _apply_filters(described, args)
-    if args.topics_with_overrides:
-        described = [topic for topic in described if topic["configs"]]
-    for topic in described:
-        topic.pop("min_isr", None)
-    return described
+    return [topic for topic in described if topic.configs] if args.topics_with_overrides else described
 
 
 def _with_eligible_leaders(cluster: Cluster, topics: Sequence[Any]) -> list[Any]:
@@ -119,105 +140,71 @@ def _with_eligible_leaders(cluster: Cluster, topics: Sequence[Any]) -> list[Any]
     return [found.get(topic.name, topic) for topic in topics]
 
 
-def _described(topic: Any) -> dict[str, Any]:
+def _described(topic: Any) -> DescribedTopic:
     partitions = [
-        {
-            "topic": topic.name,
-            "partition": partition.partition_index,
-            "leader": partition.leader_id if partition.leader_id >= 0 else None,
-            "leader_epoch": partition.leader_epoch,
-            "replicas": list(partition.replica_nodes),
-            "isr": list(partition.isr_nodes),
-            "offline": list(partition.offline_replicas),
-            "elr": getattr(partition, "eligible_leader_replicas", None),
-            "last_known_elr": getattr(partition, "last_known_elr", None),
-        }
+        PartitionRow(
+            topic.name,
+            partition.partition_index,
+            partition.leader_id if partition.leader_id >= 0 else None,
+            partition.leader_epoch,
+            list(partition.replica_nodes),
+            list(partition.isr_nodes),
+            list(partition.offline_replicas),
+            getattr(partition, "eligible_leader_replicas", None),
+            getattr(partition, "last_known_elr", None),
+        )
         for partition in sorted(topic.partitions, key=lambda found: int(found.partition_index))
     ]
-    return {
-        "name": topic.name,
-        "topic_id": _uuid(topic.topic_id),
-        "internal": topic.is_internal,
-        "partition_count": len(partitions),
-        "replication_factor": max((len(partition["replicas"]) for partition in partitions), default=0),
-        "configs": {},
-        "partitions": partitions,
-    }
+    return DescribedTopic(topic.name, _uuid(topic.topic_id), topic.is_internal, len(partitions), _factor(topic), {}, partitions)
 
 
-def _add_configs(cluster: Cluster, described: list[dict[str, Any]]) -> None:
-    """Adds the settings that differ from the default, and min.insync.replicas if a filter needs it."""
-    names = [topic["name"] for topic in described]
+def _add_configs(cluster: Cluster, described: list[DescribedTopic]) -> None:
+    """Adds the settings that differ from the default, and min.insync.replicas."""
+    names = [topic.name for topic in described]
     found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, names) if names else {}
     for topic in described:
-        configs = found.get(topic["name"], [])
+        configs = found.get(topic.name, [])
         if isinstance(configs, ApiError):
             raise configs
-        topic["configs"] = {
-            entry.name: entry.value for entry in configs if entry.config_source != DEFAULT_SOURCE and not entry.is_sensitive
-        }
-        topic["min_isr"] = next((int(entry.value) for entry in configs if entry.name == "min.insync.replicas"), 1)
+        topic.configs = {entry.name: entry.value for entry in configs if entry.config_source != DEFAULT_SOURCE and not entry.is_sensitive}
+        topic.min_isr = next((int(entry.value) for entry in configs if entry.name == "min.insync.replicas"), 1)
 
 
-def _partition_filters(args: argparse.Namespace) -> bool:
+def has_partition_filters(args: argparse.Namespace) -> bool:
     return bool(
         args.under_replicated_partitions or args.unavailable_partitions or args.under_min_isr_partitions or args.at_min_isr_partitions
     )
 
 
-def _apply_filters(described: list[dict[str, Any]], args: argparse.Namespace) -> None:
-    if not _partition_filters(args):
+def _apply_filters(described: list[DescribedTopic], args: argparse.Namespace) -> None:
+    if not has_partition_filters(args):
         return
     for topic in described:
-        min_isr = topic.get("min_isr", 1)
-        topic["partitions"] = [
+        topic.partitions = [
             partition
-            for partition in topic["partitions"]
-            if (args.under_replicated_partitions and len(partition["isr"]) < len(partition["replicas"]))
-            or (args.unavailable_partitions and partition["leader"] is None)
-            or (args.under_min_isr_partitions and len(partition["isr"]) < min_isr)
-            or (args.at_min_isr_partitions and len(partition["isr"]) == min_isr)
+            for partition in topic.partitions
+            if (args.under_replicated_partitions and len(partition.isr) < len(partition.replicas))
+            or (args.unavailable_partitions and partition.leader is None)
+            or (args.under_min_isr_partitions and len(partition.isr) < topic.min_isr)
+            or (args.at_min_isr_partitions and len(partition.isr) == topic.min_isr)
         ]
-    described[:] = [topic for topic in described if topic["partitions"]]
+    described[:] = [topic for topic in described if topic.partitions]
 
 
-def _show_tables(output: Output, described: list[dict[str, Any]], args: argparse.Namespace) -> None:
+def _show_tables(output: Output, described: list[DescribedTopic], args: argparse.Namespace) -> None:
     if args.topics_with_overrides:
-        columns = (("TOPIC", "name"), ("PARTITIONS", "partition_count"), ("REPLICATION", "replication_factor"), ("CONFIGS", "configs"))
-        output.show("topics", described, columns)
+        output.rows("topics", DescribedTopic, described)
         return
-    if not _partition_filters(args) and output.form == "table":
+    if not has_partition_filters(args) and output.form == "table":
         for topic in described:
-            configs = ",".join(f"{key}={value}" for key, value in topic["configs"].items())
-            counts = f"partitions: {topic['partition_count']}  replication: {topic['replication_factor']}"
-            write(f"topic: {topic['name']}  id: {topic['topic_id'] or '-'}  {counts}  configs: {configs or '-'}\n")
-    partitions = [partition for topic in described for partition in topic["partitions"]]
-    output.show("partitions", partitions, PARTITION_COLUMNS)
+            counts = f"partitions: {topic.partition_count}  replication: {topic.replication_factor}"
+            write(f"topic: {topic.name}  id: {topic.topic_id or '-'}  {counts}  configs: {configs_text(topic) or '-'}\n")
+    output.rows("partitions", PartitionRow, [partition for topic in described for partition in topic.partitions])
 
 
-def as_kafka(topic: dict[str, Any], args: argparse.Namespace) -> str:
-    """The lines of kafka-topics --describe."""
-    lines = []
-    if not _partition_filters(args):
-        configs = ",".join(f"{key}={value}" for key, value in topic["configs"].items())
-        lines.append(
-            f"Topic: {topic['name']}\tTopicId: {topic['topic_id']}\tPartitionCount: {topic['partition_count']}\t"
-            f"ReplicationFactor: {topic['replication_factor']}\tConfigs: {configs}\n"
-        )
-    if not args.topics_with_overrides:
-        for partition in topic["partitions"]:
-            leader = "none" if partition["leader"] is None else partition["leader"]
-            replicas, isr, elr, last_known = (_ids(partition[key]) for key in ("replicas", "isr", "elr", "last_known_elr"))
-            lines.append(
-                f"\tTopic: {topic['name']}\tPartition: {partition['partition']}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
-                f"\tElr: {elr}\tLastKnownElr: {last_known}\n"
-            )
-    return "".join(lines)
-
-
-def _ids(brokers: Sequence[int] | None) -> str:
-    """Broker ids as Kafka's tool writes them; None is what the broker does not know."""
-    return "N/A" if brokers is None else ",".join(map(str, brokers))
+def configs_text(topic: DescribedTopic) -> str:
+    """`key=value,key=value`."""
+    return ",".join(f"{key}={value}" for key, value in topic.configs.items())
 
 
 # create
@@ -326,8 +313,7 @@ def _delete(args: argparse.Namespace) -> int:
             output.error(f"{name}: {error.message} ({error.code.name})", error.code.name)
     errors = {name: error.code.name for name, error in failures.items()}
     if deleted or output.is_structured:
-        message = "" if getattr(args, "is_shim", False) else "Deleted " + ", ".join(deleted) + "."
-        output.done(message, {"deleted": deleted, "errors": errors}) if message or output.is_structured else None
+        output.done("Deleted " + ", ".join(deleted) + ".", {"deleted": deleted, "errors": errors})
     if failures:
         raise Refused(f"not deleted: {len(failures)} of {counted(len(results), 'topic')}", next(iter(errors.values())))
     return 0

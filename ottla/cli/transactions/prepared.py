@@ -12,32 +12,34 @@ import argparse
 from ottla.cli.command import Command, Refused, UsageError, no_arguments
 from ottla.cli.moments import now_ms
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import Columns
+from ottla.cli.render.rows import Row, column, joined, json_only
 from ottla.client.blocking import transaction_admin
 
-PREPARED_COLUMNS: Columns = (
-    ("TransactionalId", "transactional_id"),
-    ("Coordinator", "coordinator"),
-    ("ProducerId", "producer_id"),
-    ("ProducerEpoch", "producer_epoch"),
-    ("AgeMs", "age_ms"),
-    ("Client", "client_host"),
-    ("TopicPartitions", "partitions"),
-)
+
+class PreparedRow(Row, titles=joined):
+    """An open transaction without a timeout."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    age_ms: int | None
+    client_host: str = column("Client")
+    partitions: list[str] = column("TopicPartitions")
+    state: str = json_only()
+    timeout_ms: int = json_only()
+    start_ms: int = json_only()
+    client_id: str = json_only()
 
 
 def _prepared(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         found = transaction_admin.list_prepared(cluster)
-    rows = [
-        {
-            **one._asdict(),
-            "partitions": [str(partition) for partition in one.partitions],
-            "age_ms": max(0, now_ms() - one.start_ms) if one.start_ms >= 0 else None,
-        }
-        for one in found
-    ]
-    output_of(args).show("transactions", rows, PREPARED_COLUMNS)
+    rows = []
+    for one in found:
+        age_ms = max(0, now_ms() - one.start_ms) if one.start_ms >= 0 else None
+        rows.append(PreparedRow(**{**one._asdict(), "partitions": list(map(str, one.partitions)), "age_ms": age_ms}))
+    output_of(args).rows("transactions", PreparedRow, rows)
     return 0
 
 

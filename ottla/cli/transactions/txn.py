@@ -13,40 +13,47 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged
 from ottla.cli.moments import now_ms
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import Columns
+from ottla.cli.render.rows import Row, column, joined, json_only
 from ottla.cli.transactions import prepared, why
-from ottla.cli.transactions.why import open_transactions, partitions_of, producer_row
+from ottla.cli.transactions.why import OpenRow, ProducerRow, open_transactions, partitions_of, producer_values
 from ottla.client.blocking import transaction_admin
 from ottla.client.blocking.cluster import Cluster
 
 MAX_TRANSACTION_TIMEOUT_MINUTES = 15
 COORDINATOR_GRACE_MS = 5 * 60_000
 
-LIST_COLUMNS: Columns = (
-    ("TransactionalId", "transactional_id"),
-    ("Coordinator", "coordinator"),
-    ("ProducerId", "producer_id"),
-    ("TransactionState", "state"),
-)
-DESCRIBE_COLUMNS: Columns = (
-    ("CoordinatorId", "coordinator"),
-    ("TransactionalId", "transactional_id"),
-    ("ProducerId", "producer_id"),
-    ("ProducerEpoch", "producer_epoch"),
-    ("TransactionState", "state"),
-    ("TransactionTimeoutMs", "timeout_ms"),
-    ("CurrentTransactionStartTimeMs", "start_ms"),
-    ("TransactionDurationMs", "duration_ms"),
-    ("TopicPartitions", "partitions"),
-)
-PRODUCER_COLUMNS: Columns = (
-    ("ProducerId", "producer_id"),
-    ("ProducerEpoch", "producer_epoch"),
-    ("LatestCoordinatorEpoch", "coordinator_epoch"),
-    ("LastSequence", "last_sequence"),
-    ("LastTimestamp", "last_timestamp"),
-    ("CurrentTransactionStartOffset", "start_offset"),
-)
+
+class TransactionRow(Row, titles=joined):
+    """A transactional id in `list`."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str = column("TransactionState")
+
+
+class DescribedRow(Row, titles=joined):
+    """A transaction in `describe`."""
+
+    coordinator: int = column("CoordinatorId")
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str = column("TransactionState")
+    timeout_ms: int = column("TransactionTimeoutMs")
+    start_ms: int | None = column("CurrentTransactionStartTimeMs")
+    duration_ms: int | None = column("TransactionDurationMs")
+    partitions: list[str] = column("TopicPartitions")
+    client_id: str = json_only()
+    client_host: str = json_only()
+
+
+class HangingRow(OpenRow, titles=joined):
+    """A transaction that no coordinator will end."""
+
+    transactional_id: str | None = json_only(default=None)
+    last_sequence: int = json_only()
+    minutes: int = column("Duration(min)", default=0)
 
 
 # list, describe
@@ -69,7 +76,7 @@ def _list(args: argparse.Namespace) -> int:
             duration_ms=args.duration_filter,
             pattern=args.transactional_id_pattern,
         )
-    output_of(args).show("transactions", [listed._asdict() for listed in found], LIST_COLUMNS)
+    output_of(args).rows("transactions", TransactionRow, [TransactionRow(*listed) for listed in found])
     return 0
 
 
@@ -88,13 +95,9 @@ def _one_id(args: argparse.Namespace) -> str:
 def _describe(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         found = transaction_admin.describe_transaction(cluster, _one_id(args))
-    row = {
-        **found._asdict(),
-        "partitions": [str(partition) for partition in found.partitions],
-        "start_ms": found.start_ms if found.start_ms >= 0 else None,
-        "duration_ms": now_ms() - found.start_ms if found.start_ms >= 0 else None,
-    }
-    output_of(args).show("transactions", [row], DESCRIBE_COLUMNS)
+    start_ms, duration_ms = (found.start_ms, now_ms() - found.start_ms) if found.start_ms >= 0 else (None, None)
+    shown = {"partitions": list(map(str, found.partitions)), "start_ms": start_ms, "duration_ms": duration_ms}
+    output_of(args).rows("transactions", DescribedRow, [DescribedRow(**{**found._asdict(), **shown})])
     return 0
 
 
@@ -133,10 +136,7 @@ def _describe_producers(args: argparse.Namespace) -> int:
         found = transaction_admin.describe_producers(cluster, [partition], broker_id=args.broker_id)[partition]
     if isinstance(found, ApiError):
         raise found
-    rows = [producer_row(state) for state in found]
-    if getattr(args, "is_shim", False):
-        rows = [{**row, "start_offset": "None" if row["start_offset"] is None else row["start_offset"]} for row in rows]
-    output_of(args).show("producers", rows, PRODUCER_COLUMNS)
+    output_of(args).rows("producers", ProducerRow, [ProducerRow(*producer_values(state)) for state in found])
     return 0
 
 
@@ -150,14 +150,11 @@ def _find_hanging_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-transaction-timeout", type=int, default=MAX_TRANSACTION_TIMEOUT_MINUTES, metavar="MINUTES", help="default 15")
 
 
-def is_hanging(row: dict[str, Any], partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
+def is_hanging(row: OpenRow, partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
     """Whether a transaction is open for longer than any timeout allows and no coordinator will end it."""
-    if row["idle_ms"] <= limit_ms:
+    if row.idle_ms <= limit_ms:
         return False
-    name = row["transactional_id"]
-    if name is None:
-        return True
-    return TopicPartition(row["topic"], row["partition"]) not in partitions_of.get(name, frozenset())
+    return row.transactional_id is None or row.place not in partitions_of.get(row.transactional_id, frozenset())
 
 
 def _find_hanging(args: argparse.Namespace) -> int:
@@ -166,21 +163,11 @@ def _find_hanging(args: argparse.Namespace) -> int:
     limit_ms = args.max_transaction_timeout * 60_000 + COORDINATOR_GRACE_MS
     with connect(args) as cluster:
         rows = open_transactions(cluster, partitions_of(cluster, args))
-        names = sorted({str(row["transactional_id"]) for row in rows if row["transactional_id"] is not None})
+        names = sorted({row.transactional_id for row in rows if row.transactional_id is not None})
         described = {name: frozenset(transaction_admin.describe_transaction(cluster, name).partitions) for name in names}
-    hanging = [row for row in rows if is_hanging(row, described, limit_ms)]
-    columns: Columns = (
-        ("Topic", "topic"),
-        ("Partition", "partition"),
-        ("ProducerId", "producer_id"),
-        ("ProducerEpoch", "producer_epoch"),
-        ("CoordinatorEpoch", "coordinator_epoch"),
-        ("StartOffset", "start_offset"),
-        ("LastTimestamp", "last_timestamp"),
-        ("Duration(min)", "minutes"),
-    )
-    output.show("hanging", [{**row, "minutes": row["idle_ms"] // 60_000} for row in hanging], columns)
-    return 1 if hanging and not getattr(args, "is_shim", False) else 0
+    hanging = [HangingRow(**vars(row), minutes=row.idle_ms // 60_000) for row in rows if is_hanging(row, described, limit_ms)]
+    output.rows("hanging", HangingRow, hanging)
+    return output.verdict(not hanging)
 
 
 # abort
@@ -232,8 +219,8 @@ def _to_abort(cluster: Cluster, args: argparse.Namespace, partition: TopicPartit
     if args.start_offset is None:
         raise UsageError("give --start-offset, or --producer-id with both epochs, or --transactional-id")
     for row in open_transactions(cluster, [partition]):
-        if row["start_offset"] == args.start_offset:
-            return row["producer_id"], row["producer_epoch"], max(row["coordinator_epoch"], 0)
+        if row.start_offset == args.start_offset:
+            return row.producer_id, row.producer_epoch, max(row.coordinator_epoch, 0)
     raise Refused(f"no open transaction of {partition} began at offset {args.start_offset}", "INVALID_TXN_STATE")
 
 

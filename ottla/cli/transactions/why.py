@@ -15,27 +15,73 @@ from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Command, UsageError
 from ottla.cli.moments import format_ms, now_ms
 from ottla.cli.options import connect, output_of
-from ottla.cli.output import Columns, write
+from ottla.cli.output import write
+from ottla.cli.render.rows import Row, column, joined, json_only
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client.blocking import transaction_admin
 from ottla.client.blocking.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.transaction_admin import TransactionDescription
 
-COLUMNS: Columns = (
-    ("Topic", "topic"),
-    ("Partition", "partition"),
-    ("LastStableOffset", "last_stable_offset"),
-    ("RecordsBehind", "records_behind"),
-    ("TransactionalId", "transactional_id"),
-    ("ProducerId", "producer_id"),
-    ("ProducerEpoch", "producer_epoch"),
-    ("Client", "client_host"),
-    ("AgeMs", "age_ms"),
-    ("StartOffset", "start_offset"),
-    ("LastTimestamp", "last_timestamp"),
-    ("EndIt", "end_it"),
-)
+
+class ProducerRow(Row, titles=joined):
+    """A producer of a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = column("LatestCoordinatorEpoch")
+    last_sequence: int
+    last_timestamp: int
+    start_offset: int | None = column("CurrentTransactionStartOffset")
+
+
+class OpenRow(Row, titles=joined):
+    """An open transaction of a partition, with the owner that a coordinator names."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    start_offset: int
+    last_timestamp: int
+    transactional_id: str | None = None
+    state: str | None = json_only(default=None)
+    coordinator: int | None = json_only(default=None)
+    idle_ms: int = json_only(default=0)
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class BlockingRow(Row, titles=joined):
+    """A transaction that blocks readers, and how to end it."""
+
+    topic: str
+    partition: int
+    last_stable_offset: int
+    records_behind: int
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+    client_host: str | None = column("Client", default=None)
+    age_ms: int | None = None
+    start_offset: int = 0
+    last_timestamp: int = 0
+    end_it: str = ""
+    coordinator_epoch: int = json_only(default=0)
+    last_sequence: int = json_only(default=0)
+    state: str | None = json_only(default=None)
+    coordinator: int | None = json_only(default=None)
+    idle_ms: int = json_only(default=0)
+    log_end_offset: int = json_only(default=0)
+    is_first: bool = json_only(default=False)
+    times_out_in_ms: int | None = json_only(default=None)
+    partitions: list[str] = json_only(default=())
+    client_id: str | None = json_only(default=None)
+    is_two_phase: bool = json_only(default=False)
 
 
 def partitions_of(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
@@ -53,35 +99,25 @@ def partitions_of(cluster: Cluster, args: argparse.Namespace) -> list[TopicParti
     return found
 
 
-def producer_row(state: Any) -> dict[str, Any]:
-    return {
-        "producer_id": state.producer_id,
-        "producer_epoch": state.producer_epoch,
-        "coordinator_epoch": state.coordinator_epoch,
-        "last_sequence": state.last_sequence,
-        "last_timestamp": state.last_timestamp,
-        "start_offset": state.current_txn_start_offset if state.current_txn_start_offset >= 0 else None,
-    }
+def producer_values(state: Any) -> tuple[int, int, int, int, int, int | None]:
+    """The values of a `ProducerRow`."""
+    start = state.current_txn_start_offset if state.current_txn_start_offset >= 0 else None
+    return state.producer_id, state.producer_epoch, state.coordinator_epoch, state.last_sequence, state.last_timestamp, start
 
 
-def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> list[dict[str, Any]]:
+def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> list[OpenRow]:
     """The open transactions of these partitions with their owners, oldest first in each partition."""
     rows = []
     for partition, producers in sorted(transaction_admin.describe_producers(cluster, partitions).items()):
         if isinstance(producers, ApiError):
             raise producers
-        rows += [
-            {"topic": partition.topic, "partition": partition.partition, **producer_row(state)}
-            for state in sorted(producers, key=lambda state: state.current_txn_start_offset)
-            if state.current_txn_start_offset >= 0
-        ]
-    owners = transaction_admin.owners_of(cluster, [int(row["producer_id"]) for row in rows])
+        found = [ProducerRow(*producer_values(state)) for state in sorted(producers, key=lambda state: state.current_txn_start_offset)]
+        rows += [OpenRow(*partition, **vars(row)) for row in found if row.start_offset is not None]
+    owners = transaction_admin.owners_of(cluster, [row.producer_id for row in rows])
     for row in rows:
-        owner = owners.get(int(row["producer_id"]))
-        row["transactional_id"] = owner.transactional_id if owner else None
-        row["state"] = owner.state if owner else None
-        row["coordinator"] = owner.coordinator if owner else None
-        row["idle_ms"] = max(0, now_ms() - int(row["last_timestamp"]))
+        if (owner := owners.get(row.producer_id)) is not None:
+            row.transactional_id, row.state, row.coordinator = owner.transactional_id, owner.state, owner.coordinator
+        row.idle_ms = max(0, now_ms() - row.last_timestamp)
     return rows
 
 
@@ -97,14 +133,12 @@ def _why(args: argparse.Namespace) -> int:
     args.topic = one_topic(args)
     with connect(args) as cluster:
         held = _blocked(cluster, partitions_of(cluster, args))
-        rows = open_transactions(cluster, sorted(held)) if held else []
-        names = sorted({str(row["transactional_id"]) for row in rows if row["transactional_id"] is not None})
+        found = open_transactions(cluster, sorted(held)) if held else []
+        names = sorted({row.transactional_id for row in found if row.transactional_id is not None})
         described = {name: transaction_admin.describe_transaction(cluster, name) for name in names}
-    for row in rows:
-        _add_position(row, *held[TopicPartition(row["topic"], row["partition"])])
-        _add_owner(row, described.get(row["transactional_id"]))
+    rows = [_blocking(row, *held[row.place], described.get(row.transactional_id or "")) for row in found]
     if output.form != "table":
-        output.show("transactions", rows, COLUMNS, extra={"topic": args.topic, "held_back": bool(held)})
+        output.rows("transactions", BlockingRow, rows, extra={"topic": args.topic, "held_back": bool(held)})
     elif not held:
         write(f"nothing holds the readers of {args.topic} back\n")
     else:
@@ -124,55 +158,53 @@ def _blocked(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPa
     return held
 
 
-def _add_position(row: dict[str, Any], stable: int, end: int) -> None:
-    row["last_stable_offset"], row["log_end_offset"] = stable, end
-    row["records_behind"] = end - stable
-    # Younger transactions block readers only after this one has ended.
-    row["is_first"] = row["start_offset"] == stable
-
-
-def _add_owner(row: dict[str, Any], found: TransactionDescription | None) -> None:
+def _blocking(row: OpenRow, stable: int, end: int, found: TransactionDescription | None) -> BlockingRow:
     """Adds what the coordinator knows. An id whose producer is in another transaction now does not own this one."""
-    is_owner = found is not None and TopicPartition(row["topic"], row["partition"]) in found.partitions
-    row["age_ms"] = row["times_out_in_ms"] = None
-    row["partitions"] = []
-    row["client_id"] = row["client_host"] = None
-    row["is_two_phase"] = found is not None and found.is_two_phase
+    made = BlockingRow(
+        **vars(row),
+        last_stable_offset=stable,
+        log_end_offset=end,
+        records_behind=end - stable,
+        is_first=row.start_offset == stable,  # younger transactions block readers only after this one has ended
+        partitions=[],
+    )
     if found is not None:
-        row["client_id"], row["client_host"] = found.client_id or None, found.client_host or None
+        made.is_two_phase, made.client_id, made.client_host = found.is_two_phase, found.client_id or None, found.client_host or None
+    is_owner = found is not None and row.place in found.partitions
     if found is not None and is_owner:
-        row["partitions"] = [str(partition) for partition in found.partitions]
-        row["age_ms"] = max(0, now_ms() - found.start_ms) if found.start_ms >= 0 else None
-        if row["age_ms"] is not None and not found.is_two_phase:
-            row["times_out_in_ms"] = max(0, found.timeout_ms - row["age_ms"])
-    row["end_it"] = _how_to_end(row, is_owner=is_owner)
+        made.partitions = [str(partition) for partition in found.partitions]
+        made.age_ms = max(0, now_ms() - found.start_ms) if found.start_ms >= 0 else None
+        if made.age_ms is not None and not found.is_two_phase:
+            made.times_out_in_ms = max(0, found.timeout_ms - made.age_ms)
+    made.end_it = _how_to_end(made, is_owner=is_owner)
+    return made
 
 
-def _how_to_end(row: dict[str, Any], *, is_owner: bool) -> str:
+def _how_to_end(row: BlockingRow, *, is_owner: bool) -> str:
     if not is_owner:
-        return f"ottla txn abort --topic {row['topic']} --partition {row['partition']} --start-offset {row['start_offset']}"
-    if row["is_two_phase"]:
-        return f"ottla txn finish {row['transactional_id']} --commit, or --abort"
-    return f"ottla txn abort --transactional-id {row['transactional_id']}"
+        return f"ottla txn abort --topic {row.topic} --partition {row.partition} --start-offset {row.start_offset}"
+    if row.is_two_phase:
+        return f"ottla txn finish {row.transactional_id} --commit, or --abort"
+    return f"ottla txn abort --transactional-id {row.transactional_id}"
 
 
-def _sentence(row: dict[str, Any]) -> str:
-    name = row["transactional_id"]
+def _sentence(row: BlockingRow) -> str:
+    name = row.transactional_id
     who = f"transaction {name!r}" if name is not None else "a transaction that no coordinator knows"
-    details = [f"producer {row['producer_id']} epoch {row['producer_epoch']}"]
-    if row["client_host"]:
-        details.append(f"client {row['client_id'] or 'without a name'} at {row['client_host']}")
-    if row["age_ms"] is not None:
-        details.append(f"open for {row['age_ms'] / 1000:.1f} s")
-    details.append(f"began at offset {row['start_offset']}")
-    details.append(f"last wrote {format_ms(row['last_timestamp'])}")
-    if row["partitions"]:
-        details.append(f"holds {', '.join(row['partitions'])}")
-    if row["times_out_in_ms"] is not None:
-        details.append(f"times out in {row['times_out_in_ms'] / 1000:.0f} s")
-    position = f"readers stop at {row['last_stable_offset']}, {row['records_behind']} behind the end, because of"
-    start = position if row["is_first"] else "after that"
-    return f"{row['topic']}-{row['partition']}: {start} {who} ({'; '.join(details)}). End it: {row['end_it']}\n"
+    details = [f"producer {row.producer_id} epoch {row.producer_epoch}"]
+    if row.client_host:
+        details.append(f"client {row.client_id or 'without a name'} at {row.client_host}")
+    if row.age_ms is not None:
+        details.append(f"open for {row.age_ms / 1000:.1f} s")
+    details.append(f"began at offset {row.start_offset}")
+    details.append(f"last wrote {format_ms(row.last_timestamp)}")
+    if row.partitions:
+        details.append(f"holds {', '.join(row.partitions)}")
+    if row.times_out_in_ms is not None:
+        details.append(f"times out in {row.times_out_in_ms / 1000:.0f} s")
+    position = f"readers stop at {row.last_stable_offset}, {row.records_behind} behind the end, because of"
+    start = position if row.is_first else "after that"
+    return f"{row.topic}-{row.partition}: {start} {who} ({'; '.join(details)}). End it: {row.end_it}\n"
 
 
 WHY = Command("Transactions that block the readers of a topic, and how to end them; exit code 1 if any.", _arguments, _why, may_watch=True)

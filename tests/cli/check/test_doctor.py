@@ -14,6 +14,7 @@ from ottla.cli.check.doctor import (
     FAIL,
     PASS,
     WARN,
+    Finding,
     check_clock,
     check_disk,
     judge_clock,
@@ -100,9 +101,9 @@ def test_an_advertised_address_of_another_cluster(offline: Ottla, broker: Broker
         (judge_partitions([SimpleNamespace(leader_id=1, isr_nodes=[1], replica_nodes=[1])]), PASS),
     ],
 )
-def test_judgements(finding: tuple[str, str, str, str], status: str) -> None:
-    assert finding[1] == status
-    assert bool(finding[3]) == (status != PASS)
+def test_judgements(finding: Finding, status: str) -> None:
+    assert finding.status == status
+    assert bool(finding.hint) == (status != PASS)
 
 
 def test_files_from_the_future(tmp_path: Path) -> None:

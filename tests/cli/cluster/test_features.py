@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from ottla.cli.cluster.features import LEVELS
-from ottla.cli.kafka_tools.features_output import metadata_name
+from ottla.cli.cluster.feature_levels import LEVELS, metadata_name
 from tests.cli.conftest import Ottla
 
 

@@ -1,0 +1,207 @@
+"""The commands of `ottla group` and `ottla share-group`: one program, and a `Kind` that says what differs between kinds of groups."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.counted import counted
+from ottla.base.errors import ApiError
+from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.groups import reset_offsets
+from ottla.cli.groups.group_options import add_group_options, chosen_groups, known_words
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.render.ottla import Output
+from ottla.cli.render.rows import Row
+from ottla.client.blocking import group_admin
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.group_admin import ListedGroup
+
+Description = Any
+"""A `GroupDescription` or a `ShareGroup`."""
+
+
+class Kind(NamedTuple):
+    """A kind of group. Functions that ask the cluster raise `ApiError`."""
+
+    noun: str
+    states: Sequence[str]
+    types: Sequence[str]
+    """The values of --type; a kind with one type lists that type alone."""
+    offsets: reset_offsets.OffsetStore
+    list_row: Callable[[ListedGroup], Row]
+    describe: Callable[[Cluster, str], Description]
+    """Refuses an unknown group, and a group of another kind."""
+    remark: Callable[[Description], str]
+    offset_rows: Callable[[Cluster, Description, bool], list[Any]]
+    """The last argument asks for the columns of --verbose and JSON."""
+    member_row: Callable[[str, Any], Row]
+    state_row: Callable[[Description, str], Row]
+    summary: Callable[[Description], Mapping[str, Any]]
+    """What JSON says of the group, beside its members and offsets."""
+    offset_class: type[Row]
+    member_class: type[Row]
+    state_class: type[Row]
+    list_class: type[Row]
+    views: tuple[str, str]
+    """Help of --offsets and of --verbose."""
+    shown: Callable[[Output, list[Any]], list[Any]]
+    """The offsets that a table shows."""
+    is_checked: bool
+    """Whether only groups of this kind can be deleted."""
+    possessions: str
+    """What is deleted together with a group."""
+
+    @property
+    def protocols(self) -> Sequence[str]:
+        return self.offsets.protocols
+
+
+def commands_of(kind: Kind) -> dict[str, Command]:
+    """The commands that all kinds have, by their verbs."""
+
+    def list_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="only groups in these states")
+        if len(kind.types) > 1:
+            parser.add_argument("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share")
+            parser.add_argument("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
+
+    def describe_arguments(parser: argparse.ArgumentParser) -> None:
+        add_group_options(parser)
+        parser.add_argument("--offsets", action="store_true", help=kind.views[0])
+        parser.add_argument("--members", action="store_true", help="the members of the group")
+        parser.add_argument("--state", action="store_true", help="the state of the group")
+        parser.add_argument("-v", "--verbose", action="store_true", help=kind.views[1])
+
+    def delete_arguments(parser: argparse.ArgumentParser) -> None:
+        add_group_options(parser)
+        add_yes(parser)
+
+    def reset_arguments(parser: argparse.ArgumentParser) -> None:
+        add_group_options(parser)
+        reset_offsets.add_reset_options(parser)
+
+    noun, offsets = kind.noun, "committed offsets" if kind.noun == "group" else "the start offsets of share groups"
+    return {
+        "list": Command(f"All {noun}s.", list_arguments, lambda args: _list(kind, args), may_watch=True),
+        "describe": Command(
+            f"Offsets, members or state of {noun}s.", describe_arguments, lambda args: _describe(kind, args), may_watch=True
+        ),
+        "reset-offsets": Command(
+            f"Reset {offsets}; shows the plan unless --execute is given.",
+            reset_arguments,
+            lambda args: reset_offsets.run(args, kind.offsets),
+        ),
+        "delete": Command(f"Delete {noun}s.", delete_arguments, lambda args: _delete(kind, args)),
+    }
+
+
+# list
+
+
+def listed_groups(cluster: Cluster, kind: Kind, states: Sequence[str], types: Sequence[str] = ()) -> list[ListedGroup]:
+    """The groups of a kind, by name. A state's name is sent as Kafka writes it, since brokers compare it exactly."""
+    named = [state for state in kind.states if state.lower() in {word.lower() for word in states}]
+    return group_admin.list_groups(cluster, states=named, types=types if len(kind.types) > 1 else kind.types)
+
+
+def check_list_filters(kind: Kind, args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The states and types to list. UsageError for one that does not exist."""
+    return known_words("state", args.state, kind.states), known_words("type", getattr(args, "type", None), kind.types)
+
+
+def _list(kind: Kind, args: argparse.Namespace) -> int:
+    states, types = check_list_filters(kind, args)
+    with connect(args) as cluster:
+        found = listed_groups(cluster, kind, states, types)
+    output_of(args).rows("groups", kind.list_class, [kind.list_row(group) for group in found])
+    return 0
+
+
+# describe
+
+
+def _describe(kind: Kind, args: argparse.Namespace) -> int:
+    if sum((args.offsets, args.members, args.state)) > 1:
+        raise UsageError("--offsets, --members and --state exclude each other")
+    output = output_of(args)
+    with connect(args) as cluster:
+        groups = [kind.describe(cluster, name) for name in chosen_groups(cluster, args, kind.protocols)]
+        has_offsets = output.is_structured or not (args.members or args.state)
+        is_wide = args.verbose or output.is_structured
+        offsets = {group.group_id: kind.offset_rows(cluster, group, is_wide) if has_offsets else [] for group in groups}
+    for group in groups:
+        if remark := kind.remark(group):
+            output.note(remark)
+    if output.is_structured:
+        output.objects("groups", [_as_object(kind, group, offsets[group.group_id]) for group in groups])
+    elif args.members:
+        members = [kind.member_row(group.group_id, member) for group in groups for member in group.members]
+        output.rows("members", kind.member_class, members, is_wide=args.verbose)
+    elif args.state:
+        states = [kind.state_row(group, coordinator_of(cluster, group)) for group in groups]
+        output.rows("groups", kind.state_class, states, is_wide=args.verbose)
+    else:
+        rows = [row for found in offsets.values() for row in found]
+        output.rows("offsets", kind.offset_class, kind.shown(output, rows), is_wide=args.verbose)
+    return 0
+
+
+def coordinator_of(cluster: Cluster, group: Description) -> str:
+    """`host:port (1)`; the broker's id alone when its address is unknown."""
+    address = cluster.brokers.get(group.coordinator)
+    return f"{address} ({group.coordinator})" if address else str(group.coordinator)
+
+
+def _as_object(kind: Kind, group: Description, offsets: list[Any]) -> dict[str, Any]:
+    """The group as JSON, the same for all views."""
+    own = [row for row in offsets if row.partition is not None]
+    members = [kind.member_row(group.group_id, member) for member in group.members]
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator,
+        **kind.summary(group),
+        "members": [row.as_json(without=("group",)) for row in members],
+        "offsets": [row.as_json(without=("group",)) for row in own],
+        "lag": sum(row.lag or 0 for row in own),
+    }
+
+
+# delete
+
+
+def _delete(kind: Kind, args: argparse.Namespace) -> int:
+    output = output_of(args)
+    with connect(args) as cluster:
+        names = chosen_groups(cluster, args, kind.protocols)
+        if kind.is_checked:
+            for name in names:
+                kind.describe(cluster, name)
+        confirm(args, f"Delete {', '.join(names)} with {kind.possessions}?")
+        failures = delete_groups(cluster, names)
+    deleted = [name for name in names if name not in failures]
+    if output.is_structured:
+        output.show_object({"deleted": deleted, "errors": {name: error.code.name for name, error in failures.items()}})
+        if failures:
+            first = next(iter(failures.values()))
+            raise Refused(f"not deleted: {len(failures)} of {counted(len(names), 'group')}", first.code.name)
+        return 0
+    if deleted:
+        output.done(f"Deleted {', '.join(deleted)}.", {})
+    for name, error in failures.items():
+        output.error(f"{name}: {error.message or 'refused'} ({error.code.name})")
+    return 1 if failures else 0
+
+
+def delete_groups(cluster: Cluster, names: Sequence[str]) -> dict[str, ApiError]:
+    """Deletes each group that can be deleted; returns the refusals of the others."""
+    failures: dict[str, ApiError] = {}
+    for name in names:
+        try:
+            group_admin.delete_group(cluster, name)
+        except ApiError as error:
+            failures[name] = error
+    return failures

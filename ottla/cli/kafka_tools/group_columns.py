@@ -1,0 +1,131 @@
+"""The tables of `kafka-consumer-groups` and `kafka-share-groups`: titles, values and widths of the columns, by view and kind of group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.types import TopicPartition
+
+
+class Column(NamedTuple):
+    """A column: its title, the value of a row, and its least width. Width 0: the last column, which is not padded."""
+
+    title: str
+    value: Callable[[Any], Any]
+    width: int = 15
+    is_verbose: bool = False
+    is_fixed: bool = False
+    """Longer cells do not make the column wider."""
+
+
+def attribute(title: str, name: str, width: int = 15, is_verbose: bool = False) -> Column:
+    return Column(title, lambda row: getattr(row, name), width, is_verbose)
+
+
+def item(title: str, position: int, width: int = 15) -> Column:
+    return Column(title, lambda row: row[position], width)
+
+
+def table(columns: Sequence[Column], rows: Sequence[Any], *, is_verbose: bool = False) -> str:
+    """The heading and a line for each row; an empty cell is `-`."""
+    shown = [column for column in columns if is_verbose or not column.is_verbose]
+    values = [[column.value(row) for column in shown] for row in rows]
+    texts = [["-" if value is None or value == "" else str(value) for value in found] for found in values]
+    lines = [[column.title for column in shown], *texts]
+    widths = [
+        column.width if column.is_fixed or not column.width else max([column.width, *(len(line[n]) for line in texts)])
+        for n, column in enumerate(shown)
+    ]
+    return "".join(" ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + "\n" for line in lines)
+
+
+def assignment_text(partitions: Sequence[TopicPartition]) -> str:
+    """`t:0,1;u:0`."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items())
+
+
+_GROUP, _TOPIC, _PARTITION = attribute("GROUP", "group"), attribute("TOPIC", "topic"), attribute("PARTITION", "partition", 10)
+_MEMBER = (attribute("HOST", "host"), attribute("CLIENT-ID", "client_id"))
+
+CONSUMER_OFFSETS = (
+    _GROUP,
+    _TOPIC,
+    _PARTITION,
+    attribute("LEADER-EPOCH", "leader_epoch", is_verbose=True),
+    attribute("CURRENT-OFFSET", "current_offset"),
+    attribute("LOG-END-OFFSET", "log_end_offset"),
+    attribute("LAG", "lag"),
+    attribute("CONSUMER-ID", "consumer_id"),
+    attribute("HOST", "host"),
+    attribute("CLIENT-ID", "client_id", 0),
+)
+SHARE_OFFSETS = (
+    _GROUP,
+    _TOPIC,
+    _PARTITION,
+    attribute("LEADER-EPOCH", "leader_epoch", 13, is_verbose=True),
+    attribute("START-OFFSET", "start_offset", 13),
+    attribute("LAG", "lag", 0),
+)
+
+
+def consumer_members(group: Any, *, is_verbose: bool) -> str:
+    """The members of a consumer group; their instance ids have a column if there are any."""
+    instance = (attribute("GROUP-INSTANCE-ID", "instance_id", len("GROUP-INSTANCE-ID")),)
+    columns = (
+        Column("GROUP", lambda _: group.group_id),
+        attribute("CONSUMER-ID", "member_id"),
+        *(instance if any(member.instance_id for member in group.members) else ()),
+        *_MEMBER,
+        Column("#PARTITIONS", lambda member: len(member.assignment), 15 if is_verbose else 16),
+        attribute("CURRENT-EPOCH", "epoch", is_verbose=True),
+        Column("CURRENT-ASSIGNMENT", lambda member: assignment_text(member.assignment), 20, is_verbose=True),
+        Column("TARGET-EPOCH", lambda _: group.target_epoch, is_verbose=True),
+        Column("TARGET-ASSIGNMENT", lambda member: assignment_text(member.target or ()), 20, is_verbose=True),
+    )
+    return table(columns, group.members, is_verbose=is_verbose)
+
+
+def share_members(group: Any, *, is_verbose: bool) -> str:
+    """The members of a share group."""
+    columns = (
+        Column("GROUP", lambda _: group.group_id),
+        attribute("CONSUMER-ID", "member_id"),
+        *_MEMBER,
+        Column("#PARTITIONS", lambda member: len(member.assignment), 12),
+        attribute("MEMBER-EPOCH", "epoch", 13, is_verbose=True),
+        Column("ASSIGNMENT", lambda member: assignment_text(member.assignment) or " ", 0),
+    )
+    lines = table(columns, group.members, is_verbose=is_verbose).splitlines()
+    return "".join(line.rstrip() + (" \n" if line.endswith("  ") else "\n") for line in lines)
+
+
+def consumer_state(group: Any, where: str, *, is_verbose: bool) -> str:
+    """The state of a consumer group."""
+    columns = (
+        attribute("GROUP", "group_id"),
+        Column("COORDINATOR (ID)", lambda _: where, 25),
+        attribute("ASSIGNMENT-STRATEGY", "assignor", 20)._replace(is_fixed=True),
+        attribute("STATE", "state", 20),
+        attribute("GROUP-EPOCH", "epoch", is_verbose=True),
+        attribute("TARGET-ASSIGNMENT-EPOCH", "target_epoch", 25, is_verbose=True),
+        Column("#MEMBERS", lambda found: len(found.members), 0),
+    )
+    return table(columns, [group], is_verbose=is_verbose)
+
+
+def share_state(group: Any, where: str, *, is_verbose: bool) -> str:
+    """The state of a share group."""
+    columns = (
+        attribute("GROUP", "group_id"),
+        Column("COORDINATOR (ID)", lambda _: where, 25),
+        attribute("STATE", "state"),
+        attribute("GROUP-EPOCH", "epoch", 12, is_verbose=True),
+        attribute("ASSIGNMENT-EPOCH", "assignment_epoch", 17, is_verbose=True),
+        Column("#MEMBERS", lambda found: len(found.members), 0),
+    )
+    return table(columns, [group], is_verbose=is_verbose)

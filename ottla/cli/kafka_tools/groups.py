@@ -1,0 +1,419 @@
+"""`kafka-consumer-groups` and `kafka-share-groups`: one program, and a `Tool` that says what differs. Also `kafka-groups`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.name_pattern import NamePattern, PatternError
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, UsageError
+from ottla.cli.groups import group, reset_offsets, share_group
+from ottla.cli.groups.group_commands import Kind, check_list_filters, delete_groups, listed_groups
+from ottla.cli.groups.group_options import chosen_groups
+from ottla.cli.groups.group_scope import parse_scope, scope_partitions
+from ottla.cli.groups.reset_plan import Plan, format_reset_file
+from ottla.cli.kafka_tools import group_columns
+from ottla.cli.kafka_tools.arguments import action_of
+from ottla.cli.kafka_tools.group_columns import Column, attribute, item, table
+from ottla.cli.kafka_tools.java_errors import java_error, plain_message
+from ottla.cli.options import connect
+from ottla.cli.output import write, write_error
+from ottla.client.blocking import group_admin, share_admin
+from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.errors import KafkaError
+
+ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
+
+
+class Tool(NamedTuple):
+    """What differs between the two tools."""
+
+    noun: str
+    kind: Kind
+    actions: Sequence[str]
+    describe: Callable[[Cluster, str], Any]
+    """Raises GROUP_ID_NOT_FOUND with the message of Kafka's tool, after a hint of ours."""
+    stops_at_unknown: bool
+    """Whether `--describe` ends at a group that does not exist."""
+    remark: Callable[[argparse.Namespace, Any], str]
+    offset_columns: Sequence[Column]
+    without_offsets: str
+    has_empty_members: bool
+    members: Callable[..., str]
+    state: Callable[..., str]
+    list_width: int
+    """Is added to the width of the names in lists with states or types."""
+    check_usage: Callable[[argparse.Namespace, str], None]
+    active: Callable[[argparse.Namespace, reset_offsets.ActiveError], None]
+    """Prints that a group with members cannot be reset."""
+    delete: Callable[[Cluster, Sequence[str]], dict[str, str]]
+    """Deletes groups; returns the reasons of refusals."""
+    delete_offsets: Callable[[Cluster, argparse.Namespace], int]
+
+
+def _command(tool: Tool) -> Command:
+    def arguments(parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        for action in ACTIONS:
+            name = action.replace("_", "-")
+            add(f"--{name}", action="store_true", help=f"{name} groups" if "-" not in name else name.replace("-", " "))
+        if "validate_regex" in tool.actions:
+            add("--validate-regex", metavar="REGEX", help="check a regular expression for subscriptions")
+            add("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these")
+            add("--new-consumer", action="store_true", help=argparse.SUPPRESS)
+        add("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable")
+        add("--all-groups", action="store_true", help="every group")
+        add("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these")
+        add("--members", action="store_true", help="the members of the group")
+        add("--offsets", action="store_true", help="the offsets of the group (the default)")
+        add("-v", "--verbose", action="store_true", help="more columns")
+        add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
+        reset_offsets.add_reset_options(parser)
+
+    return Command(
+        f"{tool.noun.capitalize()} groups, as kafka-{tool.noun}-groups has it.", arguments, lambda args: _run(tool, args), has_output=False
+    )
+
+
+def _run(tool: Tool, args: argparse.Namespace) -> int:
+    action = action_of(args, tool.actions)
+    args.names = []
+    if getattr(args, "new_consumer", False):
+        write_error("--new-consumer has no effect any more\n")
+    if action == "validate_regex":
+        return _validate_regex(args.validate_regex)
+    tool.check_usage(args, action)
+    if action == "reset_offsets":
+        reset_offsets.check_usage(args)
+    do: Mapping[str, Callable[[], int]] = {
+        "list": lambda: _list(cluster, tool, args),
+        "describe": lambda: _describe(cluster, tool, args),
+        "delete": lambda: _delete(cluster, tool, args),
+        "reset_offsets": lambda: _reset(cluster, tool, args),
+        "delete_offsets": lambda: tool.delete_offsets(cluster, args),
+    }
+    with connect(args) as cluster:
+        try:
+            return do[action]()
+        except ApiError as error:
+            _write_failure(tool, error)
+    return 1
+
+
+def _write_failure(tool: Tool, error: ApiError) -> None:
+    message = java_error(error, error.message) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else plain_message(error)
+    write(f"\nError: Executing {tool.noun} group command failed due to {message}\n")
+
+
+def _validate_regex(pattern: str) -> int:
+    """Checks a pattern as the broker does for subscriptions, and words errors as Kafka's tool does."""
+    verdict = "valid"
+    try:
+        NamePattern(pattern)
+    except PatternError as error:
+        reason, _, place = str(error).partition(": ")
+        verdict = "invalid: " + (f"{reason}: `{place}`" if place else reason)
+        if reason == "invalid perl operator":
+            verdict = "invalid: invalid or unsupported Perl syntax"
+    write(f"The regular expression `{pattern}` is {verdict}.\n")
+    return 0
+
+
+# list, describe
+
+
+def _list(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+    found = listed_groups(cluster, tool.kind, *check_list_filters(tool.kind, args))
+    found = [listed for listed in found if listed.protocol_type in tool.kind.protocols]
+    has_type = getattr(args, "type", None) is not None
+    if args.state is None and not has_type:
+        write("".join(f"{listed.group_id}\n" for listed in found))
+        return 0
+    width = max([15, *(len(listed.group_id) for listed in found)]) + tool.list_width
+    shown = [Column("TYPE", lambda listed: listed.type.capitalize(), 2 * tool.list_width)] * has_type
+    shown += [attribute("STATE", "state", 2 * tool.list_width)] * (args.state is not None)
+    write(table([attribute("GROUP", "group_id", width), *shown], found))
+    return 0
+
+
+def _describe(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+    if sum((args.offsets, args.members, args.state is not None)) > 1:
+        raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+    is_refused = False
+    for name in chosen_groups(cluster, args, tool.kind.protocols):
+        try:
+            found = tool.describe(cluster, name)
+        except ApiError as error:
+            if tool.stops_at_unknown or error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            _write_failure(tool, error)
+            is_refused = True
+            continue
+        if remark := tool.remark(args, found):
+            write_error(f"\n{remark}\n")
+        if args.members:
+            if found.members or tool.has_empty_members:
+                write("\n" + tool.members(found, is_verbose=args.verbose))
+        elif args.state is not None:
+            where = f"{cluster.brokers.get(found.coordinator)}  ({found.coordinator})"
+            write("\n" + tool.state(found, where, is_verbose=args.verbose))
+        elif rows := tool.kind.offset_rows(cluster, found, False):
+            write("\n" + table(tool.offset_columns, rows, is_verbose=args.verbose))
+        else:
+            write(tool.without_offsets.format(name))
+    return 1 if is_refused else 0
+
+
+# reset-offsets, delete
+
+
+def _reset(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+    named = [
+        TopicPartition(topic, number)
+        for topic, numbers in parse_scope(args.topic or []).items()
+        for number in numbers or ()
+        if number not in cluster.partitions(topic)
+    ]
+    if named:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{",".join(map(str, named))}" do not exist')
+    try:
+        plans = reset_offsets.make_plans(cluster, args, tool.kind.offsets)
+    except reset_offsets.ActiveError as error:
+        tool.active(args, error)
+        return 1
+    for plan in plans.values():
+        for warning in plan.warnings:
+            write_error(f"warning: {warning}\n")
+    failures = reset_offsets.execute(cluster, plans, tool.kind.offsets) if args.execute else {}
+    if not args.execute and not args.dry_run:
+        write_error("nothing was changed; add --execute to do it\n")
+    write(format_reset_file(plans, is_quoted=False) + "\n" if args.export else "\n" + _plan_table(plans))
+    for (name, partition), failed in failures.items():
+        write_error(f"error: {name}, {partition}: {failed.code.name}\n")
+    return 1 if failures else 0
+
+
+def _plan_table(plans: Mapping[str, Plan]) -> str:
+    """The new offset of each partition."""
+    rows = [(name, *step.partition, step.new) for name, plan in plans.items() for step in plan.steps]
+    return table([item("GROUP", 0), item("TOPIC", 1), item("PARTITION", 2, 10), item("NEW-OFFSET", 3, 0)], rows)
+
+
+def _delete(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+    names = chosen_groups(cluster, args, tool.kind.protocols)
+    reasons = tool.delete(cluster, names)
+    deleted = ", ".join(f"'{name}'" for name in names if name not in reasons)
+    if not reasons:
+        write(f"Deletion of requested {tool.noun} groups ({deleted}) was successful.\n" if deleted else "")
+        return 0
+    write(f"\nError: Deletion of some {tool.noun} groups failed:\n")
+    write("".join(f"* Group '{name}' could not be deleted due to: {reason}\n" for name, reason in reasons.items()))
+    write(f"\nThese {tool.noun} groups were deleted successfully: {deleted}\n" if deleted else "")
+    return 1
+
+
+# Consumer groups
+
+
+def _describe_consumers(cluster: Cluster, name: str) -> Any:
+    found = group_admin.describe_group(cluster, name)
+    if found.state != "Dead" or group_admin.committed_offsets(cluster, name):
+        return found
+    known = [listed.group_id for listed in group_admin.list_groups(cluster)]
+    if name in known:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} is not a consumer group.")
+    _hint(name, known)
+    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
+
+
+def _hint(name: str, known: Sequence[str]) -> None:
+    if hint := nearest_hint(name, known):
+        write_error(hint.removeprefix("; ") + "\n")
+
+
+def _consumer_remark(_: argparse.Namespace, found: Any) -> str:
+    if found.state == "Empty":
+        return f"Consumer group '{found.group_id}' has no active members."
+    return "" if found.state in ("Stable", "Dead") else f"Warning: Consumer group '{found.group_id}' is rebalancing."
+
+
+def _consumers_active(args: argparse.Namespace, error: reset_offsets.ActiveError) -> None:
+    if not args.export:
+        why = f"Assignments can only be reset if the group '{error.group}' is inactive, but the current state is {error.state}."
+        write(f"\nError: {why}\n\n" + _plan_table({}))
+
+
+def _delete_consumers(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
+    return {name: java_error(error) for name, error in delete_groups(cluster, names).items()}
+
+
+def _delete_committed(cluster: Cluster, args: argparse.Namespace) -> int:
+    if len(args.group) != 1 or not args.topic:
+        raise UsageError("--delete-offsets takes one --group and one or more --topic")
+    name = args.group[0]
+    failure = None
+    partitions = sorted(_named_partitions(cluster, args.topic))
+    try:
+        results = group_admin.delete_offsets(cluster, name, partitions)
+    except KafkaError as error:
+        failure = error
+        results = dict.fromkeys(partitions, error)
+    if failure is not None:
+        write(f"\nError: {java_error(failure).partition(': ')[2]}\n")
+    elif any(results.values()):
+        write("\nError: Encountered some partition-level error, see the follow-up details.\n")
+    else:
+        write(f"Request succeeded for deleting offsets from group {name}.\n")
+    rows = [
+        (*partition, "Successful" if failed is None else f"Error: {java_error(failed)}")
+        for partition, failed in sorted(results.items(), key=lambda item: item[0])
+    ]
+    write("\n" + table([item("TOPIC", 0), item("PARTITION", 1, 10), item("STATUS", 2)._replace(is_fixed=True)], rows))
+    return 1 if any(results.values()) else 0
+
+
+def _named_partitions(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
+    """The partitions that --topic selects. Those of a topic that no longer exists must be named."""
+    found = []
+    there = set(cluster.topic_names())
+    for topic, numbers in parse_scope(topics).items():
+        if topic not in there and numbers is not None:
+            found += [TopicPartition(topic, number) for number in numbers]
+        else:
+            found += scope_partitions(cluster, [topic if numbers is None else f"{topic}:{','.join(map(str, numbers))}"], False, [])
+    return found
+
+
+# Share groups
+
+
+def _describe_shares(cluster: Cluster, name: str) -> Any:
+    try:
+        return share_admin.describe_share_group(cluster, name)
+    except ApiError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+    _hint(name, [listed.group_id for listed in listed_groups(cluster, share_group.KIND, [])])
+    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
+
+
+def _share_remark(args: argparse.Namespace, found: Any) -> str:
+    has_remark = not found.members and (args.members or args.state is not None)
+    return f"Share group '{found.group_id}' has no active members." if has_remark else ""
+
+
+def _check_share_usage(args: argparse.Namespace, action: str) -> None:
+    """Raises UsageError for what Kafka's tool refuses before it asks a broker."""
+    if action in ("delete", "describe"):
+        if args.group and args.all_groups:
+            raise UsageError(f"Option [{action}] takes either [group] or [all-groups], not both.")
+        if not args.group and not args.all_groups:
+            raise UsageError(f"Option [{action}] takes the options [group] or [all-groups]")
+    if action == "delete_offsets" and not (args.group and args.topic):
+        raise UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
+    if action == "reset_offsets" and not args.execute and not args.dry_run:
+        raise UsageError("Option [reset-offsets] takes the option: [execute] or [dry-run]")
+    if action in ("reset_offsets", "delete_offsets") and len(args.group) != 1:
+        raise UsageError("--reset-offsets and --delete-offsets take one --group")
+
+
+def _delete_shares(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
+    known = {listed.group_id for listed in listed_groups(cluster, share_group.KIND, [])}
+    reasons = {name: f"java.lang.IllegalArgumentException: Group '{name}' is not a share group." for name in names if name not in known}
+    for name, error in delete_groups(cluster, [name for name in names if name in known]).items():
+        is_active = error.code is ErrorCode.NON_EMPTY_GROUP
+        reasons[name] = java_error(error, f"Share group '{name}' is not EMPTY." if is_active else "")
+    return reasons
+
+
+def _delete_starts(cluster: Cluster, args: argparse.Namespace) -> int:
+    topics = list(dict.fromkeys(args.topic))
+    why = {}
+    try:
+        _describe_shares(cluster, args.group[0])
+        results = share_admin.delete_share_offsets(cluster, args.group[0], topics)
+    except ApiError as error:
+        found = error.message if error.code is ErrorCode.GROUP_ID_NOT_FOUND else java_error(error).partition(": ")[2]
+        write(f"\nError: {found}\n")
+        why = dict.fromkeys(topics, found)
+    else:
+        why = {topic: java_error(error).partition(": ")[2] for topic, error in results.items() if error is not None}
+    status = Column("STATUS", lambda topic: f"Error: {why[topic]}" if topic in why else "Successful", 0)
+    write("\n" + table([Column("TOPIC", str), status], topics))
+    return 1 if why else 0
+
+
+CONSUMERS = Tool(
+    noun="consumer",
+    kind=group.KIND,
+    actions=(*ACTIONS, "validate_regex"),
+    describe=_describe_consumers,
+    stops_at_unknown=False,
+    remark=_consumer_remark,
+    offset_columns=group_columns.CONSUMER_OFFSETS,
+    without_offsets="",
+    has_empty_members=True,
+    members=group_columns.consumer_members,
+    state=group_columns.consumer_state,
+    list_width=10,
+    check_usage=lambda args, action: None,
+    active=_consumers_active,
+    delete=_delete_consumers,
+    delete_offsets=_delete_committed,
+)
+SHARES = Tool(
+    noun="share",
+    kind=share_group.KIND,
+    actions=ACTIONS,
+    describe=_describe_shares,
+    stops_at_unknown=True,
+    remark=_share_remark,
+    offset_columns=group_columns.SHARE_OFFSETS,
+    without_offsets="\nShare group '{}' has no offset information.\n",
+    has_empty_members=False,
+    members=group_columns.share_members,
+    state=group_columns.share_state,
+    list_width=0,
+    check_usage=_check_share_usage,
+    active=lambda _, error: write_error(f"Share group '{error.group}' is not empty.\n"),
+    delete=_delete_shares,
+    delete_offsets=_delete_starts,
+)
+
+
+# kafka-groups
+
+
+def _groups_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--list", action="store_true", help="list groups of every kind")
+    add("--group-type", metavar="TYPE", help="classic, consumer, share or streams")
+    add("--protocol", metavar="PROTOCOL", help="only groups of this protocol")
+    for kind in ("consumer", "share", "streams"):
+        add(f"--{kind}", action="store_true", help=f"only {kind} groups")
+
+
+def _groups(args: argparse.Namespace) -> int:
+    if not args.list:
+        raise UsageError('Missing required argument "[list]"')
+    with connect(args) as cluster:
+        found = group_admin.list_groups(cluster)
+    if args.consumer:  # as Kafka means it: groups of consumers, by whichever protocol
+        found = [listed for listed in found if listed.protocol_type in ("consumer", "") and listed.type.lower() in ("classic", "consumer")]
+    kinds = [args.group_type] if args.group_type else ["share"] * args.share + ["streams"] * args.streams
+    found = [listed for listed in found if (not kinds or listed.type.lower() in kinds)]
+    found = [listed for listed in found if args.protocol is None or listed.protocol_type == args.protocol]
+    width = max([20, *(len(listed.group_id) for listed in found)])
+    write(f"{'GROUP':<{width}} {'TYPE':<{width}} {'PROTOCOL':<{width}}\n")
+    for listed in found:
+        write(f"{listed.group_id:<{width}} {listed.type.capitalize():<{width}} {listed.protocol_type:<{width}} \n")
+    return 0
+
+
+def make(tool: str, _: list[str]) -> Command:
+    if tool == "kafka-groups":
+        return Command("Groups of every kind, as kafka-groups has it.", _groups_arguments, _groups, has_output=False)
+    return _command(CONSUMERS if tool == "kafka-consumer-groups" else SHARES)

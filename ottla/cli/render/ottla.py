@@ -1,0 +1,208 @@
+"""How results are shown: a table for people, JSON and its kin for programs. Data goes to stdout, everything else to stderr.
+
+`Output.rows` takes rows of one class (`rows.py`). JSON is one object, `{name: rows}`; jsonl one object a row; csv and plain one line a row.
+An error is one line on stderr, for the structured forms an object: `{"error": {"name": ..., "message": ...}}`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.cli.output import wants_colour, write, write_error
+from ottla.cli.render.rows import Column, Row, titled
+from ottla.cli.terminal import one_line
+
+ERROR_LETTERS_MAX = 1_000
+"""Longer error messages are cut: they quote what was pasted into an option."""
+
+_BOLD = "\x1b[1m"
+_RED = "\x1b[31m"
+
+
+class Output:
+    """Where and how a command prints."""
+
+    has_summary = True
+    """Whether a command ends with a summary of what it did."""
+
+    def __init__(self, form: str = "table", *, is_quiet: bool = False, is_verbose: bool = False, has_colour: bool = False) -> None:
+        self.form = form
+        self.is_quiet = is_quiet
+        self.is_verbose = is_verbose
+        self.has_colour = has_colour
+
+    @property
+    def is_structured(self) -> bool:
+        return self.form in ("json", "jsonl", "yaml")
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether an answer with parts is printed as a whole, and not as tables of its parts."""
+        return self.is_structured
+
+    def rows(
+        self, name: str, kind: type[Row], rows: Sequence[Row], *, is_wide: bool = False, extra: Mapping[str, Any] | None = None
+    ) -> None:
+        """Prints rows of one class under a name; `extra` are further members of the one JSON object."""
+        columns = titled(kind, is_wide=is_wide)
+        if self.is_structured:
+            self.objects(name, [row.as_json() for row in rows], extra=extra)
+        elif self.form == "table":
+            heading, end, lines = table(columns, rows).partition("\n")
+            write(heading, _BOLD if self.has_colour else "")
+            write(end + lines)
+        else:
+            write(separated(columns, rows, self.form))
+
+    def objects(self, name: str, objects: Sequence[Mapping[str, Any]], *, extra: Mapping[str, Any] | None = None) -> None:
+        """Prints objects under a name, in a structured form: jsonl one a line, the others one object with all."""
+        if self.form == "jsonl":
+            write("".join(_json(value, indent=None) + "\n" for value in objects))
+        else:
+            self.show_object({name: list(objects), **(extra or {})})
+
+    def show_object(self, value: Mapping[str, Any]) -> None:
+        """One object, for the structured forms; the others get it as a table of names and values."""
+        if self.form == "json":
+            write(_json(value, indent=2) + "\n")
+        elif self.form == "jsonl":
+            write(_json(value, indent=None) + "\n")
+        elif self.form == "yaml":
+            write(yaml(value))
+        else:
+            rows = [_Named(key, found) for key, found in value.items()]
+            write(table(_Named.columns, rows) if self.form == "table" else separated(_Named.columns, rows, self.form))
+
+    def report(self, step: object) -> None:
+        """Reports a step of the work. Kafka's tools print some steps; here the result says it all."""
+
+    def refused(self, error: ApiError) -> None:
+        """Ends the command, because a part of the answer was refused."""
+        raise error
+
+    def explain_input(self, text: str) -> None:
+        """Says how lines are read from a terminal."""
+        write_error(text)
+
+    def prompt(self) -> None:
+        """Asks for a line."""
+        write_error("> ")
+        sys.stderr.flush()
+
+    def verdict(self, is_fine: bool) -> int:
+        """The exit code of a check: 1 if it has found something."""
+        return 0 if is_fine else 1
+
+    def done(self, message: str, value: Mapping[str, Any]) -> None:
+        """Prints that a command is done: a sentence for people, an object for programs."""
+        if self.is_structured:
+            self.show_object(value)
+        elif not self.is_quiet:
+            write(message + "\n")
+
+    def note(self, message: str) -> None:
+        """A remark on stderr, unless -q."""
+        if not self.is_quiet:
+            write_error(message + "\n")
+
+    def detail(self, message: str) -> None:
+        """A remark on stderr with -v."""
+        if self.is_verbose:
+            write_error(message + "\n")
+
+    def error(self, message: str, name: str = "") -> None:
+        """Prints an error: one line on stderr, an object where an object was asked for."""
+        if self.is_structured:
+            write_error(_json({"error": {"name": name, "message": message}}, indent=None) + "\n")
+            return
+        line = " ".join(message.split())
+        write_error("error", _RED if self.has_colour and wants_colour(sys.stderr) else "")
+        write_error(": " + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
+
+
+def _json(value: object, indent: int | None) -> str:
+    import json
+
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+
+
+def cell(value: object) -> str:
+    """A value as text in a table, without line ends and tabs: None is `-`, lists are joined by commas."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(cell(part) for part in value) or "-"
+    if isinstance(value, Mapping):
+        return ",".join(one_line(f"{key}={part}") for key, part in value.items()) or "-"
+    return one_line(str(value))
+
+
+class _Named(Row):
+    """A member of an object, as a row."""
+
+    name: str
+    value: Any
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    """A table whose columns are as wide as their widest cell; numbers are aligned right, and no line ends in spaces."""
+    cells = [line for row in rows for line in _lines(row, columns)]
+    titles = [str(one.title) for one in columns]
+    widths = [max([len(title), *(len(line[n]) for line in cells)]) for n, title in enumerate(titles)]
+    values = [[vars(row)[one.key] for row in rows] for one in columns]
+    is_number = [bool(rows) and all(isinstance(value, int | float) or value is None for value in found) for found in values]
+
+    def line(texts: Sequence[str]) -> str:
+        parts = [text.rjust(width) if right else text.ljust(width) for text, width, right in zip(texts, widths, is_number, strict=True)]
+        return "  ".join(parts).rstrip()
+
+    return "\n".join([line(titles), *map(line, cells)]) + "\n"
+
+
+def _lines(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    """The lines that a row takes in a table: one, unless a cell is longer than its column may be wide."""
+    texts = [(cell(vars(row)[one.key]), one.width_max) for one in columns]
+    if all(width is None or len(text) <= width for text, width in texts):
+        return [tuple(text for text, _ in texts)]
+    from itertools import zip_longest
+    from textwrap import wrap
+
+    parts = [[text] if width is None else wrap(text, width, break_long_words=False, break_on_hyphens=False) for text, width in texts]
+    return list(zip_longest(*parts, fillvalue=""))
+
+
+def separated(columns: Sequence[Column], rows: Sequence[Row], form: str) -> str:
+    """csv with a heading, or plain: cells between tabs and no heading, for shell scripts."""
+    values = [[vars(row)[one.key] for one in columns] for row in rows]
+    if form == "plain":
+        return "".join("\t".join(map(cell, found)) + "\n" for found in values)
+    import csv
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([one.title for one in columns])
+    writer.writerows(["" if value is None else cell(value) for value in found] for found in values)
+    return buffer.getvalue()
+
+
+def yaml(value: object, indent: int = 0) -> str:
+    """YAML for our values: mappings, lists, and scalars as JSON writes them (which is YAML too)."""
+    pad = "  " * indent
+    if isinstance(value, Mapping) and value:
+        lines = []
+        for key, part in value.items():
+            is_nested = isinstance(part, Mapping | list | tuple) and len(part) > 0
+            lines.append(f"{pad}{key}:\n{yaml(part, indent + 1)}" if is_nested else f"{pad}{key}: {_json(part, None)}\n")
+        return "".join(lines)
+    if isinstance(value, list | tuple) and value:
+        lines = []
+        for part in value:
+            lines.append(f"{pad}- {yaml(part, indent + 1)[len(pad) + 2 :]}")
+        return "".join(lines)
+    return f"{pad}{_json(value, None)}\n"
