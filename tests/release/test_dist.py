@@ -21,9 +21,9 @@ IMPORTED_BY_OTHERS = {
     "cryptography": "PyJWT, for signatures with keys",
     "pandas": "pyspark, for tables of Arrow",
     "protobuf": "pyspark, for the state of transformWithState",
-    "fastavro": "cli/records/schema_formats.py, by its name",
-    "grpcio_tools": "cli/records/schema_formats.py, as a program",
-    "jsonschema": "cli/records/schema_formats.py, by its name",
+    "fastavro": "cli/schemas/formats.py, by its name",
+    "grpcio_tools": "cli/schemas/formats.py, as a program",
+    "jsonschema": "cli/schemas/formats.py, by its name",
 }
 PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
 """Without dependencies and with the build tool that is here, so that no test needs a network."""

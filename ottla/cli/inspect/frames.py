@@ -18,6 +18,9 @@ from ottla.wire.apis import API_NAMES, APIS
 from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, has_flexible_response_header, is_flexible, load, module_name
 from ottla.wire.primitives import Buffer
 
+FRAME_BYTES_MAX = 1 << 28
+"""The largest frame that is explained."""
+
 
 class Frame(NamedTuple):
     """An explained frame. `problem` says what is malformed, if anything; the spans reach up to it."""
@@ -35,6 +38,13 @@ class Frame(NamedTuple):
         kind = "response" if self.is_response else "request"
         name = API_NAMES.get(self.api_key, f"key {self.api_key}")
         return f"{name} {kind}, version {self.version}, correlation id {self.correlation_id}, {self.size} bytes"
+
+
+class SeenFrame(NamedTuple):
+    """A frame with its source: time and endpoints in a capture."""
+
+    frame: Frame
+    place: str
 
 
 def key_of(text: str) -> int | None:

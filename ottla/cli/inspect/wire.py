@@ -10,28 +10,28 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.base.errors import WireError
 from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.inspect.frames import Frame, about, explain_request, explain_response, frame_object, key_of, looks_like_request, split_frames
+from ottla.cli.inspect.frames import (
+    FRAME_BYTES_MAX,
+    Frame,
+    SeenFrame,
+    about,
+    explain_request,
+    explain_response,
+    frame_object,
+    key_of,
+    split_frames,
+)
 from ottla.cli.inspect.hex_text import from_digits
-from ottla.cli.inspect.pcap import Endpoint, Piece, clients_of, is_recording, read_pieces
 from ottla.cli.inspect.spans import span_lines
+from ottla.cli.optional import part
 from ottla.cli.options import output_of
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output
 from ottla.wire.apis import API_NAMES, APIS
-
-FRAME_BYTES_MAX = 1 << 28
-
-
-
-class SeenFrame(NamedTuple):
-    """A frame with its source: time and endpoints in a capture."""
-
-    frame: Frame
-    place: str
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def _run(args: argparse.Namespace) -> int:
             raise UsageError(f"no API {args.api!r}{_nearest(args.api)}")
     data = _read(args.frame)
     try:
-        if is_recording(data):
-            frames = [found for found in _conversation(data, args.port) if key is None or found.frame.api_key == key]
+        if part("captures").is_recording(data):
+            frames = [found for found in part("captures").conversation(data, args.port) if key is None or found.frame.api_key == key]
         else:
             frames = [SeenFrame(frame, "") for frame in _explain(data, key, args)]
     except WireError as error:
@@ -106,7 +106,7 @@ def _as_bytes(data: bytes, name: str) -> bytes:
     """Converts hexadecimal digits to bytes; returns raw bytes unchanged."""
     if not data:
         raise Refused(f"{name} is empty", "CORRUPT_FRAME")
-    if is_recording(data) or 0 in data:
+    if part("captures").is_recording(data) or 0 in data:
         return data
     try:
         found = from_digits(data.decode("ascii"))
@@ -136,66 +136,6 @@ def _explain(data: bytes, key: int | None, args: argparse.Namespace) -> Iterator
             yield explain_response(piece, key, args.version, start)
         else:
             yield explain_request(piece, start)
-
-
-class _Side:
-    """The bytes that one endpoint has sent of an incomplete frame."""
-
-    def __init__(self) -> None:
-        self.bytes = bytearray()
-        self.is_nonsense = False
-
-
-def _conversation(data: bytes, port: int | None) -> Iterator[SeenFrame]:
-    """The frames of a capture in order; responses are matched by connection and correlation id."""
-    clients = clients_of(data)
-    sides: dict[tuple[Endpoint, Endpoint], _Side] = {}
-    asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]] = {}
-    first = None
-    for piece in read_pieces(data):
-        first = piece.seconds if first is None else first
-        side = sides.setdefault((piece.source, piece.target), _Side())
-        side.bytes += piece.data
-        for raw in _whole_frames(side):
-            frame = _frame_of(piece, raw, clients, port, asked)
-            if frame is not None:
-                yield SeenFrame(frame, f"{(piece.seconds - first) * 1000:.3f} ms  {piece.source} -> {piece.target}")
-
-
-def _whole_frames(side: _Side) -> Iterator[bytes]:
-    """Removes and returns the complete frames; a side with impossible sizes is not Kafka and is ignored."""
-    while len(side.bytes) >= 4 and not side.is_nonsense:
-        size = int.from_bytes(side.bytes[:4], "big", signed=True)
-        if not 4 <= size <= FRAME_BYTES_MAX:
-            side.is_nonsense = True
-            return
-        if len(side.bytes) < 4 + size:
-            return
-        raw = bytes(side.bytes[: 4 + size])
-        del side.bytes[: 4 + size]
-        yield raw
-
-
-def _frame_of(
-    piece: Piece, raw: bytes, clients: set[Endpoint], port: int | None, asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]]
-) -> Frame | None:
-    """Explains a frame as request or response: the client opened the connection, or else sends what looks like requests."""
-    correlation_id = int.from_bytes(raw[4:8], "big", signed=True)
-    question = asked.pop((piece.target, piece.source, correlation_id), None)
-    if port is not None:
-        if port not in (piece.source.port, piece.target.port):
-            return None
-        is_request = piece.target.port == port
-    elif piece.source in clients or piece.target in clients:
-        is_request = piece.source in clients
-    else:
-        is_request = question is None and looks_like_request(raw)
-    if is_request:
-        frame = explain_request(raw)
-        if frame.api_key in APIS:
-            asked[piece.source, piece.target, frame.correlation_id] = (frame.api_key, frame.version)
-        return frame
-    return None if question is None else explain_response(raw, *question)
 
 
 # Showing

@@ -18,6 +18,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.global_options import FORMATS
+from ottla.cli.optional import part
 from ottla.cli.options import connect, output_of, properties_of, read_properties
 from ottla.cli.output import write_error
 from ottla.cli.records import share_consume
@@ -38,7 +39,7 @@ from ottla.cli.topics.topic_names import pattern_of
 from ottla.wire.records import CONTROL_COMMIT, Record
 
 if TYPE_CHECKING:
-    from ottla.cli.records.record_decoding import RecordDecoder
+    from ottla.cli.schemas.decoding import RecordDecoder
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.core.fetching import Fetched
@@ -98,9 +99,8 @@ def _decoder(args: argparse.Namespace) -> RecordDecoder | None:
         return None
     if args.share_group is not None:
         raise UsageError("schemas do not go with --share-group")
-    from ottla.cli.records.record_decoding import make_decoder
-
-    return make_decoder(args)
+    decoder: RecordDecoder = part("decoding").make_decoder(args)
+    return decoder
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
+from ottla.cli.optional import part
 from ottla.cli.options import add_broker_list, connect, output_of, properties_of, read_properties
 from ottla.cli.output import write_error
 from ottla.cli.progress import Progress
@@ -29,7 +30,7 @@ from ottla.cli.topics.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
-    from ottla.cli.records.record_encoding import RecordEncoder
+    from ottla.cli.schemas.encoding import RecordEncoder
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.producer import Producer
 
@@ -151,9 +152,8 @@ def _encoder(args: argparse.Namespace, topic: str) -> RecordEncoder | None:
         return None
     if args.generate is not None:
         raise UsageError("schemas do not go with --generate")
-    from ottla.cli.records.record_encoding import make_encoder
-
-    return make_encoder(args, topic)
+    encoder: RecordEncoder | None = part("encoding").make_encoder(args, topic)
+    return encoder
 
 
 def _exists(cluster: Cluster, topic: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.optional import library
 from ottla.cli.options import connect, output_of
 from ottla.cli.top.sample import Sample, Sampler
 from ottla.client.blocking.cluster import Cluster
@@ -54,7 +55,7 @@ def _run(args: argparse.Namespace) -> int:
     if output.is_structured:
         output.show_object(as_object(sample))
     elif output.form == "table":
-        console = _rich().console.Console(no_color=args.no_color or None, highlight=False)
+        console = _console(args)
         console.print(_view().draw(sample, args.view, max(console.height, len(sample.topics) + len(sample.groups) + 40)))
     else:
         raise UsageError("top has a picture and -o json, jsonl, yaml")
@@ -82,13 +83,8 @@ def _scrape(args: argparse.Namespace) -> Callable[[], str] | None:
     return lambda: scrape(address, args.credentials, token_file=args.token_file, ca_file=args.ca)
 
 
-def _rich() -> Any:
-    try:
-        import rich.console
-        import rich.live
-    except ImportError:
-        raise Refused("ottla top needs rich; install it: pip install rich", "MissingRequirementError") from None
-    return rich
+def _console(args: argparse.Namespace) -> Any:
+    return library("rich.console").Console(no_color=args.no_color or None, highlight=False)
 
 
 def _view() -> Any:
@@ -99,11 +95,10 @@ def _view() -> Any:
 
 def _live(cluster: Cluster, sampler: Sampler, args: argparse.Namespace) -> int:
     """Draws until q or Ctrl-C. A broker that does not answer is reported, and asked again."""
-    rich, view = _rich(), _view()
-    console = rich.console.Console(no_color=args.no_color or None, highlight=False)
+    console, view, live_view = _console(args), _view(), library("rich.live").Live
     chosen = args.view
     picture: Any = "..."
-    with _Keys() as keys, rich.live.Live(console=console, screen=True, auto_refresh=False) as live:
+    with _Keys() as keys, live_view(console=console, screen=True, auto_refresh=False) as live:
         sample: Sample | None = None
         next_s = time.monotonic()
         while True:

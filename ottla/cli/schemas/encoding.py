@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from ottla.cli.command import Refused, UsageError
 from ottla.cli.input_files import read_text
-from ottla.cli.records.record_schema import KeywordNotOffered, Schema
-from ottla.cli.records.schema_formats import COMPILED, Encoder, Misfit, file_format
-from ottla.cli.records.schema_registry import Registry, header
+from ottla.cli.schemas.formats import COMPILED, Encoder, Misfit, file_format
+from ottla.cli.schemas.json_schema import KeywordNotOffered, Schema
+from ottla.cli.schemas.registry import Registry, header
 
 OPTIONS = ("schema", "key_schema", "registry", "schema_id", "message")
 

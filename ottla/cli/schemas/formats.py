@@ -6,7 +6,6 @@ when a schema of its kind is used, and what it raises for bytes that do not fit 
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
@@ -17,9 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.cli.command import Refused, UsageError
-from ottla.cli.records.avro_json import avro_value
+from ottla.cli.command import UsageError
+from ottla.cli.optional import library
 from ottla.cli.records.json_numbers import WrittenFloat
+from ottla.cli.schemas.avro_json import avro_value
 
 Decoder = Callable[[bytes], Any]
 """From bytes to plain values. Raises `Misfit`."""
@@ -71,12 +71,7 @@ def file_format(path: str) -> Format:
 
 
 def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        found_in = PACKAGES.get(package, package)
-        raise Refused(f"{package} cannot be imported; install it: pip install {found_in}", "MissingRequirementError") from None
+    return library(name, PACKAGES.get(name.partition(".")[0], ""))
 
 
 def _only(kind: str, decode: Decoder, encode: Encoder) -> Format:

@@ -14,8 +14,8 @@ import fastavro
 import pytest
 
 from ottla.cli.command import UsageError
-from ottla.cli.records.schema_formats import Misfit, avro, file_format, json_schema, protobuf_descriptors, protobuf_source
-from ottla.cli.records.schema_registry import HEADER
+from ottla.cli.schemas.formats import Misfit, avro, file_format, json_schema, protobuf_descriptors, protobuf_source
+from ottla.cli.schemas.registry import HEADER
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.cli.schema_registry import running_registry

@@ -1,8 +1,8 @@
 """`consume --schema FILE` and `--registry URL`: values and keys in Avro, Protobuf or checked JSON, shown as JSON.
 
-A schema comes from a file, or from a schema registry by the id that stands before the value (`schema_registry.py`). `--framed` says that
+A schema comes from a file, or from a schema registry by the id that stands before the value (`registry.py`). `--framed` says that
 values have this header although the schema comes from a file. With a registry, keys without the header stay as they are. The formats
-themselves are in `schema_formats.py`, the other direction in `record_encoding.py`.
+themselves are in `formats.py`, the other direction in `encoding.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 from typing import Any, NamedTuple
 
 from ottla.cli.command import Refused, UsageError
-from ottla.cli.records.schema_formats import Decoder, Misfit, file_format
-from ottla.cli.records.schema_registry import HEADER, Registry, is_framed
+from ottla.cli.schemas.formats import Decoder, Misfit, file_format
+from ottla.cli.schemas.registry import HEADER, Registry, is_framed
 from ottla.wire.records import Record
 
 OPTIONS = ("schema", "key_schema", "registry", "message", "framed")

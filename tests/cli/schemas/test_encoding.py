@@ -11,9 +11,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from ottla.cli.records.avro_json import avro_value
-from ottla.cli.records.schema_formats import Misfit, avro
-from ottla.cli.records.schema_registry import HEADER, header
+from ottla.cli.schemas.avro_json import avro_value
+from ottla.cli.schemas.formats import Misfit, avro
+from ottla.cli.schemas.registry import HEADER, header
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.cli.schema_registry import Registry, running_registry

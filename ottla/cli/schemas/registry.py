@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.cli.command import NotReached, Refused, UsageError
-from ottla.cli.records.schema_formats import Decoder, Format, Misfit, avro, json_schema, protobuf_source
+from ottla.cli.schemas.formats import Decoder, Format, Misfit, avro, json_schema, protobuf_source
 
 MAGIC = 0
 HEADER = struct.Struct(">bI")

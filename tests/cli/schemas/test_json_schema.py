@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.cli.command import UsageError
-from ottla.cli.records.record_schema import Schema
-from ottla.cli.records.schema_formats import Misfit
+from ottla.cli.schemas.formats import Misfit
+from ottla.cli.schemas.json_schema import Schema
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 

@@ -1,0 +1,1 @@
+"""Reads packet captures of Kafka's protocol. `optional.py` loads it."""
