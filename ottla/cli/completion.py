@@ -1,8 +1,8 @@
 """`ottla completion SHELL`: a script that lets the shell complete commands, options, topics and groups.
 
-The scripts call this program (`ottla complete-words ...`), which knows its own commands; where it has no answer, the shell completes names
-of files. Names of topics and groups come from the broker that the line names, within `DEADLINE_S` or not at all, and never with an error:
-an error message in the middle of a command line helps no one.
+The scripts call this program (`ottla complete-words ...`), which knows its own commands; without an answer, the shell completes names of
+files. The broker that the line names is asked for topics and groups. It has `DEADLINE_S` seconds; errors are not shown, since an error
+message in the middle of a command line helps no one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`ottla --help-json`: every command and option as data, for the reference in the docs, completion, and other programs.
 
-A command is `{name, help, options, tables, examples, commands}`; an option `{names, help, value, choices, default}`, of which `value`, what
-stands for its value, is missing where it takes none; a positional has its one name without dashes.
+A command is `{name, help, options, tables, examples, commands}`, an option `{names, help, value, choices, default}`. `value` is the
+placeholder of its value; a flag has none. A positional has its one name without dashes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _option(action: argparse.Action) -> dict[str, Any]:
 
 
 def _value(action: argparse.Action) -> str:
-    """What `--help` puts behind the option's name: DIR, or text|json where only these are taken."""
+    """The placeholder of an option's value in `--help`: DIR, or text|json where only these are taken."""
     if action.metavar is None:
         return "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
     return action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar)

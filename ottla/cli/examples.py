@@ -1,7 +1,7 @@
 """The examples at the end of each command's `--help`, also in docs/reference/cli.md. A test runs every line.
 
-Imported for help only. A line whose exit code is not 0 when it works says so; a line that goes on until Ctrl-C, and one that needs Spark,
-are marked for the test.
+Imported for help only. An example says its exit code if that is not 0. Lines that run until Ctrl-C, and lines that need Spark, are marked
+for the test.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """A line of the shell and what it does. `code` is its exit code where the tests run it."""
+    """A line of the shell, and its purpose. `code` is its exit code where the tests run it."""
 
     line: str
     does: str

@@ -32,9 +32,9 @@ HINTS = {
     ErrorCode.SECURITY_DISABLED: "; start the broker with --acls, or with authorizer.class.name=acl",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "; log in with a password or a certificate, not with a token",
 }
-"""What to try next, where the broker's message does not say it."""
+"""Advice by error code, for errors whose message has none."""
 STRUCTURED = ("json", "jsonl", "yaml")
-"""Forms of output in which an error is an object."""
+"""Forms of output that show an error as an object."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,12 +73,13 @@ def _prepare_streams() -> None:
         # PYTHONUNBUFFERED: one system call a record, and what a closed pipe did not take would be lost without an error.
         buffered = io.BufferedWriter(sys.stdout.buffer)
         sys.stdout = io.TextIOWrapper(buffered, encoding=sys.stdout.encoding, line_buffering=True)
-    # What a terminal or a file cannot show becomes a question mark: names and records may hold any character.
+    # A question mark replaces characters that the terminal or file cannot show: names and records may hold any character.
     sys.stdout.reconfigure(errors="replace")
 
 
 def _discard_output() -> None:
-    """Replaces stdout when its reader has gone or it cannot be written: Python would try again at exit to write what is left."""
+    """Replaces stdout after its reader has closed it or a write has failed. Otherwise Python would write the buffered rest again at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,8 +1,8 @@
-"""What the options of every command mean: which cluster, and how to print. `global_options.py` declares them.
+"""The meaning of the options that every command has: the cluster to connect to, and the form of output. `global_options.py` declares them.
 
 Precedence: option > -X > --command-config > environment > profile > default. Names of properties are Kafka's (`bootstrap.servers`,
-`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same things are
-accepted where they differ.
+`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same things are accepted where they
+differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Standard output and standard error: text is made safe for terminals, and coloured where that is wanted. Data goes to stdout."""
+"""Standard output and standard error. Text is made safe for terminals, and coloured where that is wanted."""
 
 from __future__ import annotations
 

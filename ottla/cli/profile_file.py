@@ -1,6 +1,6 @@
 """The file of profiles, named sets of client properties: one TOML file in the user's configuration folder.
 
-It holds `current = "name"` and a table for each profile. It is written whole, by replacing it, so a crash leaves the old one.
+It holds `current = "name"` and a table for each profile. A change replaces the file as a whole, so a crash keeps the old one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ SECRET = ("password", "jaas", "secret", "token", "ssl.keystore.key", "ssl.key.pe
 NO_SECRET = (".location", ".url", ".type", ".class", ".file", ".ms")
 """Endings of names that contain such a word, and have no secret as their value."""
 CREDENTIALS = "SCRAM-SHA-"
-"""Beginning of the names by which Kafka's tool sets a user's password."""
+"""Prefix of the settings that set a user's password, as in Kafka's tool."""
 WAYS = {
     "properties": ("-X", "--command-config FILE"),
     "property_lists": ("--command-property", "--command-config FILE"),

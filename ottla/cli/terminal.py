@@ -1,9 +1,9 @@
-"""What is shown on a terminal: names and records of others must not steer it.
+"""Makes text safe for a terminal: names and records of others must not steer it.
 
-Control characters (ESC moves the cursor, clears the screen, renames the window, hides what follows), those of C1, characters that turn the
-direction of writing, and those that take no room are shown as escapes; the two joiners of no width stay, since scripts and emoji need them.
-Line ends and tabs stay, but not in the cells of tables. What goes into a file or a pipe is not changed, cells excepted: programs want the
-bytes. Our own colours are put round what is shown already (`output.write`).
+Escapes replace control characters (ESC moves the cursor, clears the screen, renames the window, hides text), C1 controls, characters that
+change the direction of writing, and invisible characters. The two joiners of no width stay, since scripts and emoji need them. Line ends
+and tabs stay, but not in the cells of tables. Text for a file or a pipe is not changed, except in cells: programs want the bytes. Our own
+colours are put round text that is already safe (`output.write`).
 """
 
 from __future__ import annotations

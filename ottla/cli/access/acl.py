@@ -1,4 +1,4 @@
-"""`ottla acl`: access rules (ACLs): who may do what with which topics, groups and other resources."""
+"""`ottla acl`: access rules (ACLs). A rule allows or denies a principal an operation on topics, groups and other resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Options that name access rules, which `ottla acl` and `kafka-acls` share: what they add, which rules they mean, and what is refused."""
+"""Options that name access rules, for `ottla acl` and `kafka-acls`: parses them into bindings and filters, and refuses what makes no sense.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Certificates for trying TLS: an authority of one's own, and keys with certificates that it signs.
 
-For experiments and tests, since the authority's key lies beside what it signs. Needs the package cryptography (extra `ottla[security]`).
+Use it for experiments and tests only: the authority's key is stored beside the certificates. Needs the package cryptography (extra
+`ottla[security]`).
 """
 
 from __future__ import annotations

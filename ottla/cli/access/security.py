@@ -1,4 +1,5 @@
-"""`ottla security`: what a client with these settings can do on a cluster, what it cannot, and why; and certificates for trying TLS."""
+"""`ottla security check` shows the operations that a client with these settings may do on a cluster, and the rules behind them. `cert`
+makes certificates for trying TLS."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ottla.client.tls import TlsDetails
 
 TOPICS_MAX = 20
-"""So many of the topics that the client may see are shown where none is named."""
+"""Number of topics that are checked where none is named."""
 
 _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
 ANONYMOUS = "User:ANONYMOUS"
@@ -122,7 +123,7 @@ def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
 def _by_broker(
     cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str
 ) -> tuple[str, str, str]:
-    """What the broker says that this client may do, and the rules that say so."""
+    """Returns the allowed operations, the refused ones, and the rules behind both, as the broker answers."""
     try:
         allowed = acl_admin.allowed_operations(cluster, kind, name)
     except KafkaError as error:
@@ -136,7 +137,7 @@ def _by_broker(
 def _by_rules(
     rules: list[Binding] | None, principal: str | None, host: str | None, kind: ResourceType, name: str
 ) -> tuple[str, str, str]:
-    """What the rules say, read one by one."""
+    """Returns the allowed operations, the refused ones, and the rules behind both, judged by the rules alone."""
     if rules is None:
         return "", "", "the rules may not be seen"
     about = rules_about(rules, principal, host, kind, name)

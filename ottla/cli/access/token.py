@@ -1,5 +1,5 @@
-"""`ottla token`: delegation tokens, by which others log in as their owner. A token is named by its id; its secret is shown when it is made,
-and on request."""
+"""`ottla token`: delegation tokens. Somebody who has a token logs in as its owner. A token is named by its id; its secret is shown when it
+is made, and on request."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _expire(args: argparse.Namespace) -> int:
 
 
 def _secret_of(cluster: Cluster, token_id: str) -> bytes:
-    """The HMAC, by which requests name a token; it is asked for, so that it need not be an argument."""
+    """Returns the HMAC that requests name a token by. The broker is asked for it, so that it need not be an argument."""
     for token in token_admin.describe_tokens(cluster):
         if token.token_id == token_id:
             return token.hmac

@@ -1,6 +1,6 @@
-"""The data directories that `stop`, `status` and `reset` are about, and the broker that runs in them.
+"""The data directories of `stop`, `status` and `reset`, and the broker that runs in them.
 
-The directories are those that `start` takes: `--data-dir`, else `log.dirs` of `--config` and of the environment, else `ottla-data`.
+`--data-dir` names them, as for `start`; else `log.dirs` of `--config` or of the environment, else `ottla-data`.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def check_holder(running: Running) -> None:
-    """Raises `Refused` unless the process id in the file is that of the process that holds it, as far as the system shows it."""
+    """Raises `Refused` unless the process id in the file belongs to the process that holds the file, as far as the system shows it."""
     elsewhere = f"{running.directory} is in use by a process that cannot be seen from here: in another container, or on another machine"
     if running.pid <= 0 or not _is_alive(running.pid):
         raise Refused(elsewhere)

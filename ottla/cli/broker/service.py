@@ -41,7 +41,7 @@ def _print_unit(args: argparse.Namespace) -> int:
 
 
 def configured_directories(config: str) -> tuple[str, ...]:
-    """The data directories that the file sets; none if it leaves them to the default. Raises `Refused`."""
+    """The data directories that the file sets; none if it uses the default. Raises `Refused`."""
     from ottla.base.config import ConfigError, ConfigSource, load
 
     try:
@@ -101,7 +101,7 @@ WantedBy=multi-user.target
 
 
 def _program_places(command: str) -> list[str]:
-    """Where the files of the program are; those of its interpreter are known of this program alone."""
+    """The directories of the program's files; of its interpreter too if the program is this one."""
     found = [command, os.path.realpath(command)]
     is_this_one = os.path.dirname(os.path.abspath(command)) == os.path.dirname(os.path.abspath(sys.executable))
     return [*found, sys.base_prefix + "/"] if is_this_one else found

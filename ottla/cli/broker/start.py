@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def start_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `start` and `dev`, and those of what is not offered."""
+    """The options of `start` and `dev`, including refused ones."""
     add_arguments(parser)
     add = parser.add_argument
     add("--brokers", type=int, default=1, metavar="N", help="dev: so many brokers and a ZooKeeper as processes of this machine")

@@ -60,7 +60,7 @@ def is_recording(data: bytes) -> bool:
 
 
 def read_pieces(data: bytes) -> Iterator[Piece]:
-    """The bytes of all streams, in the order in which they became complete."""
+    """Yields the bytes of all streams. A piece is yielded as soon as the bytes before it in its stream are complete."""
     streams: dict[tuple[Endpoint, Endpoint], _Stream] = {}
     try:
         for seconds, link, packet in _packets(data):

@@ -1,8 +1,8 @@
 """`ottla doctor`: checks whether this machine is fit for a broker and whether clients can reach a broker. One line per item: pass, warn or
 fail.
 
-Most trouble with a broker comes from its surroundings: an advertised address that only the broker itself can reach, a limit of open files,
-a full disk, a wrong clock. Exit code 0 when nothing failed, 1 when something did, 3 when the broker is away.
+Most trouble with a broker has a cause outside it: an advertised address that only the broker itself can reach, a limit of open files, a
+full disk, a wrong clock. Exit code 0 when nothing failed, 1 when something did, 3 when the broker is away.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _judge_certificates(given: Any, wrong: list[str]) -> list[str]:
-    """The certificates that end soon; adds to `wrong` those with which the broker would not start."""
+    """Returns warnings of certificates that end soon. Adds to `wrong` the certificates that keep the broker from starting."""
     from ottla.base.config import BrokerConfig
 
     config, found = BrokerConfig(given), []
@@ -254,7 +254,7 @@ def _judge_certificates(given: Any, wrong: list[str]) -> list[str]:
 
 
 def _judge_token_login(given: Any) -> list[str]:
-    """Why the broker could get no token by which to log in to others."""
+    """Returns the reasons why the broker could not get a token for its login to other brokers."""
     from ottla.base.config import BrokerConfig
     from ottla.base.settings.token_login import TokenLogin
 

@@ -1,7 +1,7 @@
 """The entities whose settings `ottla config` shows or alters: types and names, as `kafka-configs` takes them.
 
-A user and a client id may be combined, all other types stand alone. `--entity-name` and `--entity-default` belong to the types in the order
-in which they were given; without a name all entities of the type are meant. The default of a type has the name "".
+A user and a client id may be combined; every other type is given alone. The first `--entity-name` or `--entity-default` names the entity of
+the first `--entity-type`, and so on. A type without a name means all its entities. The default of a type has the name "".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`ottla config describe --principal`: all that is set about one user: credentials, quotas, access rules, delegation tokens.
+"""`ottla config describe --principal`: the credentials, quotas, access rules and delegation tokens of one user.
 
-What the broker does not have (an authorizer, a key for tokens) is left out; what may not be seen is an error.
+Features that the broker does not have (an authorizer, a key for tokens) are skipped. A refusal to show something is an error.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _credentials(cluster: Cluster, user: str) -> list[PrincipalRow]:
 
 
 def _quotas(cluster: Cluster, user: str) -> list[PrincipalRow]:
-    """The user's own, those with a client id, and those of users without their own."""
+    """Returns the quotas of the user, of the user with each client id, and of users without quotas of their own."""
     users = (("user", quota_admin.EXACT, user), ("user", quota_admin.DEFAULT, None))
     rows = []
     for of_user in users:

@@ -28,7 +28,7 @@ class ReplicaRow(Row):
 
 
 class DirectoryRow(Row):
-    """A log directory; the space is that of its disk, None if the broker does not know it."""
+    """A log directory. The broker may not know the space on its disk (None)."""
 
     broker: int
     log_dir: str
@@ -48,7 +48,7 @@ class BrokerDirectories(Row):
     log_dirs: list[DirectoryRow] = json_only()
 
     def as_json(self, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """Leaves out of the directories and replicas what the object around them says."""
+        """Returns the objects of directories and replicas without the keys of the object around them."""
         directories = [found.as_json(without=("broker", "partitions")) for found in self.log_dirs]
         for found, directory in zip(directories, self.log_dirs, strict=True):
             found["partitions"] = [replica.as_json(without=("broker", "log_dir")) for replica in directory.partitions]

@@ -100,7 +100,7 @@ def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -
 
 
 def _accepted(args: argparse.Namespace, cluster: Cluster, wanted: Sequence[TopicPartition] | None) -> list[TopicPartition]:
-    """Those of the partitions that have no leader and could have one. Says of each what is risked, and asks."""
+    """Returns the partitions without a leader that could get one. Prints the risk of each election, and asks."""
     names = sorted(cluster.topic_names() if wanted is None else {found.topic for found in wanted})
     described = admin.describe_topics(cluster, names)
     accepted = []
@@ -118,7 +118,7 @@ def _accepted(args: argparse.Namespace, cluster: Cluster, wanted: Sequence[Topic
 
 
 def risk(key: TopicPartition, partition: Any, brokers: Collection[int]) -> str:
-    """What an unclean election gives up. The brokers choose in the same way (`controller/election.py`)."""
+    """Describes the losses of an unclean election. The brokers choose in the same way (`controller/election.py`)."""
     held = list(dict.fromkeys((*partition.isr_nodes, *(partition.eligible_leader_replicas or ()), *(partition.last_known_elr or ()))))
     working = [replica for replica in partition.replica_nodes if replica not in partition.offline_replicas]
     damaged = [replica for replica in partition.replica_nodes if replica in brokers and replica not in working]

@@ -1,7 +1,7 @@
 """Reads reassignment files in Kafka's format: the replicas of each partition.
 
-`{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`; `log_dirs` may be left
-out, and `any` leaves the choice to the broker.
+`{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`. `log_dirs` is optional; for
+`any` the broker chooses the directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ottla user`: SCRAM users. A password comes from a prompt, a file or standard input, and never from an argument."""
+"""`ottla user`: SCRAM users. A password is read from a prompt, a file or standard input, and never from an argument."""
 
 from __future__ import annotations
 

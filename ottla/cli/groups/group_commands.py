@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     member_row: Callable[[str, Any], Row]
     state_row: Callable[[Description, str], Row]
     summary: Callable[[Description], Mapping[str, Any]]
-    """What JSON says of the group, beside its members and offsets."""
+    """Further members of the group's JSON object."""
     offset_class: type[Row]
     member_class: type[Row]
     state_class: type[Row]
@@ -51,7 +51,7 @@ class Kind(NamedTuple):
     is_checked: bool
     """Whether only groups of this kind can be deleted."""
     possessions: str
-    """What is deleted together with a group."""
+    """Named in the question before a group is deleted."""
 
     @property
     def protocols(self) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """Explains frames of the protocol: header and body of a request or response as spans.
 
-A request's header has its key and version. A response's has not: they come from its request, found by correlation id in a recorded
-conversation, or from the caller. Malformed bytes raise `WireError`; the frame's spans reach up to them.
+A request's header has its key and version. A response has neither: the caller gives both, or takes both from the request with the same
+correlation id in a capture. Malformed bytes raise `WireError`; the frame's spans reach up to them.
 """
 
 from __future__ import annotations

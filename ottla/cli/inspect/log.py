@@ -1,8 +1,8 @@
 """`ottla log dump`: shows the files of a log, offline, in the format of Kafka's tool; `--hex` shows each byte with its meaning.
 
-The name of a file says what it is, as in Kafka: segments, both indexes, aborted transactions, producer snapshots, checkpoints,
-`partition.metadata` and `meta.properties`. Nothing is ever written. A file that is none of these, or whose first bytes do not match its
-name, is an error of one line with exit code 1; the other files are dumped nevertheless.
+The kind of a file follows from its name, as in Kafka: segments, both indexes, aborted transactions, producer snapshots, checkpoints,
+`partition.metadata` and `meta.properties`. Nothing is ever written. A file of another kind, or whose first bytes do not match its name, is
+an error of one line with exit code 1; the other files are dumped nevertheless.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` as JSON, in the form of Kafka's dump tool.
 
-A key begins with an int16 for its kind, a value with an int16 version. Names are Kafka's camelCase; fields that a version does not have are
-left out, and so are tagged fields that hold their default. What cannot be decoded is shown as text.
+A key begins with an int16 for its kind, a value with an int16 version. Names are Kafka's camelCase. Fields that a version does not have are
+omitted, and so are tagged fields with their default. Bytes that cannot be decoded are shown as text.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _value(field: Field, value: Any, version: int) -> Any:
 
 
 def _explain_members(decoded: Any, tree: dict[str, Any]) -> None:
-    """Decodes the subscription and assignment of members, if they are those of the consumer protocol."""
+    """Decodes the subscription and assignment of members of the consumer protocol."""
     from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
     for member, shown in zip(decoded.members, tree["members"], strict=True):

@@ -1,6 +1,6 @@
 """`ottla metrics`: scrapes a broker's `/metrics` once, whole or filtered by name.
 
-The address comes from the broker's setting `ottla.metrics.listen`, read over the wire, or from an option.
+An option names the address; else the broker is asked for its setting `ottla.metrics.listen`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Explained bytes: a reader that records the field's name and value for each range of bytes, and how they are printed.
 
-`ottla log dump --hex` and `ottla wire` share it. A `Span` is a range of bytes with a name; containers (an array, a struct, a record) are
-spans whose range is that of their length, or empty. For any bytes the reader raises `WireError` and nothing else; `spans` keeps the fields
+`ottla log dump --hex` and `ottla wire` share it. A `Span` is a range of bytes with a name. The span of a container (an array, a struct, a
+record) covers the bytes of its length, or none. For any bytes the reader raises `WireError` and nothing else; `spans` keeps the fields
 before it, so that a damaged file shows where the damage begins.
 """
 

@@ -32,7 +32,7 @@ ONLY_TO_CHANGE = ("producer", "consumer", "allow_host", "allow_principal", "deny
 """Options that --list does not take."""
 
 OURS = "access rules: "
-"""What our client adds to the broker's message."""
+"""A prefix that our client adds to the broker's message."""
 
 _NAMES = {number: name.upper() for name, number in PATTERN_TYPES.items()}
 

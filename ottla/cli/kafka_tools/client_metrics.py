@@ -18,7 +18,7 @@ from ottla.client.blocking.cluster import Cluster
 KIND = admin.CLIENT_METRICS_RESOURCE
 ACTIONS = ("alter", "delete", "describe", "list")
 SETTINGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
-"""Options and what they set."""
+"""The setting of each option."""
 UNFIT = {
     "alter": (),
     "delete": ("generate_name", *SETTINGS),

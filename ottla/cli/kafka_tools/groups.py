@@ -29,7 +29,7 @@ ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 
 
 class Tool(NamedTuple):
-    """What differs between the two tools."""
+    """The differences between the two tools."""
 
     noun: str
     kind: Kind
@@ -276,7 +276,7 @@ def _delete_committed(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _named_partitions(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
-    """The partitions that --topic selects. Those of a topic that no longer exists must be named."""
+    """Returns the partitions that --topic selects. The partitions of a topic that no longer exists must be named."""
     found = []
     there = set(cluster.topic_names())
     for topic, numbers in parse_scope(topics).items():

@@ -1,7 +1,7 @@
 """Kafka's tools by their own names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`.
 
 A tool is translated to a command of ours (`kafka-log-dirs --describe` is `ottla logdirs`), with printers for its rows (`render/kafka.py`).
-Where options and output differ too much, a module of this package has a command of its own. Output on stdout is exactly that of Kafka's
+Where options and output differ too much, a module of this package has a command of its own. Standard output has the exact text of Kafka's
 tools; advice is written to stderr in our own words. Two differences are on purpose: exit codes are ours (2 for wrong usage, 1 for a refusal
 even where Kafka returns 0), and there are no Java stack traces.
 """
@@ -94,7 +94,7 @@ NOT_OFFERED: dict[str, str] = {
     "zookeeper-security-migration": "ZooKeeper, which a broker by itself does without",
     "trogdor": "faults for Kafka's own system tests",
 }
-"""Tools of Kafka that are not offered, each with what it is for."""
+"""Tools of Kafka that are not offered, each with its purpose."""
 
 RUN_CLASS = "kafka-run-class"
 KAFKA_LEVEL = "4.4.0"

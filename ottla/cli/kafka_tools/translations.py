@@ -45,7 +45,7 @@ def without(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def split_verb(tool: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The verb, which may come before or after the options, and the rest."""
+    """Splits a line into its verb, before or after the options, and the other words."""
     verbs = VERBS[tool][1]
     for position, word in enumerate(arguments):
         before = arguments[position - 1] if position else ""

@@ -1,10 +1,10 @@
-"""`--zookeeper HOST:PORT/chroot` of Kafka's older tools: the brokers are found where they register, and the tool goes on with those.
+"""`--zookeeper HOST:PORT/chroot` of Kafka's older tools: finds the registered brokers in ZooKeeper, and lets the tool ask them.
 
 `kafka-configs` works on ZooKeeper itself where a broker cannot help, as it did until 3.9: SCRAM credentials, which brokers may need for
 their own start, and the settings of brokers that do not run.
 
-Towards a ZooKeeper with TLS, logins or access lists the tool has an identity as Kafka's have it: `--zk-tls-config-file` with
-`zookeeper.ssl.*` (and `ottla.zookeeper.*`), and the section `Client` of the JAAS file that `KAFKA_OPTS` names.
+The tool logs in to ZooKeeper as Kafka's tools do: `--zk-tls-config-file` names a file with `zookeeper.ssl.*` (and `ottla.zookeeper.*`), and
+the JAAS file that `KAFKA_OPTS` names has a section `Client`.
 """
 
 from __future__ import annotations

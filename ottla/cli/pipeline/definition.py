@@ -1,4 +1,4 @@
-"""Which pipelines a command is about: those that a Python file defines, or the one of a consumer group."""
+"""Finds the pipelines that a command names: all that a Python file defines, or the pipeline of a consumer group."""
 
 from __future__ import annotations
 

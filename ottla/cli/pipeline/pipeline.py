@@ -1,4 +1,4 @@
-"""`ottla pipeline`: run, status, verify. Spark and what it needs are imported by `run` alone."""
+"""`ottla pipeline`: run, status, verify. Only `run` imports Spark and its dependencies."""
 
 from __future__ import annotations
 

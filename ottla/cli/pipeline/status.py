@@ -1,7 +1,7 @@
 """`ottla pipeline status`: batches, rows, offsets in and out, lag, last commit and restarts of pipelines.
 
-What was committed comes from the group's log, so a group is enough; for a file with pipelines the state file next to the checkpoint adds
-what Spark reported and how often the pipeline was started.
+The group's log has the commits, so the name of a group is enough. For a file with pipelines, the state file next to the checkpoint adds the
+figures of Spark and the number of starts.
 """
 
 from __future__ import annotations

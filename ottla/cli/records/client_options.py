@@ -45,7 +45,7 @@ def make_producer(
     transactional_id: str | None = None,
     on_delivery: Callable[[producing.Delivery], object] | None = None,
 ) -> producing.Producer:
-    """A producer; arguments that are None come from the properties."""
+    """A producer. The properties replace arguments that are None."""
     acks = acks or properties.get("acks") or properties.get("request.required.acks") or "all"
     if acks not in ("-1", "0", "1", "all"):
         raise UsageError(f"acks {acks!r} is none of -1, 0, 1, all")

@@ -94,7 +94,7 @@ def _add_schema_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _decoder(args: argparse.Namespace) -> RecordDecoder | None:
-    """What turns records into JSON by their schema; None if no option asks for it."""
+    """Returns a decoder of records by their schema, or None if no option asks for it."""
     if not any((args.schema, args.key_schema, args.registry, args.message, args.framed)):
         return None
     if args.share_group is not None:

@@ -1,4 +1,4 @@
-"""Standard input or a file as text, read as it comes: when no more is ready for a while, what was read so far can be sent first."""
+"""Standard input or a file as text. While no more input is ready, the caller can send the records read so far."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Numbers of JSON with the digits with which they were written: 2.50 stays 2.50, and a long fraction loses nothing.
+"""Numbers of JSON that keep their written digits: 2.50 stays 2.50, and a long fraction loses nothing.
 
-Python reads a number with a fraction as the nearest binary one and prints that. Data that only pass through must not change.
+Python reads a number with a fraction as the nearest binary number and prints that. Data that only pass through must not change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _with_digits(value: Any, comma: str, colon: str) -> str:
 
 
 def finite(text: str) -> WrittenFloat:
-    """ValueError for NaN and for numbers beyond those of JSON's readers."""
+    """Raises ValueError for NaN and for numbers that readers of JSON cannot hold."""
     number = WrittenFloat(text)
     if not math.isfinite(number):
         raise ValueError(text)

@@ -130,7 +130,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _separator(args: argparse.Namespace) -> str:
-    """What stands between cells; UsageError if it is not one letter, or one that CSV needs itself."""
+    """Returns the separator of cells. UsageError if it is not one letter, or a letter that CSV itself uses."""
     if args.separator is None:
         return ","
     if args.input != "csv":
@@ -147,7 +147,7 @@ def _steps(args: argparse.Namespace, descriptor: int) -> int:
 
 
 def _encoder(args: argparse.Namespace, topic: str) -> RecordEncoder | None:
-    """What turns JSON into what a schema says; None if no option asks for it."""
+    """Returns an encoder of JSON by a schema, or None if no option asks for it."""
     if all(value is None for value in (args.schema, args.key_schema, args.registry, args.schema_id, args.message)):
         return None
     if args.generate is not None:
@@ -271,7 +271,7 @@ def _produce_records(
                 producer.flush()
     except Refused:
         if args.transactional_id is None:
-            producer.flush()  # what stands before the bad row is sent, as with lines
+            producer.flush()  # the rows before the bad one are sent, as with lines
         raise
 
 

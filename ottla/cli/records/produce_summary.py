@@ -1,6 +1,6 @@
-"""What `produce` says at its end: how many records went to which offsets, and whether the topic was created by that.
+"""The summary at the end of `produce`: the number of records, their offsets, and whether the topic was created.
 
-A record that a broker refuses for its own sake, such as one that is too large, is named at once, and the others go on.
+A record that a broker refuses for its own sake, such as one that is too large, is named at once, and the others are still sent.
 """
 
 from __future__ import annotations

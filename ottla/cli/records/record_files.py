@@ -1,12 +1,11 @@
 """`produce --input csv|json|records`: a table with a header row, a JSON array or objects one after the other, or what `consume -J` printed.
 
-A row of a table becomes a JSON object with the columns' names; what is written like a JSON number, `true` or `false` becomes one, digit by
-digit as it stands there, an empty cell null; cells are separated by commas, or by `--separator`. A table that `consume --output csv`
-printed, known by its header row, gives the records back: an empty key or value is null, as there. An element of an array becomes the JSON
-that it is, without blanks and with all digits of its numbers, a string its text, null a tombstone. JSON is read line by line, so that
-values of a pipe that does not end are sent as they come.
-`records` takes key, value, headers and timestamp back. `--key-field` names the column or member that is the key as well. A byte order mark
-at the start, as spreadsheets write it, is skipped.
+A row of a table becomes a JSON object with the columns' names. A cell that is a JSON number, `true` or `false` becomes that value with all
+its digits, an empty cell null. Cells are separated by commas, or by `--separator`. A table that `consume --output csv` printed is
+recognised by its header row and gives the records back: an empty key or value is null. An element of an array is written as JSON without
+blanks and with all digits of its numbers, a string as its text, null as a tombstone. JSON is parsed line by line, so that the values of an
+endless pipe are sent as soon as they are complete. `records` takes key, value, headers and timestamp back. `--key-field` names the column
+or member that is the key as well. A byte order mark at the start, as spreadsheets write it, is skipped.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def _row_record(names: list[str], row: list[str], number: int, key_field: str | 
 
 
 def _exported_row(row: list[str], number: int) -> FileRecord:
-    """The record of a row that `consume --output csv` printed. The topic, the partition and the offset are given anew."""
+    """The record of a row that `consume --output csv` printed. The broker assigns topic, partition and offset again."""
     try:
         _, _, _, timestamp, key, value, headers = row
         pairs = json.loads(headers) if headers else []
@@ -136,7 +135,7 @@ def _values(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
 
 
 def _written(text: str) -> bytes:
-    """The text of a value as it stands in the file, without the blanks between its parts."""
+    """The text of a value as written in the file, without the blanks between its parts."""
     return _BLANKS_OUTSIDE_STRINGS.sub(r"\1", text).encode("utf-8", "surrogateescape")
 
 
@@ -185,7 +184,7 @@ def _elements(stream: TextIO) -> Iterator[tuple[Any, str]]:
         if is_array is None and (start := _skip(text, 0)) < len(text):
             is_array = text[start] == "["
         if line and depth > bool(is_array):
-            continue  # the value goes on in the next line
+            continue  # the next line continues the value
         position = 0
         while (position := _skip(text, position)) < len(text):
             letter = text[position]
@@ -210,7 +209,7 @@ def _depth(line: str) -> int:
 
 
 def _decoded(text: str, position: int, number: int, *, may_be: bool) -> tuple[Any, int]:
-    """The value that stands here, and where it ends. Raises `Refused` if it is none, or if none may be here."""
+    """Decodes the value at a position; returns the value and its end. Raises `Refused` if there is none, or if none may be here."""
     try:
         if not may_be:
             raise ValueError

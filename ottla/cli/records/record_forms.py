@@ -22,11 +22,11 @@ from ottla.wire.records import Record
 FORMS = ("json", "jsonl", "csv", "plain")
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 BASE64 = "base64:"
-"""What a cell of a key, value or header begins with if bytes follow that are no text."""
+"""Prefix of a cell with a key, value or header that is not text."""
 
 
 class Form(NamedTuple):
-    """A formatter, None for values, and what stands before the first record and after the last."""
+    """A formatter (None prints plain values), and the bytes before the first record and after the last."""
 
     formatter: Formatter | None
     begin: bytes = b""

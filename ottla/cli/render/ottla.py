@@ -1,4 +1,4 @@
-"""How results are shown: a table for people, JSON and its kin for programs. Data goes to stdout, everything else to stderr.
+"""Prints results on stdout: a table for people, JSON and its kin for programs. Everything else is printed on stderr.
 
 `Output.rows` takes rows of one class (`rows.py`). JSON is one object, `{name: rows}`; jsonl one object a row; csv and plain one line a row.
 An error is one line on stderr, for the structured forms an object: `{"error": {"name": ..., "message": ...}}`.
@@ -26,7 +26,7 @@ class Output:
     """Where and how a command prints."""
 
     has_summary = True
-    """Whether a command ends with a summary of what it did."""
+    """Whether a command ends with a summary."""
 
     def __init__(self, form: str = "table", *, is_quiet: bool = False, is_verbose: bool = False, has_colour: bool = False) -> None:
         self.form = form

@@ -1,8 +1,9 @@
-"""JSON as values of an Avro schema, in the form in which `consume --schema` prints them, so that what was read can be written again.
+"""Converts JSON to values of an Avro schema. It takes the form that `consume --schema` prints, so that printed records can be written
+again.
 
-Bytes are base64; dates and times are text (or the numbers that Avro stores), decimals text or a number, of which every digit counts;
-a value of a union is written plainly, or with the branch's name as Avro's own JSON has it (`{"string": "x"}`). What does not fit is a
-`ValueError` that names the place.
+Bytes are base64. Dates and times are text (or the numbers that Avro stores), decimals text or a number with all its digits. A value of a
+union is written plainly, or with the branch's name as in Avro's own JSON (`{"string": "x"}`). A value that does not fit raises a
+`ValueError` with its place.
 """
 
 from __future__ import annotations

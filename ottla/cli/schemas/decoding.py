@@ -1,8 +1,8 @@
 """`consume --schema FILE` and `--registry URL`: values and keys in Avro, Protobuf or checked JSON, shown as JSON.
 
-A schema comes from a file, or from a schema registry by the id that stands before the value (`registry.py`). `--framed` says that
-values have this header although the schema comes from a file. With a registry, keys without the header stay as they are. The formats
-themselves are in `formats.py`, the other direction in `encoding.py`.
+A file has the schema, or a schema registry has it under the id in the header of the value (`registry.py`). `--framed` skips this header
+although a file has the schema. With a registry, keys without the header stay as they are. The formats themselves are in `formats.py`, the
+other direction in `encoding.py`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _json(value: Any) -> bytes:
 
 
 def _shown(value: object) -> object:
-    """What JSON has no form for: bytes in base64, dates, decimals and ids as text."""
+    """Converts values that JSON has no type for: bytes to base64, dates, decimals and ids to text."""
     return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value)
 
 

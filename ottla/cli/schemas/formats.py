@@ -1,7 +1,7 @@
 """Avro, JSON Schema and Protobuf: from the text of a schema to functions that decode bytes, and that encode JSON.
 
-The libraries (fastavro, jsonschema, protobuf with the compiler of grpcio-tools) are those of the extra `ottla[schemas]`. Each is imported
-when a schema of its kind is used, and what it raises for bytes that do not fit becomes a `Misfit`.
+The extra `ottla[schemas]` has the libraries: fastavro, jsonschema, and protobuf with the compiler of grpcio-tools. A library is imported
+when a schema of its kind is used. Its errors for bytes that do not fit become a `Misfit`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPILE_SECONDS_MAX = 30.0
 COMPILED = (".desc", ".binpb", ".pb")
 """Ends of the names of files that `protoc --descriptor_set_out` has written."""
 PACKAGES = {"google": "protobuf", "grpc_tools": "grpcio-tools"}
-"""What a package index calls a library that has another name there."""
+"""Packages by the name of their library, where the two differ."""
 AVRO_ERRORS = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, AttributeError)
 
 
@@ -156,7 +156,7 @@ def json_schema(text: str, where: str) -> Format:
 
 
 def protobuf_source(text: str, where: str) -> Format:
-    """Compiles a `.proto`; other files that it imports stand beside it, or are Google's own."""
+    """Compiles a `.proto`. The files that it imports are in the same directory, or are Google's own."""
     _library("grpc_tools")
     with tempfile.TemporaryDirectory(prefix="ottla-proto-") as directory:
         source = Path(where) if where.endswith(".proto") else Path(directory, "schema.proto")
@@ -179,7 +179,7 @@ def _compiler_error(text: str) -> str:
 
 
 def protobuf_descriptors(data: bytes, where: str) -> Format:
-    """The messages of a set of descriptors; the last file is the one that was compiled, those before it what it imports."""
+    """The messages of a set of descriptors. The last file is the compiled one; the files before it are its imports."""
     descriptor_pb2 = _library("google.protobuf.descriptor_pb2")
     pools, factory = _library("google.protobuf.descriptor_pool"), _library("google.protobuf.message_factory")
     protobuf_error = _library("google.protobuf.message").DecodeError

@@ -1,7 +1,7 @@
 """Schemas of a schema registry, over its HTTP API: by id, the latest of a subject, or a new one.
 
-The id stands before a value: a zero byte, four bytes of id, and for Protobuf the path to the message's type. Each schema is asked for once.
-Left out: schemas that refer to other schemas of the registry.
+A value has a header: a zero byte, four bytes of id, and for Protobuf the path to the message's type. Each schema is requested once. Schemas
+that refer to other schemas of the registry are not offered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class Registry:
-    """A schema registry at an address; user and password may stand in it. All methods raise `NotReached` and `Refused`."""
+    """A schema registry at an address, which may contain user and password. All methods raise `NotReached` and `Refused`."""
 
     def __init__(self, url: str) -> None:
         if not _is_address(url):
@@ -34,7 +34,7 @@ class Registry:
         self._decoders: dict[tuple[int, tuple[int, ...]], Decoder] = {}
 
     def decode(self, data: bytes) -> Any:
-        """Decodes what stands behind the header."""
+        """Decodes a value after its header."""
         if not is_framed(data):
             raise Misfit("it has no header with the id of a schema")
         number = HEADER.unpack_from(data)[1]
@@ -122,7 +122,7 @@ def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]
 
 
 def _reason(body: bytes, otherwise: str) -> str:
-    """What the registry says is wrong, else what HTTP says."""
+    """The reason that the registry gives, else the reason of HTTP."""
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
@@ -140,7 +140,7 @@ def is_framed(data: bytes) -> bool:
 
 
 def header(number: int, path: Sequence[int] = ()) -> bytes:
-    """What stands before a value: the id of its schema, and for Protobuf the place of its message."""
+    """The header of a value: the id of its schema, and for Protobuf the index of its message."""
     if not path:
         return HEADER.pack(MAGIC, number)
     return HEADER.pack(MAGIC, number) + (b"\0" if tuple(path) == (0,) else b"".join(map(_written, (len(path), *path))))

@@ -1,7 +1,7 @@
 """One look at a cluster: topics and their growth, groups and their lag, open transactions, requests.
 
 A look at thousands of partitions costs some milliseconds: one ListOffsets for each broker, one OffsetFetch for each group. Rates are the
-difference to the look before. Requests come from a broker's metrics, where it exports them.
+difference to the look before. The metrics of a broker, where it exports them, count the requests.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Sample(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What metadata says of a topic; `led` are its partitions with a leader."""
+    """A topic as Metadata describes it; `led` are its partitions with a leader."""
 
     name: str
     partitions: int

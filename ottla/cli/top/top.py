@@ -1,7 +1,7 @@
 """`ottla top`: topics, groups and their lag, open transactions and requests, renewed every few seconds on a terminal.
 
-Needs rich (the extra `ottla[top]`), which is imported here and nowhere else in the program. Without a terminal, or with `--once`, it
-takes two looks and prints what it would show: as a picture, or with `-o json` as data.
+Needs rich (the extra `ottla[top]`), which is imported here and nowhere else in the program. Without a terminal, or with `--once`, two looks
+give one picture; `-o json` prints its data.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Keys:
         return self
 
     def wait(self, seconds: float) -> str:
-        """The key that was pressed, or nothing after this time; `q` if the terminal has gone."""
+        """The pressed key, or nothing after this time; `q` if the terminal is closed."""
         if not select.select([self._descriptor], [], [], seconds)[0]:
             return ""
         return os.read(self._descriptor, 1).decode("latin-1").lower() or "q"

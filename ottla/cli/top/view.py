@@ -29,7 +29,7 @@ def draw(sample: Sample, view: str, height: int) -> RenderableType:
 
 
 def shared_lines(wanted: Sequence[int], lines: int) -> list[int]:
-    """How many lines each table gets, at least one: what one does not need goes to the others."""
+    """The number of lines of each table, at least one. Lines that a table does not need are given to the others."""
     shares = [1] * len(wanted)
     for left, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         shares[place] = max(1, min(wanted[place], lines // (len(wanted) - left)))

@@ -1,1 +1,1 @@
-"""`ottla topic`, and the options by which all commands name topics."""
+"""`ottla topic`, and the options that name topics in all commands."""

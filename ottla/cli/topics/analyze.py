@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FETCH_BYTES = 4 * 1024 * 1024
 
 class TallyRow(Row):
-    """What is in a partition."""
+    """The contents of a partition, counted."""
 
     topic: str = json_only()
     partition: int

@@ -1,4 +1,4 @@
-"""Checks that late requests have no effect: those of a fenced producer, and an EndTxn of a transaction that has ended."""
+"""Checks that late requests have no effect: requests of a fenced producer, and an EndTxn of a transaction that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that a group's offsets follow the transaction in which they were sent."""
+"""Checks that offsets sent in a transaction are committed or discarded together with it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """A TCP proxy in front of every broker of a cluster: it reads frames, and a rule may change them or cut the connection.
 
-A client that starts from `Proxy.address` always goes through it, since the addresses in Metadata, FindCoordinator and DescribeCluster
-answers are replaced by proxies, which are made when an address is first seen. Each connection has two threads, one a direction. It cannot
-look into TLS.
+A client that starts from `Proxy.address` always uses it, since the proxy replaces the addresses in Metadata, FindCoordinator and
+DescribeCluster answers. It starts a listener for an address when it first sees the address. Each connection has two threads, one a
+direction. It cannot decrypt TLS.
 
-Invariants: frames of one direction keep their order; a cut closes both sides at once, after what the rule let through has been sent.
+Invariants: frames of one direction keep their order; a cut closes both sides at once, after the frames that the rule let through are sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CORRELATION = struct.Struct(">i")
 
 
 class Rule:
-    """Lets everything pass. Frames come without their size."""
+    """Lets everything pass. A frame is given without its size."""
 
     def request(self, key: int, version: int, frame: bytes) -> bytes:
         """Returns the frame to send to the broker."""

@@ -109,7 +109,7 @@ class World:
         return not str(self.settings.get("security.protocol", "")).upper().endswith("SSL")
 
     def reach(self) -> None:
-        """Raises ConnectError when no broker answers; librdkafka would retry for ever."""
+        """Raises ConnectError when no broker answers. librdkafka by itself would retry without end."""
         self.cluster.refresh([])
 
     # Topics
