@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     try:
-        code = _run(argv)
+        code = _guarded(argv, lambda: _run(argv))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -83,42 +83,57 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(line: list[str]) -> int:
-    """Runs a whole line: options, the command, and its own words."""
-    from ottla.cli.global_options import Leading, length_of_leading
-
-    argv, leading = line, Leading()
+def _guarded(line: list[str], do: Callable[[], int]) -> int:
+    """Turns the errors of a line into one line of text and an exit code. Broken invariants are bugs and stay tracebacks."""
     try:
-        if start := length_of_leading(line):
-            from ottla.cli.parser import parse_leading
-
-            argv, leading = line[start:], parse_leading(line[:start])
-        if not argv or argv[0] in ("-h", "--help", "help"):
-            from ottla.cli.help_text import overview
-
-            sys.stdout.write(overview())
-            return EXIT_DONE if argv else EXIT_USAGE
-        if argv[0] in ("-V", "--version"):
-            from ottla._version import __version__
-
-            sys.stdout.write(f"ottla {__version__}\n")
-            return EXIT_DONE
-        if argv[0] == "--help-json":
-            from ottla.cli.describe import help_json
-
-            sys.stdout.write(help_json())
-            return EXIT_DONE
-        if argv[0] == "complete-words":
-            from ottla.cli.completion import complete
-
-            return complete(argv[1:])
-        return run_command(leading, argv)
+        return do()
     except UsageError as error:
         return _report(line, str(error), "USAGE", EXIT_USAGE)
     except Refused as error:
         return _report(line, str(error), error.name or "REFUSED", EXIT_REFUSED)
     except NotReached as error:
         return _report(line, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
+    except ApiError as error:
+        message = f"{error.message} ({error.code.name})" if error.message else error.code.name
+        return _report(line, message + HINTS.get(error.code, ""), error.code.name, EXIT_REFUSED)
+    except OttlaError as error:
+        return _other_failure(line, error)
+    except (struct.error, OverflowError) as error:
+        return _report(line, f"a number does not fit into Kafka's protocol: {error}", "USAGE", EXIT_USAGE)
+    except UnicodeEncodeError as error:
+        # Bytes of an argument that are not UTF-8 may name a file, but cannot be a string in Kafka's protocol.
+        return _report(line, f"{error.object[:80]!r} is not text: it holds bytes that are not UTF-8", "USAGE", EXIT_USAGE)
+
+
+def _run(line: list[str]) -> int:
+    """Runs a whole line: options, the command, and its own words."""
+    from ottla.cli.global_options import Leading, length_of_leading
+
+    argv, leading = line, Leading()
+    if start := length_of_leading(line):
+        from ottla.cli.parser import parse_leading
+
+        argv, leading = line[start:], parse_leading(line[:start])
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        from ottla.cli.help_text import overview
+
+        sys.stdout.write(overview())
+        return EXIT_DONE if argv else EXIT_USAGE
+    if argv[0] in ("-V", "--version"):
+        from ottla._version import __version__
+
+        sys.stdout.write(f"ottla {__version__}\n")
+        return EXIT_DONE
+    if argv[0] == "--help-json":
+        from ottla.cli.describe import help_json
+
+        sys.stdout.write(help_json())
+        return EXIT_DONE
+    if argv[0] == "complete-words":
+        from ottla.cli.completion import complete
+
+        return complete(argv[1:])
+    return run_command(leading, argv)
 
 
 def run_command(leading: Leading, argv: list[str], printers: Printers | None = None) -> int:
@@ -169,42 +184,19 @@ def call(program: str, command: Command, leading: Leading, words: list[str], pri
     from ottla.cli.parser import build_parser
 
     parser = build_parser(program, command)
-    argv = [*leading.words, *words]
     try:
         args = parser.parse_args(words, argparse.Namespace(**vars(leading.options)))
         check_leading(parser, leading, args)
     except SystemExit as stop:  # argparse ends the program after --help
         return int(stop.code or 0)
     args.printers = printers
-    if any("=" in word for word in argv):
+    if any("=" in word for word in (*leading.words, *words)):
         from ottla.cli.secret_arguments import warn_of_secrets
 
         warn_of_secrets(args)
     if command.may_watch and args.watch is not None:
-        return _watch(command, args, argv)
-    return _run_guarded(command, args, argv)
-
-
-def _run_guarded(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
-    """Runs a command and turns its errors into a line and an exit code. Broken invariants are bugs and stay tracebacks."""
-    try:
-        return command.run(args)
-    except UsageError as error:
-        return _report(argv, str(error), "USAGE", EXIT_USAGE)
-    except Refused as error:
-        return _report(argv, str(error), error.name or "REFUSED", EXIT_REFUSED)
-    except NotReached as error:
-        return _report(argv, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
-    except ApiError as error:
-        message = f"{error.message} ({error.code.name})" if error.message else error.code.name
-        return _report(argv, message + HINTS.get(error.code, ""), error.code.name, EXIT_REFUSED)
-    except OttlaError as error:
-        return _other_failure(argv, error)
-    except (struct.error, OverflowError) as error:
-        return _report(argv, f"a number does not fit into Kafka's protocol: {error}", "USAGE", EXIT_USAGE)
-    except UnicodeEncodeError as error:
-        # Bytes of an argument that are not UTF-8 may name a file, but cannot be a string in Kafka's protocol.
-        return _report(argv, f"{error.object[:80]!r} is not text: it holds bytes that are not UTF-8", "USAGE", EXIT_USAGE)
+        return _watch(command, args, [*leading.words, *words])
+    return command.run(args)
 
 
 def _other_failure(argv: list[str], error: OttlaError) -> int:
@@ -226,7 +218,7 @@ def _watch(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
     while True:
         if sys.stdout.isatty():
             sys.stdout.write("\x1b[H\x1b[2J")
-        _run_guarded(command, args, argv)
+        _guarded(argv, lambda: command.run(args))
         sys.stdout.flush()
         time.sleep(max(0.1, args.watch))
 

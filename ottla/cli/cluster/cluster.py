@@ -9,6 +9,7 @@ from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster.cluster_info import INFO
 from ottla.cli.cluster.logdirs import failed_directories
+from ottla.cli.cluster.move_steps import MoveRow
 from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
@@ -45,16 +46,6 @@ class BrokerRow(Row, titles=spaced):
     controller_epoch: int | None = json_only()
     isr_expansions: int | None
     isr_shrinks: int | None
-
-
-class MoveRow(Row):
-    """A reassignment in progress."""
-
-    topic: str
-    partition: int
-    replicas: list[int]
-    adding: list[int]
-    removing: list[int]
 
 
 class TroubledRow(Row):

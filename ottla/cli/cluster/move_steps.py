@@ -7,10 +7,21 @@ from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli.render.rows import Row
 from ottla.client.blocking.replica_admin import Replica
 
 LogDirs = Mapping[Replica, tuple[str, str]]
 """The directory of each replica, and the directory that it is moved to (or an empty text)."""
+
+
+class MoveRow(Row):
+    """A partition that is being moved."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
 
 
 class Planned(NamedTuple):

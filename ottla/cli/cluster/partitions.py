@@ -14,7 +14,7 @@ from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster import partition_elections, partitions_generate
-from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirs, LogDirsStarted, Planned, Started, Verified
+from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirs, LogDirsStarted, MoveRow, Planned, Started, Verified
 from ottla.cli.cluster.partition_plans import Plan, read_plan
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import add_yes, confirm, connect, output_of
@@ -34,16 +34,6 @@ class PlannedRow(Row):
     replicas: list[int]
     new_replicas: list[int]
     error: str | None
-
-
-class MoveRow(Row):
-    """A move in progress."""
-
-    topic: str
-    partition: int
-    replicas: list[int]
-    adding: list[int]
-    removing: list[int]
 
 
 class StateRow(Row):
@@ -181,7 +171,7 @@ def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, 
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         moves = replica_admin.moves_under_way(cluster)
-    rows = [MoveRow(*found, move.replicas, move.adding, move.removing) for found, move in sorted(moves.items())]
+    rows = [MoveRow(*found, *move) for found, move in sorted(moves.items())]
     output_of(args).rows("reassignments", MoveRow, rows)
     return 0
 

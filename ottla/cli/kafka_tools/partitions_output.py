@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirsStarted, Planned, Started, Verified
+from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirsStarted, MoveRow, Planned, Started, Verified
 from ottla.cli.cluster.partition_elections import ElectionRow
-from ottla.cli.cluster.partitions import CancelledRow, MoveRow, PlannedRow, StateRow
+from ottla.cli.cluster.partitions import CancelledRow, PlannedRow, StateRow
 from ottla.cli.cluster.partitions_generate import as_json
 from ottla.cli.output import write
 from ottla.cli.render.kafka import Printers, print_nothing

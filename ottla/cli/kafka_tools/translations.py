@@ -6,6 +6,7 @@ Each line brings the printers of the tool's output. Other differences are option
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -55,16 +56,33 @@ def split_verb(tool: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
     raise UsageError(f"{tool} needs one of {', '.join(verbs)}")
 
 
+LINES: Mapping[str, str] = {
+    "kafka-console-producer": "produce",
+    "kafka-console-consumer": "consume -X allow.auto.create.topics=true",
+    "kafka-share-consumer-perf-test": "bench share-consumer",
+    "kafka-get-offsets": "offsets -o plain",
+    "kafka-delete-records": "records delete --yes",
+    "kafka-dump-log": "log dump",
+    "kafka-producer-perf-test": "bench producer",
+    "kafka-consumer-perf-test": "bench consumer",
+    "kafka-broker-api-versions": "cluster api-versions",
+    "kafka-server-stop": "stop",
+}
+"""Tools whose options need no translation, with the beginning of our line."""
+BROKER_LISTS = ("kafka-console-producer", "kafka-get-offsets", "kafka-consumer-perf-test")
+"""Tools that took --broker-list for --bootstrap-server; in other tools it is a list of broker ids."""
+OUTPUTS: Mapping[str, str] = {
+    "cluster": "cluster_output",
+    "config": "configs_output",
+    "features": "features_output",
+    "logdirs": "cluster_output",
+    "partitions": "partitions_output",
+    "records": "cluster_output",
+}
+"""By the first word of our line: the module of the tool's PRINTERS."""
+
+
 # One function a tool
-
-
-def _console_producer(arguments: list[str]) -> Translation:
-    return Translation(["produce", *renamed(arguments, BROKER_LIST)])
-
-
-def _console_consumer(arguments: list[str]) -> Translation:
-    """Lets the broker create the topic, as Kafka's consumer does by default."""
-    return Translation(["consume", "-X", "allow.auto.create.topics=true", *arguments])
 
 
 def _console_share_consumer(arguments: list[str]) -> Translation:
@@ -86,26 +104,10 @@ def _console_share_consumer(arguments: list[str]) -> Translation:
     return Translation(["consume", "-X", "allow.auto.create.topics=true", "-X", "share.acquire.mode=batch_optimized", *rest])
 
 
-def _share_consumer_perf_test(arguments: list[str]) -> Translation:
-    return Translation(["bench", "share-consumer", *arguments])
-
-
-def _get_offsets(arguments: list[str]) -> Translation:
-    return Translation(["offsets", "-o", "plain", *renamed(arguments, BROKER_LIST)])
-
-
-def _delete_records(arguments: list[str]) -> Translation:
-    return _cluster_line(["records", "delete", "--yes", *arguments])
-
-
 def _log_dirs(arguments: list[str]) -> Translation:
     if "--describe" not in arguments and "--help" not in arguments:
         raise UsageError('Missing required argument "[describe]"')
-    return _cluster_line(["logdirs", *arguments])
-
-
-def _dump_log(arguments: list[str]) -> Translation:
-    return Translation(["log", "dump", *arguments])
+    return Translation(["logdirs", *arguments])
 
 
 def _configs(arguments: list[str]) -> Translation:
@@ -116,17 +118,7 @@ def _configs(arguments: list[str]) -> Translation:
             return Translation(["config", "describe", "--help"])
         raise UsageError("Command must include exactly one action: --describe, --alter")
     rest = without(renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"}), ("--describe", "--alter", "--force"))
-    from ottla.cli.kafka_tools.configs_output import PRINTERS
-
-    return Translation(["config", chosen[0], *rest], PRINTERS)
-
-
-def _producer_perf_test(arguments: list[str]) -> Translation:
-    return Translation(["bench", "producer", *arguments])
-
-
-def _consumer_perf_test(arguments: list[str]) -> Translation:
-    return Translation(["bench", "consumer", *renamed(arguments, BROKER_LIST)])
+    return Translation(["config", chosen[0], *rest])
 
 
 def _e2e_latency(arguments: list[str]) -> Translation:
@@ -138,16 +130,6 @@ def _e2e_latency(arguments: list[str]) -> Translation:
     return Translation(["bench", "e2e", *arguments])
 
 
-def _api_versions(arguments: list[str]) -> Translation:
-    return _cluster_line(["cluster", "api-versions", *arguments])
-
-
-def _cluster_line(line: list[str]) -> Translation:
-    from ottla.cli.kafka_tools.cluster_output import PRINTERS
-
-    return Translation(line, PRINTERS)
-
-
 def _leader_election(arguments: list[str]) -> Translation:
     given = {word.partition("=")[0] for word in arguments}
     if "--help" not in given:
@@ -156,13 +138,13 @@ def _leader_election(arguments: list[str]) -> Translation:
         ]
         if missing:
             raise UsageError(f"Missing required option(s): {', '.join(missing)}")
-    return _partitions(["elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
+    return Translation(["partitions", "elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
 
 
 def _preferred_replica_election(arguments: list[str]) -> Translation:
     """Adds all partitions where no file is given, as the older tool did."""
     everywhere = [] if any(word.startswith("--path-to-json-file") for word in arguments) else ["--all-topic-partitions"]
-    return _partitions(["elect", "--yes", *everywhere, *arguments])
+    return Translation(["partitions", "elect", "--yes", *everywhere, *arguments])
 
 
 def _reassign_partitions(arguments: list[str]) -> Translation:
@@ -179,13 +161,7 @@ def _reassign_partitions(arguments: list[str]) -> Translation:
             return Translation(["partitions", "--help"])
         raise UsageError("Command must include exactly one action: --generate, --execute, --verify, --cancel, --list")
     rest = without(arguments, tuple(verbs))
-    return _partitions([*chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
-
-
-def _partitions(line: list[str]) -> Translation:
-    from ottla.cli.kafka_tools.partitions_output import PRINTERS
-
-    return Translation(["partitions", *line], PRINTERS)
+    return Translation(["partitions", *chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
 
 
 def _transactions(arguments: list[str]) -> Translation | Command:
@@ -210,11 +186,10 @@ def _features(arguments: list[str]) -> Translation | Command:
 def _feature_levels(verb: str, rest: list[str]) -> Translation:
     """Adds the release that the tool shows by default: the newest."""
     from ottla.cli.cluster.feature_levels import RELEASES
-    from ottla.cli.kafka_tools.features_output import PRINTERS
 
     is_named = any(word.startswith("--release-version") for word in rest)
     newest = ["--release-version", list(RELEASES)[-1]] if verb == "version-mapping" and not is_named else []
-    return Translation(["features", verb, *newest, *rest], PRINTERS)
+    return Translation(["features", verb, *newest, *rest])
 
 
 def _cluster(arguments: list[str]) -> Translation | Command:
@@ -314,10 +289,6 @@ def _start_daemon(line: list[str]) -> int:
     raise Refused(f"the broker (process {broker.pid}) was not ready within {DAEMON_SECONDS} s; see {DAEMON_LOG}", "REQUEST_TIMED_OUT")
 
 
-def _server_stop(arguments: list[str]) -> Translation:
-    return Translation(["stop", *without(arguments, ())])
-
-
 def _storage(arguments: list[str]) -> Translation | Command:
     verb, rest = split_verb("kafka-storage", arguments)
     if verb in ("version-mapping", "feature-dependencies"):
@@ -357,19 +328,10 @@ def _nothing_to_format(args: argparse.Namespace) -> int:
 
 
 _MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {
-    "kafka-console-producer": _console_producer,
-    "kafka-console-consumer": _console_consumer,
     "kafka-console-share-consumer": _console_share_consumer,
-    "kafka-share-consumer-perf-test": _share_consumer_perf_test,
-    "kafka-get-offsets": _get_offsets,
-    "kafka-delete-records": _delete_records,
     "kafka-log-dirs": _log_dirs,
-    "kafka-dump-log": _dump_log,
     "kafka-configs": _configs,
-    "kafka-producer-perf-test": _producer_perf_test,
-    "kafka-consumer-perf-test": _consumer_perf_test,
     "kafka-e2e-latency": _e2e_latency,
-    "kafka-broker-api-versions": _api_versions,
     "kafka-transactions": _transactions,
     "kafka-leader-election": _leader_election,
     "kafka-preferred-replica-election": _preferred_replica_election,
@@ -377,10 +339,18 @@ _MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {
     "kafka-features": _features,
     "kafka-cluster": _cluster,
     "kafka-server-start": _server_start,
-    "kafka-server-stop": _server_stop,
     "kafka-storage": _storage,
 }
 
 
 def make(tool: str, arguments: list[str]) -> Translation | Command:
-    return _MAKERS[tool](arguments)
+    """The command of a tool's line, or our line with the printers of the tool's output."""
+    if tool in LINES:
+        made: Translation | Command = Translation(
+            [*LINES[tool].split(), *(renamed(arguments, BROKER_LIST) if tool in BROKER_LISTS else arguments)]
+        )
+    else:
+        made = _MAKERS[tool](arguments)
+    if isinstance(made, Translation) and made.argv[0] in OUTPUTS:
+        return made._replace(printers=importlib.import_module(f"ottla.cli.kafka_tools.{OUTPUTS[made.argv[0]]}").PRINTERS)
+    return made
