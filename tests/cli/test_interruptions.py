@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,8 @@ def shell(broker: Broker, line: str, **environment: str) -> subprocess.Completed
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=variables, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("answer", [1, 4, 6, 7, 8])
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("answer", [1, 2, 3, 4, 5, 6])
 def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
     ottla: Ottla, topic: str, monkeypatch: pytest.MonkeyPatch, answer: int
 ) -> None:
@@ -34,9 +37,12 @@ def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
     def interrupted(self: Connection, timeout_s: float) -> memoryview:
         seen.append(1)
         if len(seen) == answer:
-            raise KeyboardInterrupt
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            _thread.interrupt_main()  # Ctrl-C interrupts the main thread, whichever thread reads
         return read_frame(self, timeout_s)
 
+    # An interrupt between the making of a socket and the caller's hold of it leaves closing it to the garbage collector.
     monkeypatch.setattr(Connection, "_read_frame", interrupted)
     stopped = ottla("produce", topic, "--generate", "100000", "--transactional-id", f"id-{topic}", "--batch-size", "2000")
     monkeypatch.undo()
