@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.quota_admin import CLIENT_ID, alter_quotas
+from ottla.client.core.quota_admin import CLIENT_ID, alter_quotas
 from tools.bench.brokers import Broker, start_kafka, start_ottla
 from tools.bench.loads import confirmed, percentiles
 from tools.bench.peer import JARS

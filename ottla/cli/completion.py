@@ -170,7 +170,7 @@ def _query(words: list[str], group_types: list[str] | None) -> list[str]:
         args: Any = parser.parse_known_args(words[:-1])[0]
         with connect(args, timeout_ms=int(DEADLINE_S * 1000)) as cluster:
             if group_types is not None:
-                from ottla.client.blocking import group_admin
+                from ottla.client.core import group_admin
 
                 return [found.group_id for found in group_admin.list_groups(cluster, types=group_types)]
             return cluster.topic_names()

@@ -199,14 +199,14 @@ class BrokerHandle:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Settings with underscores for dots: `retention_ms="1000"`."""
-        from ottla.client.blocking import admin
+        from ottla.client.core import admin
 
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         admin.create_topic(self._client(), name, partitions=partitions, configs=settings)
         return name
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        from ottla.client.blocking import admin
+        from ottla.client.core import admin
 
         admin.delete_topics(self._client(), list(names))
 
@@ -264,7 +264,7 @@ class BrokerHandle:
     def reset(self) -> None:
         """Deletes every topic with its records and every group without members; removes unused faults."""
         from ottla.base.errors import ApiError
-        from ottla.client.blocking import group_admin
+        from ottla.client.core import group_admin
 
         if self._proxy is not None:
             self._proxy.reset()
@@ -358,7 +358,7 @@ class BrokerHandle:
     def _ends(self, topic: str, which: str, is_committed_only: bool) -> dict[TopicPartition, int]:
         """The first or last offset of each partition."""
         from ottla.base.types import TopicPartition
-        from ottla.client.blocking import admin
+        from ottla.client.core import admin
 
         cluster = self._client()
         cluster.topics.pop(topic, None)

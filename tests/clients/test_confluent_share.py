@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 
 from ottla.base.types import TopicPartition
-from ottla.client.blocking.admin import GROUP_RESOURCE, alter_configs, create_topic
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
-from ottla.client.blocking.share_admin import describe_share_group, share_offsets
+from ottla.client.core.admin import GROUP_RESOURCE, alter_configs, create_topic
+from ottla.client.core.share_admin import describe_share_group, share_offsets
 from tests.clients.broker_process import BrokerProcess, eventually
 
 Sharing = Callable[..., Any]

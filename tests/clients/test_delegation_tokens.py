@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.blocking import token_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import token_admin
 from ottla.client.errors import ConnectError, KafkaError
 from ottla.client.security import Security
 from tests.clients.broker_process import BrokerProcess

@@ -14,10 +14,10 @@ import pytest
 
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
-from ottla.client.blocking.admin import GROUP_RESOURCE, alter_configs, create_topic
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
-from ottla.client.blocking.share_admin import share_offsets
+from ottla.client.core.admin import GROUP_RESOURCE, alter_configs, create_topic
+from ottla.client.core.share_admin import share_offsets
 from ottla.client.errors import ClientError
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.java_program import Java

@@ -10,8 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from ottla.client.blocking import token_admin
 from ottla.client.blocking.cluster import Cluster as Client
+from ottla.client.core import token_admin
 from ottla.client.errors import KafkaError
 from ottla.client.security import Security
 from ottla.testing.zookeeper_process import ZooKeeperProcess

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client import connect
-from ottla.client.blocking.group_admin import list_groups
+from ottla.client.core.group_admin import list_groups
 from ottla.testing.broker import Broker
 from ottla.testing.foreign_broker import ForeignLogins, foreign_broker
 from ottla.testing.handle import OF_AN_OWN_BROKER

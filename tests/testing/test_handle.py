@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.blocking.group_admin import list_groups
+from ottla.client.core.group_admin import list_groups
 from ottla.client.errors import KafkaError
 from ottla.testing import foreign_clients
 from ottla.testing.broker import Broker

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from ottla.client.blocking.transaction_admin import list_transactions
+from ottla.client.core.transaction_admin import list_transactions
 from ottla.testing.broker import Broker
 from ottla.testing.snapshot import copy_data
 from tests.clients.left_open import leaves_nothing_open

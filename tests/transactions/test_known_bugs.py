@@ -13,9 +13,9 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import GROUP, Cluster
 from ottla.client.blocking.producer_identity import ProducerIdentity
+from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.testing import Broker
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

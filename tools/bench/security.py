@@ -27,10 +27,10 @@ from confluent_kafka import Producer
 from ottla.adapters.clock import SystemClock
 from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.client.addresses import parse_address
-from ottla.client.blocking.acl_admin import create_acls
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection
 from ottla.client.blocking.scram_admin import alter_scram
+from ottla.client.core.acl_admin import create_acls
 from ottla.client.security import Security
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.audit import AuditLog

@@ -18,7 +18,7 @@ from ottla.cli.access.acl_options import (
 from ottla.cli.command import Command
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.rows import Row
-from ottla.client.blocking import acl_admin
+from ottla.client.core import acl_admin
 
 
 class RuleRow(Row):

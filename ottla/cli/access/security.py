@@ -28,8 +28,8 @@ from ottla.cli.access.acl_options import OPERATIONS, principal_of
 from ottla.cli.command import Command
 from ottla.cli.options import connect, output_of, properties_of
 from ottla.cli.render.rows import Row, column, spaced
-from ottla.client.blocking import acl_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import acl_admin
 from ottla.client.errors import ClientError, KafkaError
 
 if TYPE_CHECKING:

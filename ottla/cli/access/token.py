@@ -11,8 +11,8 @@ from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.moments import format_ms, parse_duration_ms
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.rows import Row, column
-from ottla.client.blocking import token_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import token_admin
 
 
 class TokenRow(Row):

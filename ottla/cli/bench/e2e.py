@@ -27,7 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ottla.client.blocking.admin import LATEST, create_topic
+    from ottla.client.core.admin import LATEST, create_topic
 
     output = output_of(args)
     if args.num_records < 1 or args.record_size < 1:

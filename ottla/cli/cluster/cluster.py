@@ -14,8 +14,8 @@ from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.cli.render.rows import Row, json_only, spaced, unshown
-from ottla.client.blocking import admin, replica_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin, replica_admin
 from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
 from ottla.wire.messages.describe_cluster import UNKNOWN
 

@@ -18,9 +18,9 @@ from ottla.cli.command import Command, UsageError, merged, parse_pairs
 from ottla.cli.input_files import file_text, read_text
 from ottla.cli.options import connect, output_of, read_properties
 from ottla.cli.render.rows import Row, column, json_only
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.scram_admin import MECHANISMS
+from ottla.client.core import admin
 
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from ottla.cli.command import UsageError
-from ottla.client.blocking import admin
+from ottla.client.core import admin
 
 RESOURCES = {
     "topics": admin.TOPIC_RESOURCE,

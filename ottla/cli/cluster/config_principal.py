@@ -17,8 +17,9 @@ from ottla.cli.command import UsageError
 from ottla.cli.moments import format_ms
 from ottla.cli.options import connect, output_of
 from ottla.cli.render.rows import Row
-from ottla.client.blocking import acl_admin, quota_admin, scram_admin, token_admin
+from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import acl_admin, quota_admin, token_admin
 
 NOT_THERE = frozenset({
     ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.SECURITY_DISABLED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,

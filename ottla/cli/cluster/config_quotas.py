@@ -18,8 +18,9 @@ from ottla.cli.cluster.config_entities import Entities
 from ottla.cli.command import UsageError
 from ottla.cli.options import connect, output_of
 from ottla.cli.render.rows import Row, column, json_only
-from ottla.client.blocking import quota_admin, scram_admin
+from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.core import quota_admin
 
 KINDS = {"users": quota_admin.USER, "clients": quota_admin.CLIENT_ID, "ips": quota_admin.IP}
 QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")

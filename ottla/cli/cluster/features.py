@@ -13,8 +13,8 @@ from ottla.cli.cluster.feature_levels import LEVELS, METADATA, RELEASES, depende
 from ottla.cli.command import Command, UsageError, merged, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.render.rows import Row, unshown
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

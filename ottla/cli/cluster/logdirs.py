@@ -11,8 +11,8 @@ from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.cli.render.rows import Row, column, json_only
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 
 
 class ReplicaRow(Row):

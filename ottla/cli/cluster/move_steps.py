@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.render.rows import Row
-from ottla.client.blocking.replica_admin import Replica
+from ottla.client.core.replica_admin import Replica
 
 LogDirs = Mapping[Replica, tuple[str, str]]
 """The directory of each replica, and the directory that it is moved to (or an empty text)."""

@@ -18,8 +18,8 @@ from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write_error
 from ottla.cli.render.rows import Row, unshown
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 
 ELECTION_TYPES = {"preferred": 0, "unclean": 1}
 UNCLEAN_QUESTION = "An unclean election may lose acknowledged records. Continue?"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
 from ottla.cli.input_files import read_json
-from ottla.client.blocking.replica_admin import Replica
+from ottla.client.core.replica_admin import Replica
 
 
 class Plan(NamedTuple):

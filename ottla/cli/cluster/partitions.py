@@ -20,8 +20,8 @@ from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
-from ottla.client.blocking import admin, replica_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin, replica_admin
 
 ALTER_REPLICA_LOG_DIRS = 34
 

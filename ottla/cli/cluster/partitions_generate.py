@@ -18,7 +18,7 @@ from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.input_files import read_json
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
-from ottla.client.blocking.replica_admin import Replica, log_dirs_of
+from ottla.client.core.replica_admin import Replica, log_dirs_of
 
 LogDirs = Mapping[Replica, tuple[str, str]]
 """The log directory of each replica, and the one that it is being moved to."""

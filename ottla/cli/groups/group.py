@@ -16,10 +16,10 @@ from ottla.cli.groups.reset_offsets import COMMITTED
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
-from ottla.client.blocking import group_admin
-from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import Cluster, nearest_hint
-from ottla.client.blocking.group_admin import GroupDescription, GroupMember
+from ottla.client.core import group_admin
+from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.client.core.group_admin import GroupDescription, GroupMember
 
 
 class GroupRow(Row):

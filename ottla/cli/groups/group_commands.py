@@ -14,9 +14,9 @@ from ottla.cli.groups.group_options import add_group_options, chosen_groups, kno
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
-from ottla.client.blocking import group_admin
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.group_admin import ListedGroup
+from ottla.client.core import group_admin
+from ottla.client.core.group_admin import ListedGroup
 
 Description = Any
 """A `GroupDescription` or a `ShareGroup`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ottla.cli.command import UsageError, merged
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.group_admin import list_groups
+from ottla.client.core.group_admin import list_groups
 
 CONSUMERS = ("consumer", "")
 SHARES = ("share",)

@@ -23,9 +23,9 @@ from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column
-from ottla.client.blocking import group_admin
-from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.core import group_admin
+from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 
 SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file", "to_group")
 

@@ -17,9 +17,9 @@ from ottla.cli.groups.group_options import SHARES, add_group_options, chosen_gro
 from ottla.cli.groups.reset_offsets import OffsetStore
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.rows import Row, column, json_only
-from ottla.client.blocking import group_admin, share_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
-from ottla.client.blocking.share_admin import ShareGroup
+from ottla.client.core import group_admin, share_admin
+from ottla.client.core.share_admin import ShareGroup
 
 
 class ListedRow(Row):

@@ -57,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
 def metrics_address(args: argparse.Namespace) -> str:
     """Where a broker says that its metrics are. Raises `Refused` if it exposes none."""
     from ottla.base.errors import ApiError
-    from ottla.client.blocking import admin
+    from ottla.client.core import admin
 
     with connect(args) as cluster:
         cluster.refresh([])

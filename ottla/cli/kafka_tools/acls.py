@@ -24,8 +24,8 @@ from ottla.cli.kafka_tools.arguments import action_of
 from ottla.cli.kafka_tools.java_errors import java_error
 from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.client.blocking import acl_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import acl_admin
 
 ACTIONS = ("list", "add", "remove")
 ONLY_TO_CHANGE = ("producer", "consumer", "allow_host", "allow_principal", "deny_host", "deny_principal")

@@ -12,8 +12,8 @@ from ottla.cli.kafka_tools.arguments import Once, action_of
 from ottla.cli.kafka_tools.java_errors import plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 
 KIND = admin.CLIENT_METRICS_RESOURCE
 ACTIONS = ("alter", "delete", "describe", "list")

@@ -9,7 +9,8 @@ from ottla.cli.cluster.config import ConfigRow, EntityConfigs
 from ottla.cli.cluster.config_quotas import Described, QuotaRow, as_java
 from ottla.cli.output import write
 from ottla.cli.render.kafka import Printers, print_nothing
-from ottla.client.blocking import quota_admin, scram_admin
+from ottla.client.blocking import scram_admin
+from ottla.client.core import quota_admin
 
 _NOUNS = {quota_admin.USER: "user-principal", quota_admin.CLIENT_ID: "client-id", quota_admin.IP: "ip"}
 

@@ -15,8 +15,8 @@ from ottla.cli.kafka_tools.arguments import action_of
 from ottla.cli.kafka_tools.java_errors import java_error
 from ottla.cli.options import connect
 from ottla.cli.output import write, write_error
-from ottla.client.blocking import token_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import token_admin
 
 ACTIONS = ("create", "renew", "expire", "describe")
 NEEDED: dict[str, tuple[str, ...]] = {

@@ -21,8 +21,8 @@ from ottla.cli.kafka_tools.group_columns import Column, attribute, item, table
 from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write, write_error
-from ottla.client.blocking import group_admin, share_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.core import group_admin, share_admin
 from ottla.client.errors import KafkaError
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")

@@ -12,7 +12,7 @@ from ottla.cli.cluster.partitions import CancelledRow, PlannedRow, StateRow
 from ottla.cli.cluster.partitions_generate import as_json
 from ottla.cli.output import write
 from ottla.cli.render.kafka import Printers, print_nothing
-from ottla.client.blocking.replica_admin import Move, Replica
+from ottla.client.core.replica_admin import Move, Replica
 
 WARNING = "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed.\n"
 

@@ -13,8 +13,8 @@ from ottla.cli.kafka_tools.java_errors import plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write, write_error
 from ottla.cli.topics.topic_names import chosen_topics
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.core import admin
 
 if TYPE_CHECKING:
     from ottla.cli.topics.topic import PartitionRow

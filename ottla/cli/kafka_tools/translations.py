@@ -212,7 +212,7 @@ def _unregister_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _unregister(args: argparse.Namespace) -> int:
-    from ottla.client.blocking.admin import unregister_broker
+    from ottla.client.core.admin import unregister_broker
 
     about = f"broker {args.id}: "
     with connect(args) as cluster:
@@ -233,7 +233,7 @@ def _endpoints_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _endpoints(args: argparse.Namespace) -> int:
-    from ottla.client.blocking.admin import describe_cluster
+    from ottla.client.core.admin import describe_cluster
 
     with connect(args) as cluster:
         brokers = [broker for broker in describe_cluster(cluster).brokers if args.include_fenced_brokers or not broker.is_fenced]

@@ -296,7 +296,7 @@ class _Reading:
         """Looks up the end of each partition when reading of it begins."""
         if not self.args.at_end and not self.start.has_end:
             return
-        from ottla.client.blocking.admin import LATEST, list_offsets
+        from ottla.client.core.admin import LATEST, list_offsets
 
         new = [partition for partition in consumer.positions if partition not in self.ends]
         if not new:

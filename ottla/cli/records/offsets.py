@@ -13,8 +13,8 @@ from ottla.cli.options import add_broker_list, connect, output_of
 from ottla.cli.output import write
 from ottla.cli.render.rows import Row
 from ottla.cli.topics.topic_names import pattern_of
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 
 TIMES = {
     "latest": admin.LATEST,

@@ -15,7 +15,7 @@ from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.input_files import read_json
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.rows import Row, unshown
-from ottla.client.blocking import admin
+from ottla.client.core import admin
 from ottla.client.errors import KafkaError
 
 

@@ -13,8 +13,8 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
 from ottla.cli.moments import parse_moment_ms
 from ottla.cli.topics.partition_offsets import offsets_at
-from ottla.client.blocking.admin import EARLIEST, LATEST
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core.admin import EARLIEST, LATEST
 
 BEGINNING = "beginning"
 END = "end"
@@ -128,7 +128,7 @@ def start_positions(
     """The first offset to read of each partition."""
     default = EARLIEST if default_reset == "earliest" else LATEST
     if start.kind in ("", STORED) and group is not None:
-        from ottla.client.blocking.group_admin import committed_offsets
+        from ottla.client.core.group_admin import committed_offsets
 
         committed = committed_offsets(cluster, group)
         return {partition: committed[partition].offset if partition in committed else default for partition in partitions}

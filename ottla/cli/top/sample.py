@@ -16,9 +16,9 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import NotReached, Refused
 from ottla.cli.moments import now_ms
-from ottla.client.blocking import group_admin, transaction_admin
-from ottla.client.blocking.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import group_admin, transaction_admin
+from ottla.client.core.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.errors import ClientError
 from ottla.wire.messages.metadata import MetadataResponseTopic
 

@@ -19,8 +19,8 @@ from ottla.cli.options import connect, output_of
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.topic_names import one_topic
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ottla.cli.render.rows import Row
 from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import one_topic
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.core import admin
 from ottla.client.errors import KafkaError
 
 

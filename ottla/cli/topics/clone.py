@@ -14,8 +14,8 @@ from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of
 from ottla.cli.progress import Progress
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 from ottla.wire.compression import CODEC_NAMES
 
 TOPIC_CONFIG_SOURCE = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
-from ottla.client.blocking.admin import list_offsets
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core.admin import list_offsets
 from ottla.client.errors import KafkaError
 
 

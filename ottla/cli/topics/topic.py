@@ -19,8 +19,8 @@ from ottla.cli.render.rows import Row, column, json_only, spaced, unshown
 from ottla.cli.topics import analyze, changes, clone
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics
-from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
 
 DEFAULT_SOURCE = 5
 

@@ -13,7 +13,7 @@ from ottla.cli.command import Command, Refused, UsageError, no_arguments
 from ottla.cli.moments import now_ms
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.rows import Row, column, joined, json_only
-from ottla.client.blocking import transaction_admin
+from ottla.client.core import transaction_admin
 
 
 class PreparedRow(Row, titles=joined):

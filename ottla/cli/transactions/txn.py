@@ -16,8 +16,8 @@ from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.render.rows import Row, column, joined, json_only
 from ottla.cli.transactions import prepared, why
 from ottla.cli.transactions.why import OpenRow, ProducerRow, open_transactions, partitions_of, producer_values
-from ottla.client.blocking import transaction_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import transaction_admin
 
 MAX_TRANSACTION_TIMEOUT_MINUTES = 15
 COORDINATOR_GRACE_MS = 5 * 60_000

@@ -18,10 +18,10 @@ from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.cli.render.rows import Row, column, joined, json_only
 from ottla.cli.topics.topic_names import one_topic
-from ottla.client.blocking import transaction_admin
-from ottla.client.blocking.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.transaction_admin import TransactionDescription
+from ottla.client.core import transaction_admin
+from ottla.client.core.admin import LATEST, OffsetAt, list_offsets
+from ottla.client.core.transaction_admin import TransactionDescription
 
 
 class ProducerRow(Row, titles=joined):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -27,7 +27,7 @@ from ottla.wire.schema import Request
 if TYPE_CHECKING:
     from ottla.client.security import Security
 
-__all__ = ["GROUP", "TRANSACTION", "Cluster", "blocking", "nearest_hint"]
+__all__ = ["GROUP", "TRANSACTION", "Cluster", "nearest_hint"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -253,13 +253,3 @@ class Cluster:
     def ask_coordinator(self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None) -> Any:
         """A request for the coordinator of `key`, found again when it has moved; `error_of` takes the code out of an answer."""
         return self.run(self.core.ask_coordinator(kind, key, body, error_of=error_of, timeout_s=timeout_s))
-
-
-def blocking(procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]]) -> Callable[Concatenate[Cluster, P], T]:
-    """A procedure as a function that waits for its result."""
-
-    def call(cluster: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return cluster.run(procedure(cluster.core, *args, **kwargs))
-
-    call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
-    return call

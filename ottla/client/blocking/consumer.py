@@ -18,13 +18,13 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
-from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection, first_ready
-from ottla.client.blocking.group_admin import Committed, commit_offsets, committed_offsets
 from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, METADATA_AGE_S, SESSION_TIMEOUT_MS, GroupMembership
 from ottla.client.blocking.owner import Owner, owned
+from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
+from ottla.client.core.group_admin import Committed, commit_offsets, committed_offsets
 from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, UsageError, refused
 
 __all__ = ["PARTITION_BYTES_MAX", "Consumer", "topic_names"]

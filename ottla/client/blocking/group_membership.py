@@ -18,8 +18,8 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.blocking.group_admin import read_assignment
 from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
+from ottla.client.core.group_admin import read_assignment
 from ottla.client.errors import COORDINATOR_MOVED, ConnectError, KafkaError, TransportError, refused
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages import consumer_protocol as protocol

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from ottla.client.blocking.cluster import Cluster, blocking
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import scram_admin as procedures
-from ottla.client.core.scram_admin import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, SALT_BYTES, Credential
+from ottla.client.core.scram_admin import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, SALT_BYTES, Credential, describe_scram
 
 __all__ = [
     "ITERATIONS",
@@ -18,9 +18,6 @@ __all__ = [
     "alter_scram",
     "describe_scram",
 ]
-
-describe_scram = blocking(procedures.describe_scram)
-
 
 def alter_scram(cluster: Cluster, user: str, *, passwords: dict[str, tuple[str, int]] | None = None, deletions: Sequence[str] = ()) -> None:
     """Sets credentials, (password, iterations) by mechanism, and removes the credentials of other mechanisms."""

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from ottla.base.errors import ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid
-from ottla.client.blocking.admin import refusal
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection, first_ready
 from ottla.client.blocking.consumer import topic_names
 from ottla.client.blocking.owner import Owner, owned
 from ottla.client.blocking.share_membership import ShareMembership
+from ottla.client.core.admin import refusal
 from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, Run, ShareFetchLimits, ShareSession
 from ottla.client.errors import RETRIABLE, ConnectError, KafkaError, MalformedResponseError, TransportError, UsageError, refused
 

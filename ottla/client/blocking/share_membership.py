@@ -16,8 +16,8 @@ from typing import Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
-from ottla.client.blocking.admin import refusal
 from ottla.client.blocking.cluster import GROUP, Cluster
+from ottla.client.core.admin import refusal
 from ottla.client.errors import KafkaError, TransportError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 

@@ -9,10 +9,12 @@ from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternTy
 from ottla.base.errors import ErrorCode
 from ottla.client.core.admin import check
 from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError
 
 
+@operation
 def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Procedure[list[Binding]]:
     """The rules that the filter means, by pattern. Raises `KafkaError`."""
     from ottla.wire.messages import describe_acls as wire
@@ -36,6 +38,7 @@ def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Procedure[list[Bin
     return sorted(found)
 
 
+@operation
 def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Procedure[None]:
     """Adds rules. A rule that exists already is no error. Raises `KafkaError` for the first that is refused; others may be added."""
     from ottla.wire.messages import create_acls as wire
@@ -57,6 +60,7 @@ def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Procedure[
         check(result.error_code, result.error_message, "access rules")
 
 
+@operation
 def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Procedure[list[Binding]]:
     """Removes the rules that any of the filters means; returns each once. Raises `KafkaError`."""
     from ottla.wire.messages import delete_acls as wire
@@ -88,6 +92,7 @@ def _rule(acl: Any) -> Rule:
     return Rule(acl.principal, acl.host, AclOperation(acl.operation), Permission(acl.permission_type))
 
 
+@operation
 def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Procedure[list[AclOperation] | None]:
     """Returns the operations that this client may do with a resource, None if the broker does not say. Raises `KafkaError` for other
     failures.

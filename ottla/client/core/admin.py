@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Ask, Procedure
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
 
@@ -72,6 +73,7 @@ def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
+@operation
 def ask_controller(
     cluster: ClusterCore, make: Callable[[], Any], code_of: Callable[[Any], int], lost: list[TransportError] | None = None
 ) -> Procedure[Any]:
@@ -98,6 +100,7 @@ def ask_controller(
 # Topics
 
 
+@operation
 def create_topic(
     cluster: ClusterCore,
     name: str,
@@ -132,6 +135,7 @@ def create_topic(
     return result
 
 
+@operation
 def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[str, KafkaError | None]]:
     """Deletes topics; for each, None or why not."""
     from ottla.wire.messages import delete_topics as wire
@@ -154,6 +158,7 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[
     return {result.name: refusal(result.error_code, result.error_message, f"topic {result.name!r}") for result in answer.responses}
 
 
+@operation
 def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[str, Any]]:
     """Topics with their partitions and eligible leader replicas (KIP-966), page by page, without topics that the
     broker does not know. `UnsupportedVersionError` from a broker without eligible leader replicas."""
@@ -185,6 +190,7 @@ def _place(cursor: Any) -> tuple[str, int]:
     return cursor.topic_name, cursor.partition_index
 
 
+@operation
 def create_partitions(
     cluster: ClusterCore, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
 ) -> Procedure[None]:
@@ -203,6 +209,7 @@ def create_partitions(
 # Offsets and records
 
 
+@operation
 def list_offsets(
     cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
 ) -> Procedure[dict[TopicPartition, OffsetAt | KafkaError]]:
@@ -268,6 +275,7 @@ def _list_offsets_of(
     return found
 
 
+@operation
 def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Procedure[dict[TopicPartition, int | KafkaError]]:
     """Deletes what lies before an offset (-1: everything committed); for each partition the new low watermark, or why not."""
     from ottla.wire.messages import delete_records as wire
@@ -300,6 +308,7 @@ def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -
 # Settings
 
 
+@operation
 def describe_configs(
     cluster: ClusterCore,
     resource_type: int,
@@ -337,6 +346,7 @@ def _by_broker(resource_type: int, names: Sequence[str]) -> dict[int, list[str]]
     return found
 
 
+@operation
 def alter_configs(
     cluster: ClusterCore,
     resource_type: int,
@@ -359,6 +369,7 @@ def alter_configs(
         check(result.error_code, result.error_message, f"settings of {name!r}" if name else "default settings")
 
 
+@operation
 def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -> Procedure[list[tuple[int, str]]]:
     """Resources that have settings, as (type, name)."""
     from ottla.wire.messages import list_config_resources as wire
@@ -371,6 +382,7 @@ def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -
 # Brokers
 
 
+@operation
 def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str] | None = None) -> Procedure[list[Any]]:
     """A broker's log directories with the partitions in them (`log_dir`, `error_code`, `topics`, `total_bytes`, `usable_bytes`)."""
     from ottla.wire.messages import describe_log_dirs as wire
@@ -385,6 +397,7 @@ def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str
     return list(answer.results)
 
 
+@operation
 def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Procedure[Any]:
     """The cluster as a broker sees it (`cluster_id`, `controller_id`, `brokers`); with extensions also `ottla_*` of the message."""
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
@@ -396,6 +409,7 @@ def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Proc
     return answer
 
 
+@operation
 def unregister_broker(cluster: ClusterCore, broker_id: int) -> Procedure[None]:
     """Removes the registration of a broker that will not return."""
     from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest

@@ -13,6 +13,7 @@ from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
@@ -65,6 +66,7 @@ class Committed(NamedTuple):
     metadata: str = ""
 
 
+@operation
 def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Procedure[list[ListedGroup]]:
     """All groups of all brokers, by name. Filters are applied by brokers that know them, else here."""
     from ottla.wire.messages.list_groups import ListGroupsRequest
@@ -92,6 +94,7 @@ def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequ
     ]
 
 
+@operation
 def describe_group(cluster: ClusterCore, group_id: str) -> Procedure[GroupDescription]:
     """One group. An unknown group is `Dead`, as for classic brokers, and not an error."""
     coordinator = yield from cluster.coordinator(GROUP, group_id)
@@ -182,6 +185,7 @@ def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 # Committed offsets
 
 
+@operation
 def committed_offsets(
     cluster: ClusterCore,
     group_id: str,
@@ -237,6 +241,7 @@ def _offset_fetch_request(version: int, group_id: str, wanted: Sequence[TopicPar
     return wire.OffsetFetchRequest(groups=[wire.OffsetFetchRequestGroup(group_id=group_id, topics=new)], require_stable=require_stable)
 
 
+@operation
 def commit_offsets(
     cluster: ClusterCore,
     group_id: str,
@@ -283,6 +288,7 @@ def first_partition_code(answer: Any) -> int:
     return next((result.error_code for topic in answer.topics for result in topic.partitions if result.error_code), 0)
 
 
+@operation
 def delete_group(cluster: ClusterCore, group_id: str) -> Procedure[None]:
     """Deletes a group and its committed offsets. Refused while the group has members."""
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest
@@ -292,6 +298,7 @@ def delete_group(cluster: ClusterCore, group_id: str) -> Procedure[None]:
     check(answer.results[0].error_code, answer.results[0].error_message, f"group {group_id!r}")
 
 
+@operation
 def delete_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition]
 ) -> Procedure[dict[TopicPartition, KafkaError | None]]:

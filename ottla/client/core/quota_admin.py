@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.client.core.admin import check
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Procedure
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -17,6 +18,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 Entity = tuple[tuple[str, str | None], ...]
 
 
+@operation
 def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str | None]]) -> Procedure[dict[Entity, dict[str, float]]]:
     """The quotas of the entities that have just the types of the filters: (type, EXACT, name), (type, DEFAULT, None), (type, ANY, None)."""
     from ottla.wire.messages import describe_client_quotas as wire
@@ -30,6 +32,7 @@ def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str 
     }
 
 
+@operation
 def alter_quotas(
     cluster: ClusterCore, entity: Entity, *, changes: Mapping[str, float], deletions: Sequence[str] = (), validate_only: bool = False
 ) -> Procedure[str | None]:

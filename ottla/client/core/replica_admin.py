@@ -9,6 +9,7 @@ from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core import admin
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Pause, Procedure
 from ottla.client.errors import refused
 
@@ -36,6 +37,7 @@ class Move(NamedTuple):
     removing: list[int]
 
 
+@operation
 def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> Procedure[dict[TopicPartition, list[int]]]:
     """The replicas of now. KafkaError for a partition that is not there."""
     wanted = list(partitions)
@@ -49,6 +51,7 @@ def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> P
     return {partition: found[partition] for partition in wanted}
 
 
+@operation
 def move_replicas(
     cluster: ClusterCore, plan: Mapping[TopicPartition, list[int] | None], *, may_change_factor: bool = True
 ) -> Procedure[dict[TopicPartition, ErrorCode]]:
@@ -76,6 +79,7 @@ def move_replicas(
     }
 
 
+@operation
 def moves_under_way(cluster: ClusterCore) -> Procedure[dict[TopicPartition, Move]]:
     from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
@@ -94,6 +98,7 @@ def moves_under_way(cluster: ClusterCore) -> Procedure[dict[TopicPartition, Move
 # Log directories
 
 
+@operation
 def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[str]) -> Procedure[dict[Replica, tuple[str, str]]]:
     """The directories of replicas, and those they are being moved to ("" for none)."""
     found: dict[Replica, tuple[str, str]] = {}
@@ -107,6 +112,7 @@ def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[s
     return found
 
 
+@operation
 def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeout_s: float) -> Procedure[dict[Replica, ErrorCode]]:
     """Asks brokers to lay replicas into other directories; gives each replica's code. Waits for replicas that do not exist yet."""
     codes: dict[Replica, ErrorCode] = {}
@@ -143,6 +149,7 @@ def _ask_for_log_dirs(cluster: ClusterCore, broker: int, wanted: Mapping[Replica
 # How fast replicas may move
 
 
+@operation
 def throttle_moves(
     cluster: ClusterCore, plan: Mapping[TopicPartition, Sequence[int]], before: Mapping[TopicPartition, Sequence[int]], rate: int
 ) -> Procedure[None]:
@@ -161,6 +168,7 @@ def throttle_moves(
     yield from _limit(cluster, brokers, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
 
 
+@operation
 def throttle_log_dirs(cluster: ClusterCore, brokers: Iterable[int], rate: int) -> Procedure[None]:
     yield from _limit(cluster, brokers, {LOG_DIR_RATE: str(rate)})
 
@@ -170,6 +178,7 @@ def _limit(cluster: ClusterCore, brokers: Iterable[int], changes: Mapping[str, s
         yield from admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), changes=changes)
 
 
+@operation
 def clear_throttles(cluster: ClusterCore, topics: Iterable[str]) -> Procedure[None]:
     """Takes every bound away, from all brokers that are there and from these topics."""
     for broker in sorted(cluster.metadata.brokers):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ottla.client.core.admin import check, refusal
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError
 from ottla.wire.schema import Request
@@ -30,6 +31,7 @@ class Credential(NamedTuple):
     iterations: int
 
 
+@operation
 def describe_scram(cluster: ClusterCore, users: Sequence[str] = ()) -> Procedure[dict[str, list[Credential] | KafkaError]]:
     """The credentials of some users, or of all that have any."""
     from ottla.wire.messages import describe_user_scram_credentials as wire

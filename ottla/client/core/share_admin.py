@@ -13,6 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
@@ -52,6 +53,7 @@ class ShareOffset(NamedTuple):
     error: KafkaError | None = None
 
 
+@operation
 def describe_share_group(cluster: ClusterCore, group_id: str) -> Procedure[ShareGroup]:
     """One group. KafkaError GROUP_ID_NOT_FOUND when there is none, or it is of another kind."""
     from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
@@ -87,6 +89,7 @@ def _member(member: Any) -> ShareMember:
     )
 
 
+@operation
 def share_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition] | None = None
 ) -> Procedure[dict[TopicPartition, ShareOffset]]:
@@ -116,6 +119,7 @@ def _known(number: int) -> int | None:
     return None if number < 0 else number
 
 
+@operation
 def alter_share_offsets(
     cluster: ClusterCore, group_id: str, starts: Mapping[TopicPartition, int]
 ) -> Procedure[dict[TopicPartition, KafkaError | None]]:
@@ -143,6 +147,7 @@ def alter_share_offsets(
     return results
 
 
+@operation
 def delete_share_offsets(cluster: ClusterCore, group_id: str, topics: Sequence[str]) -> Procedure[dict[str, KafkaError | None]]:
     """Forgets where the group is in some topics; refused while it has members."""
     from ottla.wire.messages import delete_share_group_offsets as wire

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.core.admin import check
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Procedure
 
 ABOUT = "delegation tokens"
@@ -25,6 +26,7 @@ class Token(NamedTuple):
     hmac: bytes
 
 
+@operation
 def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -> Procedure[list[Token]]:
     """The tokens of these principals, or all, as far as they may be seen. Raises `KafkaError`."""
     from ottla.wire.messages import describe_delegation_token as wire
@@ -44,6 +46,7 @@ def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -
     ]  # fmt: skip
 
 
+@operation
 def create_token(
     cluster: ClusterCore, *, owner: str | None = None, renewers: Sequence[str] = (), lifetime_ms: int = -1
 ) -> Procedure[Token]:
@@ -63,6 +66,7 @@ def create_token(
     )  # fmt: skip
 
 
+@operation
 def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Procedure[int]:
     """Returns when the token ends now. `period_ms`: negative for the broker's default. Raises `KafkaError`."""
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
@@ -72,6 +76,7 @@ def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Proce
     return int(answer.expiry_timestamp_ms)
 
 
+@operation
 def expire_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Procedure[int]:
     """Returns when the token ends now. `period_ms`: negative to remove it at once. Raises `KafkaError`."""
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest

@@ -9,6 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import TRANSACTION, ClusterCore
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
@@ -52,6 +53,7 @@ class TransactionDescription(NamedTuple):
         return self.state == ONGOING
 
 
+@operation
 def list_transactions(
     cluster: ClusterCore,
     *,
@@ -85,6 +87,7 @@ def list_transactions(
     return sorted(found)
 
 
+@operation
 def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedure[TransactionDescription]:
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
@@ -108,6 +111,7 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedu
     )
 
 
+@operation
 def describe_producers(
     cluster: ClusterCore, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
 ) -> Procedure[dict[TopicPartition, list[Any] | KafkaError]]:
@@ -128,6 +132,7 @@ def describe_producers(
     return found
 
 
+@operation
 def write_abort_marker(
     cluster: ClusterCore, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> Procedure[None]:
@@ -148,6 +153,7 @@ def write_abort_marker(
                 check(written.error_code, None, f"abort marker in {partition}")
 
 
+@operation
 def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = 60_000) -> Procedure[None]:
     """Takes over a transactional id: its open transaction is aborted, and its producer is fenced."""
     from ottla.client.core.producer_identity import ProducerIdentityCore
@@ -155,6 +161,7 @@ def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: i
     yield from ProducerIdentityCore(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()
 
 
+@operation
 def list_prepared(cluster: ClusterCore) -> Procedure[list[TransactionDescription]]:
     """Transactions that wait for an outside coordinator (KIP-939): open ones without a timeout.
 
@@ -168,6 +175,7 @@ def list_prepared(cluster: ClusterCore) -> Procedure[list[TransactionDescription
     return [found for found in described if found.is_open and found.is_two_phase]
 
 
+@operation
 def finish_prepared(
     cluster: ClusterCore, transactional_id: str, decide: Callable[[int, int], bool]
 ) -> Procedure[tuple[int, int, bool] | None]:
@@ -190,6 +198,7 @@ def finish_prepared(
     return producer_id, epoch, is_commit
 
 
+@operation
 def owners_of(cluster: ClusterCore, producer_ids: Iterable[int]) -> Procedure[Mapping[int, ListedTransaction]]:
     """The transactional ids behind producer ids, as far as a coordinator knows them."""
     wanted = sorted(set(producer_ids))

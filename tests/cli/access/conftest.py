@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.acls import AclFilter
-from ottla.client.blocking.acl_admin import delete_acls
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core.acl_admin import delete_acls
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla, Result
 

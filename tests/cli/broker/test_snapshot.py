@@ -250,8 +250,8 @@ def transact(address: str, is_over: threading.Event, committed: list[int]) -> No
 
 def transactions_in(broker: Broker) -> int:
     """How many transactions a broker has, of which both topics and the group hold each. One that was being committed is finished first."""
-    from ottla.client.blocking import group_admin
     from ottla.client.blocking.cluster import Cluster
+    from ottla.client.core import group_admin
 
     def numbers(topic: str) -> list[int]:
         return [int(record.value or b"") for record in broker.records(topic)]

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.kafka_tools import partitions_output as kafka
-from ottla.client.blocking.replica_admin import Move, Replica
+from ottla.client.core.replica_admin import Move, Replica
 from tests.cli.conftest import Ottla
 from tests.clients.broker_process import BrokerProcess, eventually
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.client.blocking import group_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
+from ottla.client.core import group_admin
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.client.blocking import group_admin
-from ottla.client.blocking.admin import create_topic, delete_records
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
+from ottla.client.core import group_admin
+from ottla.client.core.admin import create_topic, delete_records
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla, Result
 from tools.reset_table import FILE, MODES, PARTITIONS, ROWS, SCOPES, STARTED_MS, Row

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.client.blocking import share_admin
-from ottla.client.blocking.admin import GROUP_RESOURCE, alter_configs
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
 from ottla.client.blocking.share_consumer import ShareConsumer
+from ottla.client.core import share_admin
+from ottla.client.core.admin import GROUP_RESOURCE, alter_configs
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -168,7 +168,7 @@ def test_what_is_not_there_is_refused_with_the_nearest_name(cluster: Cluster, ot
 
 
 def test_a_consumer_group_is_not_a_share_group(cluster: Cluster, ottla: Ottla, topic: str) -> None:
-    from ottla.client.blocking.group_admin import commit_offsets
+    from ottla.client.core.group_admin import commit_offsets
 
     name = f"group-{uuid.uuid4().hex[:12]}"
     commit_offsets(cluster, name, {TopicPartition(topic, 0): 0})

@@ -11,9 +11,9 @@ import uuid
 
 import pytest
 
-from ottla.client.blocking.admin import GROUP_RESOURCE, alter_configs
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.share_consumer import ShareConsumer
+from ottla.client.core.admin import GROUP_RESOURCE, alter_configs
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 

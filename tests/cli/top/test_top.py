@@ -33,8 +33,8 @@ def busy() -> Iterator[Broker]:
     """A broker with metrics, a group that is behind, and an open transaction."""
     from ottla.base.types import TopicPartition
     from ottla.client.blocking.cluster import Cluster
-    from ottla.client.blocking.group_admin import commit_offsets
     from ottla.client.blocking.producer import Producer
+    from ottla.client.core.group_admin import commit_offsets
 
     with Broker(topics=["orders:3"], settings={"ottla.metrics.listen": "127.0.0.1:0"}) as broker:
         for value in range(5):

@@ -15,7 +15,7 @@ from ottla.base.types import TopicPartition
 from ottla.cli.main import main
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer_identity import ProducerIdentity
-from ottla.client.blocking.transaction_admin import finish_prepared
+from ottla.client.core.transaction_admin import finish_prepared
 from ottla.testing import Broker
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -11,10 +11,10 @@ import pytest
 
 from ottla.base.errors import ApiError
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.client.blocking.admin import EARLIEST, LATEST
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
+from ottla.client.core.admin import EARLIEST, LATEST
 from ottla.testing.broker import Broker
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.blocking.admin import GROUP_RESOURCE, alter_configs, create_topic
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
-from ottla.client.blocking.share_admin import alter_share_offsets, delete_share_offsets, describe_share_group, share_offsets
 from ottla.client.blocking.share_consumer import ShareConsumer
+from ottla.client.core.admin import GROUP_RESOURCE, alter_configs, create_topic
+from ottla.client.core.share_admin import alter_share_offsets, delete_share_offsets, describe_share_group, share_offsets
 from ottla.testing.broker import Broker
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.client.blocking.admin import create_topic, delete_topics, describe_topics
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core.admin import create_topic, delete_topics, describe_topics
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from ottla.wire.messages.describe_topic_partitions import (
