@@ -43,7 +43,7 @@ UNSENT_OPTION = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 MORE = getattr(socket, "MSG_MORE", 0)
 ERRORS_OF_PEERS = frozenset({errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN})
 """Errors of `sendfile` that concern the peer; all others concern the file."""
-SHORT_SEGMENT = "a segment is shorter than the slice that was promised of it"
+SHORT_SEGMENT = "a segment file is shorter than the slice to be sent"
 
 
 def _no_room() -> memoryview:

@@ -235,7 +235,7 @@ class TlsChannel:
                 raise
             if not piece:
                 part.failed()
-                raise OSError("a segment is shorter than the slice that was promised of it")
+                raise OSError("a segment file is shorter than the slice to be sent")
         else:
             piece = memoryview(part)[self._position : self._position + PIECE_BYTES]
         tls, at = self._tls, 0

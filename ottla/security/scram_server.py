@@ -81,7 +81,7 @@ class ScramServer:
     def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:
         try:
             if len(token) > MESSAGE_BYTES_MAX:
-                raise ValueError("a message of SCRAM is not as long as this")
+                raise ValueError("the message is too long for SCRAM")
             if self._credential is None:
                 self._first(token, done)
             else:

@@ -102,7 +102,7 @@ class ProducerIds:
         """Logs the damage once."""
         if not self._is_damage_noted:
             self._is_damage_noted = True
-            log.error("%s in the metadata store holds no block of ids with another one after it: there are no new producer ids", BLOCK_PATH)
+            log.error("%s in the metadata store is damaged, or all producer ids are used: there are no new producer ids", BLOCK_PATH)
 
     def _claimed(self, outcome: Outcome, start: int, attempt: int) -> None:
         if outcome.result is StoreResult.OK:

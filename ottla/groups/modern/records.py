@@ -2,7 +2,7 @@
 
 An `EpochChange` is a decision in progress. Each step appends its record and immediately applies it to a copy of the group, so that the next
 step sees it. `fold_epochs` applies records from the log. Both use the group's `set_*` and `remove_*`. An `EpochSchema` has the differences
-of the two protocols: the record classes, and the contents of a member's description and position.
+of the two protocols: the record classes, and the contents of a member's description and current assignment.
 """
 
 from __future__ import annotations
