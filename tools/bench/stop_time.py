@@ -1,6 +1,6 @@
-"""How long a clean stop takes, with many partitions: after records were written to each, and after a start without any write.
+"""Measures a clean stop with many partitions: after they were created, after a record was written to some, and after no write.
 
-usage: python -m tools.bench.stop_time [PARTITIONS]
+usage: python -m tools.bench.stop_time [PARTITIONS [WRITTEN]]
 """
 
 from __future__ import annotations
@@ -20,14 +20,20 @@ TOPIC_PARTITIONS_MAX = 1000
 WAIT_S = 300
 
 
-def fill(broker: Broker, count: int) -> None:
-    """Creates so many partitions, and writes a record to each."""
-    admin, producer = AdminClient({**broker.options}), Producer({**broker.options, "linger.ms": 50})
+def create(broker: Broker, count: int) -> None:
+    """Creates this number of partitions."""
+    admin = AdminClient({**broker.options})
     for first in range(0, count, TOPIC_PARTITIONS_MAX):
         name, here = f"t{first}", min(TOPIC_PARTITIONS_MAX, count - first)
         admin.create_topics([NewTopic(name, here, 1)], request_timeout=WAIT_S)[name].result(WAIT_S)
-        for partition in range(here):
-            producer.produce(name, b"x" * 100, b"key", partition)
+
+
+def write(broker: Broker, count: int) -> None:
+    """Writes a record to each of the first partitions."""
+    producer = Producer({**broker.options, "linger.ms": 50})
+    for number in range(count):
+        partition = number % TOPIC_PARTITIONS_MAX
+        producer.produce(f"t{number - partition}", b"x" * 100, b"key", partition)
     if producer.flush(WAIT_S):
         sys.exit("some records were not written")
 
@@ -42,12 +48,15 @@ def stop(broker: Broker) -> float:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
+    written = int(sys.argv[2]) if len(sys.argv) > 2 else count
     broker = start_ottla()
-    fill(broker, count)
-    print(f"{count:,} partitions, a record written to each: {stop(broker):.2f} s")
-    for _ in range(2):
+    create(broker, count)
+    write(broker, written)
+    print(f"{count:,} new partitions, a record written to {written:,}: stop {stop(broker):.2f} s", flush=True)
+    for records in (written, 0):
         broker = start_ottla(directory=broker.directory)
-        print(f"start: {broker.start_ms / 1000:.2f} s; nothing written: stop {stop(broker):.2f} s", flush=True)
+        write(broker, records)
+        print(f"start {broker.start_ms / 1000:.2f} s; a record written to {records:,}: stop {stop(broker):.2f} s", flush=True)
     shutil.rmtree(broker.directory)
 
 
