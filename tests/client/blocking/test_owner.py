@@ -152,8 +152,8 @@ def test_a_connection_that_was_closed_while_idle_is_opened_again() -> None:
 
 
 STEP_S, LIMIT_S = 1.5, 2.0
-SUM_S = 3.2
-"""Less than a step and a whole limit together, and more than a second above the limit, for a busy machine."""
+WHAT_IS_LEFT = r"within 0(\.\d+)? s"
+"""A step that begins after a slow one waits for the rest of the call's time: its error names less than a second and not the whole limit."""
 
 
 def test_a_call_takes_no_longer_than_its_time_although_each_step_is_slow() -> None:
@@ -164,11 +164,8 @@ def test_a_call_takes_no_longer_than_its_time_although_each_step_is_slow() -> No
     with FakeBroker({HEARTBEAT: lambda _body, _version: None}) as broker:
         usual = broker.script[18]
         broker.script[18] = slow
-        with Cluster(broker.address, timeout_s=LIMIT_S) as cluster:
-            begin = time.monotonic()
-            with pytest.raises(RequestTimeoutError):
-                cluster.run(cluster.core.retrying(lambda: cluster.core.ask_any(HeartbeatRequest(group_id="1"))))
-            assert time.monotonic() - begin < SUM_S
+        with Cluster(broker.address, timeout_s=LIMIT_S) as cluster, pytest.raises(RequestTimeoutError, match=WHAT_IS_LEFT):
+            cluster.run(cluster.core.retrying(lambda: cluster.core.ask_any(HeartbeatRequest(group_id="1"))))
 
 
 def test_a_call_of_several_requests_takes_no_longer_than_its_time() -> None:
@@ -181,8 +178,5 @@ def test_a_call_of_several_requests_takes_no_longer_than_its_time() -> None:
         broker.script[10] = slow  # FindCoordinator
         broker.script[15] = lambda _body, _version: None  # DescribeGroups
         broker.versions[15] = (0, 5)
-        with Client(Cluster(broker.address, timeout_s=LIMIT_S)) as client:
-            begin = time.monotonic()
-            with pytest.raises(RequestTimeoutError):
-                client.describe_group("g")
-            assert time.monotonic() - begin < SUM_S
+        with Client(Cluster(broker.address, timeout_s=LIMIT_S)) as client, pytest.raises(RequestTimeoutError, match=WHAT_IS_LEFT):
+            client.describe_group("g")
