@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol
 
 from ottla.client.addresses import Address
-
-if TYPE_CHECKING:
-    from ottla.client.core.cluster import ClusterCore
-    from ottla.client.core.procedure import Procedure
-
-T = TypeVar("T")
 
 
 class Link(Protocol):
@@ -38,12 +32,3 @@ class HasTimeout(Protocol):
     """Anything with the timeout of requests: a cluster of the core or of a shell."""
 
     timeout_s: float
-
-
-class WaitingShell(Protocol):
-    """The cluster of a shell that runs a procedure to its end."""
-
-    @property
-    def core(self) -> ClusterCore: ...
-
-    def run(self, procedure: Procedure[T]) -> T: ...

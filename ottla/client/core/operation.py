@@ -14,7 +14,7 @@ from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Procedure
 
 if TYPE_CHECKING:
-    from ottla.client.core.link import WaitingShell
+    from ottla.client.core.waiting_shell import WaitingShell
 
 P = ParamSpec("P")
 T = TypeVar("T")
