@@ -41,7 +41,7 @@ class FollowerLog:
         state, own = self._state, self._log
         try:
             if len(batches):
-                own.append_as_follower(batches)
+                own.append_as_follower(batches, self.epoch)
             if leader_log_start > own.log_start_offset:
                 own.advance_log_start(min(leader_log_start, own.log_end_offset))
         except WireError as error:

@@ -93,6 +93,7 @@ class Leader:
         self._is_alone = False  # the only replica
         self._min_insync = 1
         state.log.epochs.assign(epoch, self.epoch_start_offset)
+        state.log.row.note_epoch(epoch)
 
     def on_assigned(self, now_ms: int) -> None:
         """Adopts new replicas or a new ISR; called at the start of the term too. `now_ms` is monotonic."""

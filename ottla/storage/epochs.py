@@ -80,6 +80,13 @@ class LeaderEpochs:
         index = bisect_right(self.starts, offset)
         return self.epochs[index - 1] if index else NO_LEADER_EPOCH
 
+    def contradicts(self, epoch: int, offset: int) -> bool:
+        """Whether a batch at `offset` cannot be of this epoch. The newest known epoch may have been followed by others."""
+        index = bisect_right(self.starts, offset)
+        if epoch == NO_LEADER_EPOCH or not index:
+            return False
+        return epoch != self.epochs[index - 1] if index < len(self.starts) else epoch < self.epochs[index - 1]
+
     def truncate_end(self, end_offset: int) -> None:
         """Removes epochs that start at or after `end_offset`."""
         keep = len(self.starts)

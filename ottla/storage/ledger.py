@@ -8,7 +8,8 @@ The rows lie in mapped files, so noting an offset is a store into memory and no 
 After a power failure each value may be an older one: then only `synced`, which was true when it was stored, still proves something
 (`settle`). A truncation clears a row before it touches the log.
 A ledger is a few files, each four times as large as the one before. A row has a checksum over its topic id and partition, not over its
-offsets; one that names no log is free. A ledger that is missing or damaged proves nothing (`is_known`).
+offsets; one that names no log is free. The other half of the checksum's cell is the newest leader epoch of the log. A ledger that is
+missing or damaged proves nothing (`is_known`).
 Left out: what recovery does with a proof (`recovery.py`), and whether the machine has run on (`server/directories/log_directories.py`).
 """
 
@@ -21,6 +22,7 @@ from zlib import crc32
 
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
+from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.file_slice import PathSync
 from ottla.storage.small_files import write_atomically
 
@@ -49,6 +51,8 @@ class Proof(NamedTuple):
     synced: int = 0
     high_watermark: int = UNKNOWN
     start: int = UNKNOWN
+    epoch: int = UNKNOWN
+    """The newest leader epoch below `end`, or a later one; `UNKNOWN` if it was not noted."""
 
     @property
     def is_exact(self) -> bool:
@@ -67,19 +71,28 @@ class Row:
         self.cells = cells
         self.at = at
 
-    def enter(self, end: int, synced_max: int, start: int) -> None:
+    def enter(self, end: int, synced_max: int, start: int, epoch: int) -> None:
         """Notes a log that was opened, or whose end has been cut. The synced end only becomes lower."""
+        self.note_epoch(epoch)
         cells, at = self.cells, self.at
         cells[at + SYNCED] = min(cells[at + SYNCED], synced_max)
         cells[at + START] = start
         cells[at] = end
+
+    def note_epoch(self, epoch: int) -> None:
+        """Notes the newest leader epoch. Called before the end of its first batch is noted."""
+        cells, at = self.cells, self.at + CHECK
+        cells[at] = cells[at] & CHECK_MASK | epoch + 1 << CHECK_BITS
 
     def clear(self) -> None:
         """Proves no end and no start until `enter`: the log is about to be cut."""
         self.cells[self.at] = self.cells[self.at + START] = UNKNOWN
 
 
-SYNCED, WATERMARK, START = 1, 2, 3
+SYNCED, WATERMARK, START, CHECK = 1, 2, 3, 4
+CHECK_BITS = 32
+CHECK_MASK = (1 << CHECK_BITS) - 1
+"""The checksum is the lower half of its cell. The upper half is one more than the newest leader epoch, 0 if that is not known."""
 END_CELL = 3
 """The first cells of a row name the log."""
 
@@ -88,6 +101,7 @@ class LedgerLog(Protocol):
     """The part of `log.Log` that a row notes."""
 
     row: Row
+    epochs: LeaderEpochs
     log_end_offset: int
     log_start_offset: int
 
@@ -97,11 +111,11 @@ class LedgerLog(Protocol):
 
 def enter(log: LedgerLog, row: Row) -> None:
     """Has the log noted in this row from now on."""
-    row.enter(log.log_end_offset, log.recovery_point, log.log_start_offset)
+    row.enter(log.log_end_offset, log.recovery_point, log.log_start_offset, log.epochs.latest)
     log.row = row
 
 
-DETACHED = Row(memoryview(bytearray(4 * CELL_BYTES)).cast("q"), 0)
+DETACHED = Row(memoryview(bytearray(5 * CELL_BYTES)).cast("q"), 0)
 """A row of no ledger, for logs that none needs to prove."""
 
 
@@ -156,7 +170,7 @@ class Ledger:
                 self._free.append(row)
                 continue
             topic_id, stored, _, _, _, _, check = _ROW.unpack_from(rows, at * CELL_BYTES)
-            if check == crc32(_KEY.pack(topic_id, stored)):
+            if check & CHECK_MASK == crc32(_KEY.pack(topic_id, stored)):
                 self._rows[topic_id, stored - 1] = row
             else:  # damaged, or begun just before a power failure
                 cells[at + 2] = 0
@@ -166,7 +180,10 @@ class Ledger:
 
     def proof(self, topic_id: bytes, partition: int) -> Proof:
         row = self._rows.get((topic_id, partition))
-        return NO_PROOF if row is None else Proof(*row.cells[row.at : row.at + 4])
+        if row is None:
+            return NO_PROOF
+        end, synced, high_watermark, start, check = row.cells[row.at : row.at + CHECK + 1]
+        return Proof(end, synced, high_watermark, start, (check >> CHECK_BITS) - 1)
 
     def has(self, topic_id: bytes, partition: int) -> bool:
         return (topic_id, partition) in self._rows

@@ -26,7 +26,7 @@ from ottla.storage.aborted import AbortedTransactions, overlapping
 from ottla.storage.durability import Durability
 from ottla.storage.file_renames import deleted_directory, retire_files, swap_files
 from ottla.storage.file_slice import FileSlice, Syncable
-from ottla.storage.following import judge_followed
+from ottla.storage.following import ANY_EPOCH, judge_followed
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.ledger import DETACHED, NO_PROOF, START, SYNCED, Proof
 from ottla.storage.open_files import OpenFiles
@@ -122,23 +122,23 @@ class Log:
         except StorageError:
             self._cut_failed_append()
             raise
-        self.log_end_offset = end = last_offset + 1
         row = self.row
-        row.cells[row.at] = end
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
+            row.note_epoch(leader_epoch)
+        self.log_end_offset = row.cells[row.at] = last_offset + 1
         if header[9] >= 0:
             self._apply_to_producers(batch, header, base_offset)
         return base_offset
 
-    def append_as_follower(self, batches: memoryview) -> None:
-        """Appends a leader's batches with the offsets and epochs that they carry; all are judged before the first is written."""
+    def append_as_follower(self, batches: memoryview, epoch_max: int = ANY_EPOCH) -> None:
+        """Appends a leader's batches with their offsets and epochs, if all are right. `epoch_max`: the epoch of the leader."""
         begin = self.log_end_offset
         if self.log_start_offset == begin and len(batches) >= BATCH_OVERHEAD:
             first = read_batch_header(batches)
             if first.base_offset < begin <= first.last_offset:  # the leader's log starts in the middle of a batch
                 begin = first.base_offset
-        headers = judge_followed(self.topic_partition, batches, next_offset=begin, epoch=self.epochs.latest)
+        headers = judge_followed(self.topic_partition, batches, next_offset=begin, epoch=self.epochs.latest, epoch_max=epoch_max)
         if headers and begin < self.log_end_offset:
             self.truncate_fully_and_start_at(begin, log_start_offset=self.log_end_offset)
         start = end = 0
@@ -177,6 +177,7 @@ class Log:
             if header.producer_id >= 0:
                 self._apply_to_producers(data[at : at + header.size_bytes], header, header.base_offset)
             at += header.size_bytes
+        self.row.note_epoch(self.epochs.latest)
         self.row.cells[self.row.at] = self.log_end_offset
 
     def _apply_to_producers(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
@@ -408,7 +409,7 @@ class Log:
         self.epochs.truncate_end(end)
         self._write_epochs()
         self.disk.sync_directory(self.directory)
-        self.row.enter(end, self.recovery_point, self.log_start_offset)
+        self.row.enter(end, self.recovery_point, self.log_start_offset, self.epochs.latest)
         restored = self.snapshots.restore(self.producers, end, self.recovery_notes)
         replay(self.producers, self.segments, self._bases[0] if restored is None else restored, end)
         self.producers.truncate_head(self.log_start_offset)

@@ -34,13 +34,14 @@ from ottla.storage.damaged_tail import remove_from
 from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.file_renames import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, compacted_ends, offset_of
 from ottla.storage.index import RELATIVE_OFFSET_MAX
-from ottla.storage.ledger import NO_PROOF, Proof
+from ottla.storage.ledger import NO_PROOF, UNKNOWN, Proof
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.scan import NEVER, DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
 from ottla.storage.small_files import PARTITION_METADATA_FILE, read_cut, read_topic_id, write_first_topic_id, write_topic_id
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
+from ottla.wire.batch_header import BatchHeader
 
 
 @dataclass(slots=True, kw_only=True)
@@ -345,13 +346,14 @@ def _recover(opening: Opening) -> None:
     segments = opening.segments
     point = min(max(opening.recovery_point, segments[0].base_offset), segments[-1].base_offset + RELATIVE_OFFSET_MAX)
     first = max(index for index, segment in enumerate(segments) if segment.base_offset <= point)
+    known_epochs = LeaderEpochs(opening.epochs.entries())
     opening.epochs.truncate_end(point)
     opening.snapshots.remove_above(point)
     for segment in segments[:first]:
         _mend_missing_index(opening, segment)
     restored = opening.snapshots.restore(opening.producers, point, opening.notes)
     replay_from = segments[0].base_offset if restored is None else restored
-    checked = _Check(opening, point)
+    checked = _Check(opening, point, known_epochs if opening.proof.is_exact else opening.epochs)
     index, end = first, point
     try:
         replay(opening.producers, segments[:first], replay_from, segments[first].base_offset)
@@ -360,6 +362,9 @@ def _recover(opening: Opening) -> None:
             index += 1
     except DamageError as damage:
         end = _cut(opening, index, damage, point)
+        if end < checked.end:  # a batch that was applied already is cut
+            _recover(opening)
+            return
     if end < point:
         opening.note(f"the log ends at {end}, before the recovery point {point}: taken as truncated, checking its last segment")
         opening.recovery_point = segments[-1].base_offset
@@ -380,9 +385,11 @@ def _recover(opening: Opening) -> None:
 class _Check:
     """The pass over the batches from the recovery point on."""
 
-    def __init__(self, opening: Opening, point: int) -> None:
+    def __init__(self, opening: Opening, point: int, known_epochs: LeaderEpochs) -> None:
         self.opening = opening
         self.point = point
+        self.end = 0
+        self._known_epochs = known_epochs
         self.completed: list[CompletedTransaction] = []
 
     def recover_segment(self, segment: Segment, producers_from: int) -> int:
@@ -397,7 +404,8 @@ class _Check:
         file = segment.file()
         offset_max = segment.end_offset - 1 if segment.is_sealed else segment.roll_offset
         for position, header, batch in scan_batches(file, start, segment.size, next_offset=end, offset_max=offset_max, crc_from=point):
-            end = header.base_offset + header.last_offset_delta + 1
+            self._judge(file.path, position, header, end)
+            end = self.end = header.base_offset + header.last_offset_delta + 1
             segment.index_batch(position, header, batch)
             if header.base_offset >= point:
                 opening.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -412,6 +420,20 @@ class _Check:
             segment.add_final_time_entry()
         segment.write_indexes()
         return end
+
+    def _judge(self, path: str, position: int, header: BatchHeader, end: int) -> None:
+        """Compares base offset and leader epoch, which the CRC does not cover, with what is noted: an append ended at the proved end."""
+        proof, epoch = self.opening.proof, header.partition_leader_epoch
+        if proof.is_exact and end < proof.end < header.next_offset:
+            message = f"{path}: the batch at {position} ends at {header.next_offset}, and one ended at {proof.end}"
+        elif proof.is_exact and header.base_offset < proof.end and epoch > proof.epoch != UNKNOWN:
+            message = f"{path}: the batch at {position} is of leader epoch {epoch}, and the newest one was {proof.epoch}"
+        elif header.base_offset >= self.point and self._known_epochs.contradicts(epoch, header.base_offset):
+            known = self._known_epochs.epoch_at(header.base_offset)
+            message = f"{path}: the batch at {position} is of leader epoch {epoch}, not of {known}"
+        else:
+            return
+        raise DamageError(message, path, position, end)
 
     def _start_of_scan(self, segment: Segment, offset: int) -> tuple[int, int]:
         """A batch at or before `offset` by the index; else the segment's beginning."""

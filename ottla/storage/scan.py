@@ -4,8 +4,12 @@ Used wherever many batches are looked at: recovery, making an index again, repla
 pieces of `SCAN_BYTES`, or of growing ones up to that where the first batches are likely to do; a batch larger than that is read whole,
 after its length was found to lie within the file. The CRC is checked from an offset on (below the recovery point it was checked before,
 and only headers matter).
-Invariant: offsets strictly increase, batches touch each other, and nothing is read past `end`. Damage is a `DamageError` with the position
-of the bad batch: all before it is good. Left out: what to do about it (`recovery.py`).
+Invariant: offsets strictly increase, batches touch each other, and nothing is read past `end`. Leader epochs never fall where the CRC is
+checked. Damage is a `DamageError` with the position of the bad batch: all before it is good.
+The CRC does not cover base offset and leader epoch. When two neighbours are in the wrong order, either can be the damaged one. The error
+then names the earlier one if that one began with a jump (of offset or epoch) and the later one has a right CRC. The earlier one was yielded
+already.
+Left out: what to do about it (`recovery.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Iterator
 
 from ottla.base.errors import DamagedLogError
 from ottla.base.ports import File
+from ottla.base.types import NO_LEADER_EPOCH
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
 
 SCAN_BYTES = 1 << 20
@@ -40,6 +45,8 @@ def scan_batches(
     """
     wanted = piece_bytes = first_bytes
     needed = 0
+    epoch = NO_LEADER_EPOCH
+    jump: tuple[int, int] | None = None  # position and expected offset of the batch before, if it began with a jump
     while position < end:
         asked = min(wanted, end - position)
         try:
@@ -57,7 +64,7 @@ def scan_batches(
         while left >= BATCH_OVERHEAD:
             header = BatchHeader._make(HEADER.unpack_from(piece, at))
             size = header.batch_length + LOG_OVERHEAD
-            problem = _problem(header, end - position, next_offset, offset_max)
+            problem = _problem(header, end - position)
             if problem:
                 raise DamageError(f"{file.path}: the batch at {position} {problem}", file.path, position, next_offset)
             if left < size:
@@ -65,25 +72,39 @@ def scan_batches(
                     raise DamageError(f"{file.path} ends within the batch at {position}", file.path, position, next_offset)
                 needed, wanted = size, max(piece_bytes, size)
                 break
+            problem = _disorder(header, next_offset, offset_max, epoch)
+            if problem:
+                place = jump if jump is not None and check_crc(piece, at, size) else (position, next_offset)
+                raise DamageError(f"{file.path}: the batch at {position} {problem}", file.path, *place)
             if header.base_offset >= crc_from and not check_crc(piece, at, size):
                 message = f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC"
                 raise DamageError(message, file.path, position, next_offset)
             yield position, header, piece[at : at + size]
+            is_checked = header.base_offset >= crc_from and header.partition_leader_epoch != NO_LEADER_EPOCH
+            is_jump = header.base_offset > next_offset or (is_checked and header.partition_leader_epoch > epoch)
+            jump = (position, next_offset) if is_jump else None
+            epoch = header.partition_leader_epoch if is_checked else epoch
             next_offset = header.base_offset + header.last_offset_delta + 1
             position += size
             at += size
             left -= size
 
 
-def _problem(header: BatchHeader, room: int, next_offset: int, offset_max: int) -> str:
+def _problem(header: BatchHeader, room: int) -> str:
     if header.magic != MAGIC:
         return f"has magic {header.magic}, only {MAGIC} is known"
     if header.batch_length < BATCH_LENGTH_MIN:
         return f"has the impossible length {header.batch_length}"
     if header.batch_length + LOG_OVERHEAD > room:
         return f"is cut off: {header.batch_length + LOG_OVERHEAD} bytes of which {room} are there"
+    return ""
+
+
+def _disorder(header: BatchHeader, next_offset: int, offset_max: int, epoch: int) -> str:
     if header.base_offset < next_offset or header.last_offset_delta < 0 or header.base_offset + header.last_offset_delta > offset_max:
         return f"has offsets {header.base_offset} to {header.base_offset + header.last_offset_delta}, expected from {next_offset} on"
+    if header.partition_leader_epoch < epoch and header.partition_leader_epoch != NO_LEADER_EPOCH:
+        return f"is of leader epoch {header.partition_leader_epoch}, the one before it is of epoch {epoch}"
     return ""
 
 

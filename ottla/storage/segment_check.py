@@ -1,9 +1,10 @@
 """Checks the CRCs in a segment's file, piece by piece, and finds where damage begins and ends.
 
-Every batch must be whole, have the right CRC, and begin behind the batch before it; the last one must end where the next segment begins,
-unless the segment was compacted. (Gaps within a segment are legal: the leader may have compacted its log before it sent it.) After damage
-the check continues at the next batch whose CRC is right: the one that follows by the bad batch's own length, or one that the index names.
-So a flipped bit costs one batch, and a damaged length costs the batches before the next entry of the index.
+Every batch must be whole, have the right CRC, and begin behind the batch before it. Its leader epoch must be the one that the log knows for
+its offset. The last batch must end where the next segment begins, unless the segment was compacted. (Gaps within a segment are legal: the
+leader may have compacted its log before it sent it.) After damage the check continues at the next batch whose CRC is right: the one that
+follows by the bad batch's own length, or one that the index names. So a flipped bit costs one batch, and a damaged length costs the batches
+before the next entry of the index.
 
 It opens the file for each piece and shares nothing with the log, so a thread may do it. The caller must look afterwards whether the log
 still has the segment that was checked. Left out: when and how fast to check (`server/repair/segment_checks.py`), and the repair.
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from ottla.base.errors import DamagedLogError
 from ottla.base.immutable import immutable
 from ottla.base.ports import Disk, File
+from ottla.base.types import NO_LEADER_EPOCH
+from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.index import OffsetIndex
 from ottla.storage.scan import DamageError, scan_batches
 from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
@@ -41,8 +44,11 @@ class DamagedRange:
 class SegmentCheck:
     """The check of one segment up to `size`; the next segment begins at `end_offset`. `may_end_early`: it was compacted."""
 
-    def __init__(self, disk: Disk, stem: str, base_offset: int, end_offset: int, size: int, *, may_end_early: bool) -> None:
-        """`stem`: the path of the segment's files without their suffixes."""
+    def __init__(
+        self, disk: Disk, stem: str, base_offset: int, end_offset: int, size: int, *,
+        epochs: LeaderEpochs | None = None, may_end_early: bool,
+    ) -> None:  # fmt: skip
+        """`stem`: the path of the segment's files without their suffixes. `epochs`: of all batches, if they are known; a copy."""
         self.batches = 0
         self.bytes = 0
         self.damaged: list[DamagedRange] = []
@@ -52,6 +58,7 @@ class SegmentCheck:
         self._base_offset = base_offset
         self._end_offset = end_offset
         self._size = size
+        self._epochs = epochs or LeaderEpochs()
         self._may_end_early = may_end_early
         self._position = 0
         self._next_offset = base_offset
@@ -83,13 +90,22 @@ class SegmentCheck:
                 file, self._position, self._size, next_offset=self._next_offset, offset_max=self._end_offset - 1, crc_from=0
             )
             for position, header, _ in found:
+                self._check_epoch(position, header)
                 self._position, self._next_offset = position + header.size_bytes, header.next_offset
                 self.batches += 1
                 if self._position >= stop:
                     return
         except DamageError as damage:
+            self._position, self._next_offset = damage.position, damage.offset  # perhaps of the batch before
             position, offset = self._resume(file, damage.position)
             self._add(position, offset, str(damage))
+
+    def _check_epoch(self, position: int, header: BatchHeader) -> None:
+        """The CRC does not cover the leader epoch."""
+        known = self._epochs.epoch_at(header.base_offset)
+        if NO_LEADER_EPOCH not in (known, header.partition_leader_epoch) and header.partition_leader_epoch != known:
+            text = f"{self.path}: the batch at {position} is of leader epoch {header.partition_leader_epoch}, not of {known}"
+            raise DamageError(text, self.path, position, self._next_offset)
 
     def _add(self, end_position: int, end_offset: int, reason: str) -> None:
         """Notes that all up to `end_offset` is damaged; the check continues there."""

@@ -27,8 +27,8 @@ FIRST_BACK_MS = (5, 60)
 OTHERS_BACK_MS = (80, 900)
 DATA = "/data"
 ALL_END = 0.4
-LEADER_EPOCH = range(12, 16)
-"""Of the bytes of a batch."""
+HEAD_BYTES = 16
+"""Base offset, length and leader epoch of a batch: no CRC covers them."""
 
 
 class LyingDisks:
@@ -139,12 +139,12 @@ class LyingDisks:
         return self.world.chance.choice(found) if found else ""
 
     def _flip(self, broker: ClusterBroker) -> str:
-        """One bit of a batch, except of its leader epoch, which no checksum covers."""
+        """One bit of a batch."""
         path = self._sealed(broker)
         if path:
             chance = self.world.chance
             position, header = chance.choice(list(whole_batches(broker.disk.read_file(path))))
-            at = chance.choice([at for at in range(header.size_bytes) if at not in LEADER_EPOCH])
+            at = chance.randrange(chance.choice([HEAD_BYTES, header.size_bytes]))
             broker.disk.flip_bits(path, position + at, 1 << chance.randrange(8))
         return path
 

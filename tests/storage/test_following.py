@@ -22,6 +22,13 @@ def test_gaps_and_new_epochs_are_legal() -> None:
     assert [header.base_offset for _, header in found] == [5, 9, 11]
 
 
+def test_a_batch_of_a_later_epoch_than_the_leaders_is_damaged() -> None:
+    """The CRC does not cover the epoch. The follower would fetch from then on as if it had records of an epoch that no leader had."""
+    with pytest.raises(ApiError, match="offset 9 of epoch 5, and leads in epoch 4") as refused:
+        judge_followed(PARTITION, memoryview(sent((5, 4), (9, 5))), next_offset=5, epoch=1, epoch_max=4)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
 def test_a_cut_off_batch_is_left_for_the_next_fetch() -> None:
     data = sent((5, 1), (7, 1))
     found = judge_followed(PARTITION, memoryview(data)[:-1], next_offset=5, epoch=0)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.errors import DamagedLogError
+from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.segment import Segment
 from ottla.storage.segment_check import DamagedRange, SegmentCheck
+from ottla.wire.batch_header import iter_batches
 from tests.fakes.disk import MemDisk, MemFile
 from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import LogBuilder, batch_of
@@ -28,9 +30,11 @@ def built() -> LogBuilder:
     return made
 
 
-def check(built: LogBuilder, segment: Segment, *, may_end_early: bool = False, bytes_max: int = 1 << 20) -> SegmentCheck:
+def check(
+    built: LogBuilder, segment: Segment, *, epochs: LeaderEpochs | None = None, may_end_early: bool = False, bytes_max: int = 1 << 20
+) -> SegmentCheck:
     made = SegmentCheck(
-        built.disk, segment.path(""), segment.base_offset, segment.end_offset, segment.size, may_end_early=may_end_early
+        built.disk, segment.path(""), segment.base_offset, segment.end_offset, segment.size, epochs=epochs, may_end_early=may_end_early
     )
     while made.run(bytes_max):
         pass
@@ -71,6 +75,22 @@ def test_a_damaged_head_costs_what_lies_before_the_next_entry_of_the_index(built
     flip(built, segment, 9, at)
     ((first, end),) = spans(check(built, segment).damaged)
     assert first == 9 and 10 <= end <= 12
+
+
+def test_a_flipped_bit_of_a_head_that_no_crc_covers_is_found() -> None:
+    """Base offset, length and leader epoch: the damaged batch is within the damage, whatever its neighbours are."""
+    built = LogBuilder(log_settings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=100))
+    for number in range(BATCHES):
+        built.append(batch_of(1 + number % 3), leader_epoch=number // 9)
+    segment, disk = built.log.segments[0], built.disk
+    assert isinstance(disk, MemDisk)
+    path = segment.path(".log")
+    for position, header in list(iter_batches(disk.read_file(path))):
+        for bit in range(8 * 16):
+            disk.flip_bits(path, position + bit // 8, 1 << bit % 8)
+            found = spans(check(built, segment, epochs=built.log.epochs).damaged)
+            assert any(first <= header.base_offset < end for first, end in found), f"bit {bit} of the batch at {header.base_offset}"
+            disk.flip_bits(path, position + bit // 8, 1 << bit % 8)
 
 
 def test_damage_at_both_ends_is_found(built: LogBuilder) -> None:

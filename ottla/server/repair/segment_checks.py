@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk, Threads, Timers
 from ottla.replication.partition import Partition
+from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.segment import Segment
 from ottla.storage.segment_check import SegmentCheck
 
@@ -41,7 +42,10 @@ class SegmentChecks:
         log = partition.log
         end_offset = segment.end_offset if segment.is_sealed else log.log_end_offset
         may_end_early = segment.base_offset < log.compacted_end
-        check = SegmentCheck(self._disk, segment.path(""), segment.base_offset, end_offset, segment.size, may_end_early=may_end_early)
+        epochs = LeaderEpochs(log.epochs.entries())
+        check = SegmentCheck(
+            self._disk, segment.path(""), segment.base_offset, end_offset, segment.size, epochs=epochs, may_end_early=may_end_early
+        )
         # An active segment grows, and its size now is where the check ends.
         as_it_was = log.directory, segment.end_offset, segment.size if segment.is_sealed else 0
         piece_bytes = PIECE_BYTES if bytes_per_second else URGENT_PIECE_BYTES
