@@ -176,6 +176,8 @@ class PartitionTable:
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition
         self._by_id.setdefault(topic_id, {})[key.partition] = partition
         self._names[topic_id] = key.topic
+        for base_offset in opened.known_damage:
+            partition.doubt(base_offset)
         return partition
 
     def _enter(self, opened: Log, directory: LogDirectoryState, topic_id: bytes) -> None:

@@ -4,7 +4,7 @@ A log is a row of segments; the last one takes appends. Batches are opaque: an a
 own bytes and writes them with one call, a read returns a slice of a file. The cost of both does not depend on the length of the log: the
 active segment remembers its last batches, and older ones are found by bisection and one read of the file. All records below
 `recovery_point` are durable. A group commit takes `log_end_offset` and `unflushed_files()`, syncs the files in a thread, and calls
-`mark_flushed` on the loop; appends may continue meanwhile. A truncation below the recovery point is noted in a file (`durability.py`).
+`mark_flushed` on the loop (`durability.py`).
 
 Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), leader epochs of batches never decrease (I16). A failed
 append changes nothing: its bytes are cut, or the log is broken and refuses appends until it is opened again (I44). Left out: who may append
@@ -46,8 +46,8 @@ class Log:
 
     __slots__ = (
         "_bases", "_now_ms", "_open_files", "active", "compacted_end", "config", "directory", "disk", "durability", "epochs",
-        "flush_offset", "is_broken", "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers", "recovery_notes", "row",
-        "segments", "snapshots", "topic_id", "topic_partition",
+        "flush_offset", "is_broken", "known_damage", "log_end_offset", "log_start_offset", "named_future", "on_cut", "producers",
+        "recovery_notes", "row", "segments", "snapshots", "topic_id", "topic_partition",
     )
 
     def __init__(self, opening: Opening) -> None:
@@ -61,7 +61,7 @@ class Log:
         self.log_start_offset, self.log_end_offset = opening.log_start_offset, opening.log_end_offset
         self.compacted_end = opening.compacted_end  # up to here a segment may end before the next one begins
         self.durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
-        self.recovery_notes, self.is_broken = opening.notes, False
+        self.recovery_notes, self.known_damage, self.is_broken = opening.notes, opening.known_damage, False
         self.named_future: retention.FutureSegment | None = None  # the segment that the broker's log names for its timestamp
         self.row = DETACHED
         self.on_cut: Callable[[int], object] | None = None  # called with an offset before the log is cut there
@@ -363,8 +363,7 @@ class Log:
         self.row.clear()
         self.durability.cut(offset, self.directory)
         self.snapshots.remove_above(offset)
-        keep = bisect_right(self._bases, offset)
-        self._remove_from(keep)
+        self._remove_from(bisect_right(self._bases, offset))
         end_offset = self.active.truncate_to(offset)
         if end_offset < self.log_start_offset:  # the start lay within the batch that was cut
             self.truncate_fully_and_start_at(offset)
@@ -432,7 +431,7 @@ class Log:
             log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset,
         )  # fmt: skip
         count = min(count, recovery_aids.removable_count(self))
-        if count == 0:
+        if not count:
             return []
         if count == len(self.segments):
             self.roll()

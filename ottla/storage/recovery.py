@@ -29,11 +29,13 @@ from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import NO_OFFSET, TopicPartition
+from ottla.storage import known_damage
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.damaged_tail import remove_from
 from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.file_renames import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, compacted_ends, offset_of
 from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.known_damage import KNOWN_DAMAGE_FILE
 from ottla.storage.ledger import NO_PROOF, UNKNOWN, Proof
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
@@ -67,6 +69,7 @@ class Opening:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     log_end_offset: int = 0
     compacted_end: int = 0  # up to here compaction may have left gaps between segments
+    known_damage: frozenset[int] = frozenset()
     is_new: bool = False
     has_epoch_file: bool = False
     producers: ProducerStates = field(init=False)
@@ -99,6 +102,8 @@ def _open(opening: Opening) -> None:
     opening.compacted_end = _compacted_end(opening, names)
     offsets = [offset for name in names if (offset := offset_of(name, SNAPSHOT_SUFFIX)) is not None]
     opening.snapshots = ProducerSnapshots(opening.disk, opening.directory, sorted(offsets))
+    if KNOWN_DAMAGE_FILE in names:
+        opening.known_damage = known_damage.read(opening.disk, opening.directory, opening.notes)
     opening.segments = []
     if opening.proof.is_exact:
         opening.log_start_offset = max(opening.log_start_offset, opening.proof.start)
@@ -250,14 +255,9 @@ def _find_segments(opening: Opening, names: list[str]) -> None:
 
 def new_segment(opening: Opening, base: int) -> Segment:
     return Segment(
-        opening.disk,
-        opening.directory,
-        base,
-        config=opening.config,
-        now_ms=opening.now_ms,
-        open_files=opening.open_files,
+        opening.disk, opening.directory, base, config=opening.config, now_ms=opening.now_ms, open_files=opening.open_files,
         notes=opening.notes,
-    )
+    )  # fmt: skip
 
 
 def _start_new(opening: Opening, base: int) -> None:

@@ -24,6 +24,7 @@ from ottla.replication.partition import Partition
 from ottla.server.partition_table import PartitionTable
 from ottla.server.repair.segment_checks import SegmentChecks
 from ottla.server.replica_changes import ReplicaChanges
+from ottla.storage import known_damage
 from ottla.storage.segment import LOG_SUFFIX, Segment
 from ottla.storage.segment_check import DamagedRange, SegmentCheck
 
@@ -125,6 +126,8 @@ class Repairs:
 
     def take(self, partition: Partition, segment: Segment, check: SegmentCheck) -> None:
         """Takes the result of a check of a segment that the log still has."""
+        if not check.damaged or segment.is_sealed:
+            self._remember(partition, segment.base_offset, is_damaged=bool(check.damaged))
         case = self._cases.get(partition)
         known = [] if case is None else [found for found in case.ranges if found.base_offset != segment.base_offset]
         if check.damaged and not segment.is_sealed:
@@ -140,6 +143,18 @@ class Repairs:
             self.found += len(case.ranges) - before
             _report(partition, check.damaged)
         self._review_soon()
+
+    def _remember(self, partition: Partition, base_offset: int, *, is_damaged: bool) -> None:
+        """Notes on the disk whether this segment is damaged."""
+        found, own = partition.log, frozenset((base_offset,))
+        bases = found.known_damage | own if is_damaged else found.known_damage - own
+        if bases == found.known_damage:
+            return
+        try:
+            known_damage.write(self._disk, found.directory, bases)
+        except StorageError as error:
+            log.warning("%s", error)
+        found.known_damage = bases
 
     def _seal(self, partition: Partition, segment: Segment) -> None:
         """Begins a new active segment, so that the damaged one can be replaced; it is checked once more, now that nothing changes in it."""
@@ -174,6 +189,8 @@ class Repairs:
         bases = {segment.base_offset: segment.end_offset for segment in partition.log.segments if segment.is_sealed}
         start = partition.log.log_start_offset
         left = [found for found in case.ranges if bases.get(found.base_offset, 0) >= found.end_offset > start]
+        for base_offset in {found.base_offset for found in case.ranges} - {found.base_offset for found in left}:
+            self._remember(partition, base_offset, is_damaged=False)
         if not left:
             partition.state.damage = None
             self._show_online(partition)
@@ -236,6 +253,7 @@ class Repairs:
         self._remove_later(retired, partition.log.config.file_delete_delay_ms)
         mended = [found for found in case.ranges if found.base_offset == base_offset]
         case.note(found for found in case.ranges if found.base_offset != base_offset)
+        self._remember(partition, base_offset, is_damaged=False)
         self.repaired += len(mended)
         case.attempts, case.not_before_ms, case.is_final = 0, 0, False
         text = "%s: repaired %s with %d batches from broker %d"

@@ -63,9 +63,9 @@ class World:
             metadata=self.metadata, partitions=self.table, replicas=cast(Any, self.relief), checks=self.checks,
             remove_later=lambda paths, _delay_ms: self.retired.extend(paths), is_compacting=lambda _partition: False,
         )  # fmt: skip
-        settings = log_settings(segment_bytes=1_500, index_interval_bytes=100)
+        self.settings = log_settings(segment_bytes=1_500, index_interval_bytes=100)
         self.table.on_doubt = self.repairs.doubt
-        self.partition = self.table.open(TopicPartition("t", 0), FIRST, settings, is_new=True)
+        self.partition = self.table.open(TopicPartition("t", 0), FIRST, self.settings, is_new=True)
 
     def lead(self, *isr: int) -> None:
         replicas = sorted({OWN, *isr})
@@ -81,6 +81,12 @@ class World:
         content = segment.file().pread(segment.size, 0)
         self.disk.flip_bits(segment.path(".log"), segment.size // 2)
         return segment, content
+
+    def open_again(self) -> None:
+        """A start opens the log; its only replica leads again."""
+        self.partition.log.close(clean=True)
+        self.table.drop([self.partition])
+        self.partition = self.table.open(TopicPartition("t", 0), FIRST, self.settings)
 
     def settle(self) -> None:
         """All that is due now, in the threads and on the loop."""
@@ -121,6 +127,45 @@ def test_a_leader_is_relieved_once_and_then_fetches_from_the_new_leader(world: W
     assert (world.repairs.found, world.repairs.repaired, world.repairs.unrepaired) == (1, 1, 0)
     assert world.partition.log.segments[1].file().pread(1 << 20, 0) == content
     assert world.retired
+
+
+def test_damage_that_was_found_is_known_after_a_restart_before_anyone_reads_it(world: World) -> None:
+    world.lead(0, 1, 2)
+    segment, content = world.rot(1)
+    world.partition.doubt(segment.base_offset)
+    world.settle()
+    world.open_again()
+    world.timers.advance(200)
+    world.settle()
+    assert world.partition.state.damage is not None and world.repairs.unrepaired == 1
+    world.partition.become_follower(leader_id=2, leader_epoch=1, partition_epoch=9, replicas=[0, 1, 2], isr=[1, 2])
+    world.timers.advance(200)
+    world.settle()
+    assert world.answer(content) == 2
+    world.timers.advance(200)
+    world.settle()
+    batches = world.checks.batches
+    world.open_again()
+    world.settle()
+    assert world.checks.batches == batches and not world.disk.exists("/data/t-0/damaged-segments")
+
+
+def test_known_damage_is_forgotten_when_the_file_was_restored(world: World) -> None:
+    world.lead(0)
+    segment, content = world.rot(1)
+    world.partition.doubt(segment.base_offset)
+    world.settle()
+    assert world.disk.exists("/data/t-0/damaged-segments")
+    world.disk.write_file(segment.path(".log"), content)
+    world.open_again()
+    world.settle()
+    assert world.partition.state.damage is None and not world.disk.exists("/data/t-0/damaged-segments")
+
+
+def test_a_list_of_known_damage_that_is_damaged_stops_nothing(world: World) -> None:
+    world.disk.write_file("/data/t-0/damaged-segments", b"x")
+    world.open_again()
+    assert "damaged-segments is damaged" in world.partition.log.recovery_notes[0]
 
 
 def test_a_leader_that_is_not_relieved_repairs_its_log_from_any_replica_that_has_it(world: World) -> None:
