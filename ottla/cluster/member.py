@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata, ReplicasFailed
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
 from ottla.base.errors import ErrorCode
@@ -192,9 +192,14 @@ class ClusterMember:
         self.controller.stand_for_election()
 
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
-        """Reports to the controller that other replicas than before do not work; `reopened` do again."""
+        """Reports to the controller that other replicas than before do not work; `reopened` do again. A broker that is alone notes them: it
+        leads them until an operator accepts the loss."""
         if self._watches is not None:
             self._watches.report_replicas(reopened)
+            return
+        failed = [(self.metadata.topic(key.topic), key.partition) for key in self.metadata.offline_here()]
+        keys = frozenset((topic.topic_id, partition) for topic, partition in failed if topic is not None)
+        self.controller.state.apply([ReplicasFailed(self._config.this_broker_id, keys)])
 
     def report_short_leader(self, state: PartitionState) -> None:
         """Reports to the controller that the leader of this replica lacks acknowledged records that the replica holds."""

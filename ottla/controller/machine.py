@@ -68,7 +68,8 @@ def _elect_on_request(
             return None, ErrorCode.ELECTION_NOT_NEEDED
         elected, refusal = election.elect_preferred(partition, standing), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
-        if partition.leader != NO_LEADER:
+        is_damaged = partition.leader in brokers.live and partition.leader not in standing.live  # a broker that is alone leads nevertheless
+        if partition.leader != NO_LEADER and not is_damaged:
             return None, ErrorCode.ELECTION_NOT_NEEDED
         elected = election.elect_after_failure(partition, standing, is_unclean_allowed=True)
         if elected is None and partition.partition_epoch >= 0:

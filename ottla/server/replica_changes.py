@@ -308,9 +308,11 @@ class ReplicaChanges:
 
     def _way_on(self, key: TopicPartition, error: ApiError) -> str:
         """A hint for the operator, in case no other replica becomes the leader."""
-        if not isinstance(error.__cause__, DamagedLogError) or self._config.is_single_broker:
+        if not isinstance(error.__cause__, DamagedLogError):
             return ""
         command = f"ottla partitions elect --accept-loss --topic {key.topic} --partition {key.partition}"
+        if self._config.is_single_broker:
+            return f". Restore the files from a copy, or give up what is damaged: {command}"
         return f". If no other replica can lead, this gives up what is damaged: {command}"
 
     def _drop_failed(self, key: TopicPartition) -> None:

@@ -5,6 +5,9 @@ A data directory is written once; each case damages one file of a copy and start
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -262,6 +265,39 @@ def test_a_topic_whose_log_is_damaged_can_be_deleted_and_made_again(broker: Brok
         made = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
         assert client.ask(create_topics.CreateTopicsRequest(topics=[made], timeout_ms=1000), 7).topics[0].error_code == 0
         assert read(client, TOPIC) == ([], 0)
+
+
+def ottla(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ottla", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("damage", [cut, shutil.rmtree], ids=["cut", "directory"])
+def test_a_single_broker_gives_up_what_is_damaged_when_an_operator_accepts_the_loss(
+    broker: BrokerProcess, damage: Damage, is_clean: bool
+) -> None:
+    """It had no effect: the controller of a broker that is alone did not know that the log had failed."""
+    damage(nth(broker.data, ".log", -1) if damage is cut else broker.data / f"{TOPIC}-0")
+    if not is_clean:
+        (broker.data / CLEAN_MARKER).unlink()
+    broker.start()
+    options = ["partitions", "elect", "--accept-loss", "--topic", TOPIC, "-b", broker.address]
+    with WireClient(broker.port) as client:
+        assert read(client, TOPIC)[1] == ErrorCode.KAFKA_STORAGE_ERROR
+        line = next(line for line in log_lines(broker) if f"{TOPIC}-0 is not available" in line)
+        assert f"give up what is damaged: ottla {' '.join(options[:5])} --partition 0" in line
+        asked = ottla(*options)
+        assert asked.returncode == 2 and "its log is damaged or missing, and is cut at the damage" in asked.stderr
+        done = ottla(*options, "--yes")
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: read(client, TOPIC)[1] == 0)
+        values, _ = read(client, TOPIC)
+        kept = numbers_of(values[:RECORDS])
+        assert kept == list(range(len(kept))) and (len(kept) > 100 if damage is cut else kept == [])
+    broker.restart()
+    with WireClient(broker.port) as client:
+        assert read(client, TOPIC) == (values, 0)
 
 
 def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
