@@ -165,7 +165,8 @@ class ReplicaChanges:
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
 
     def reopen(self, directory: LogDirectoryState) -> None:
-        """Recovers and leads again the logs of a directory that was offline and can be written again."""
+        """Recovers the logs of a directory that was offline and can be written again. They lead in the next leader epoch; the logs of a
+        single broker lead at once."""
         try:
             directory.come_online()
             undeleted = self._partitions.scan(directory)
@@ -179,7 +180,7 @@ class ReplicaChanges:
         self._mark_online([*(partition.topic_partition for partition in stopped), *self._missing])
         states = [self._state_again(partition) for partition in stopped]
         self._partitions.drop(stopped)
-        waiting = list(self._missing.values())
+        waiting = [self._not_leading(role) for role in self._missing.values()]
         self._missing.clear()
         self.on_leader_and_isr([state for state in (*states, *waiting) if state is not None])
         self._moves.resume_into(directory)
@@ -229,10 +230,14 @@ class ReplicaChanges:
                 isr=state.isr_state.members,
                 loss_epoch=max(state.loss_epoch, newest.loss_epoch),
             )
-        if newest.leader == self._broker_id and self._metadata.is_of_cluster:
-            # The log may have lost its tail: it must not go on in the same epoch. The controller elects a leader when it is reported.
-            newest = replace(newest, leader=NO_LEADER)
-        return replace(role, partition=newest)
+        return self._not_leading(replace(role, partition=newest))
+
+    def _not_leading(self, role: ReplicaRole) -> ReplicaRole:
+        """The role of a log that may have lost its tail when its directory failed: without leadership, which is for the next epoch. The
+        controller elects a leader after the report that the log was opened again. A broker that is alone goes on leading."""
+        if role.partition.leader != self._broker_id or not self._metadata.is_of_cluster:
+            return role
+        return replace(role, partition=replace(role.partition, leader=NO_LEADER))
 
     def _take_each(self, states: Sequence[ReplicaRole]) -> Iterator[None]:
         for number, state in enumerate(states, 1):

@@ -116,6 +116,41 @@ def test_a_log_that_the_next_role_opens_counts_as_working_again(make_server: Mak
     assert server.node.metadata.offline_here() == [] and reports == [False, True]
 
 
+@pytest.mark.parametrize("was_open", [True, False])
+def test_i15_a_log_in_a_healed_directory_does_not_lead_in_the_epoch_in_which_the_directory_failed(
+    make_server: MakeServer, was_open: bool
+) -> None:
+    """It may have lost its tail, also when the role came while the directory was offline. The controller's next epoch makes it lead."""
+    server = make_server()
+    node = server.node
+    node.create_topics([("t", 1)])
+    topic, partition = node.metadata.topic("t"), node.partitions.get("t", 0)
+    assert topic is not None and partition is not None
+    directory = node.partitions.directory_of(partition)
+    node.metadata.is_of_cluster = True
+    roles = list[bool]()
+    node.replicas.on_replicas = lambda _reopened: roles.append(is_leading())
+
+    def is_leading() -> bool:
+        found = node.partitions.get("t", 0)
+        return found is not None and found.is_leading
+
+    if not was_open:
+        partition.log.close(clean=True)
+        node.partitions.drop([partition])
+    node._directory_failed(directory, "Input/output error")
+    elected = replace(topic.partitions[0], leader_epoch=1, partition_epoch=1)
+    node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=elected)])
+    node.replicas.reopen(directory)
+    again = node.partitions.get("t", 0)
+    assert again is not None and again.is_online and not again.is_leading
+    node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=elected)])
+    assert roles and not any(roles) and not again.is_leading, "a role that is sent again changes nothing"
+    following = replace(elected, leader_epoch=2, partition_epoch=2)
+    node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=following)])
+    assert again.is_leading
+
+
 def test_i40_a_broker_whose_session_is_over_leads_nothing_until_it_is_said_again(make_server: MakeServer) -> None:
     """What waits for an acknowledgement of the term is refused; the controller's next epoch makes it lead again."""
     server = make_server()
