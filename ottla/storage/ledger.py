@@ -5,6 +5,7 @@ only what was being written, which lies above. A row without a log shows that a 
 passes for one that has everything.
 
 The rows lie in mapped files, so noting an offset is a store into memory and no call of the system. Stores survive the end of the process.
+If the disk cannot provide a page for a store, the system ends the process (SIGBUS). The append was not answered yet, so nothing is lost.
 After a power failure each value may be an older one: then only `synced`, which was true when it was stored, still proves something
 (`settle`). A truncation clears a row before it touches the log.
 A ledger is a few files, each four times as large as the one before. A row has a checksum over its topic id and partition, not over its

@@ -6,14 +6,17 @@ A data directory is written once; each case damages one file of a copy and start
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.base.errors import ErrorCode, WireError
+from ottla.storage.ledger import LEDGER_FILE
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.framing import load
 from ottla.wire.messages import create_topics, delete_topics, offset_fetch
@@ -298,6 +301,28 @@ def test_a_single_broker_gives_up_what_is_damaged_when_an_operator_accepts_the_l
     broker.restart()
     with WireClient(broker.port) as client:
         assert read(client, TOPIC) == (values, 0)
+
+
+def test_a_ledger_that_cannot_be_written_under_a_running_broker_ends_it_and_loses_nothing(broker: BrokerProcess) -> None:
+    """Its pages are mapped, so the system ends the process with SIGBUS (`storage/ledger.py`). An acknowledged record is in its log then."""
+    broker.start()
+    with (broker.data / LEDGER_FILE).open("r+b") as file:
+        file.truncate(0)
+    producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "message.timeout.ms": 2_000, "log_level": 0})
+    acknowledged: list[int] = []
+    for number in range(RECORDS, RECORDS + 100):
+        producer.produce(TOPIC, b"%d" % number, on_delivery=lambda error, found: None if error else acknowledged.append(int(found.value())))
+        producer.poll(0)
+    eventually(lambda: not broker.is_running)
+    producer.flush(10)
+    ended = broker.process
+    broker.kill()
+    assert ended is not None and ended.returncode == -signal.SIGBUS
+    broker.start()
+    assert any("begins again" in line and LEDGER_FILE in line for line in log_lines(broker))
+    with WireClient(broker.port) as client:
+        values, error = read(client, TOPIC, is_committed=True)
+        assert error == 0 and set(map(b"%d".__mod__, acknowledged)) <= set(values) and numbers_of(values[:RECORDS]) == list(range(RECORDS))
 
 
 def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
