@@ -56,7 +56,10 @@ class Case:
 
     @property
     def directory(self) -> Path:
-        return self.cluster.brokers[self.leader].data / f"{self.topic}-0"
+        return self.directory_on(self.leader)
+
+    def directory_on(self, number: int) -> Path:
+        return self.cluster.brokers[number].data / f"{self.topic}-0"
 
     @property
     def segment(self) -> Path:
@@ -178,6 +181,25 @@ def test_a_damaged_leader_that_starts_first_costs_nothing(
     case.check(*words)
     case.write(BATCH)
     case.check(*words)
+
+
+def test_two_damaged_replicas_that_start_first_cost_nothing_when_the_good_one_comes_back(case: Case) -> None:
+    """Each of them may be elected before it has opened its log, and the other one then cuts its own at the damage."""
+    case.kill(is_at_once=True)
+    second, good = case.others
+    flip_bit(case)
+    path = case.directory_on(second) / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) * 3 // 10] ^= 0x10
+    path.write_bytes(data)
+    for number in (case.leader, second):
+        broker = case.cluster.brokers[number]
+        broker.start()
+        eventually(lambda broker=broker: f"{case.topic}-0 is not available" in broker.log_text(), WAIT_SECONDS)
+    case.cluster.brokers[good].start()
+    case.check("damage")
+    case.write(BATCH)
+    case.check("cut everything from offset")
 
 
 def test_a_damaged_leader_that_is_the_controller_keeps_the_others_eligible_with_a_minimum_of_one(case: Case) -> None:
