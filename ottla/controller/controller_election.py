@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from ottla.base.immutable import immutable
+from ottla.base.loop.procedure import Procedure, Runner
+from ottla.base.loop.store_reads import StoreFailure, read_in_order, read_node, write
 from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import (
     Check,
@@ -31,7 +32,6 @@ from ottla.base.ports import (
     Delete,
     MetadataStore,
     Operation,
-    Outcome,
     SessionEvent,
     Set,
     StoreNode,
@@ -76,212 +76,153 @@ class ControllerElection:
         self._on_lost = on_lost
         self._newest_epoch = newest_epoch
         self._claim: Mandate | None = None
+        """The last claim, which may have succeeded although its answer was lost."""
         self._mandate: Mandate | None = None
-        self._gone: tuple[int, int] | None = None  # a broker and the epoch of its registration: perhaps the controller
+        self._gone: tuple[int, int] | None = None
+        """A broker that is provably dead, and the epoch of its registration. It may be the controller."""
         self._noted: tuple[int, bytes] | None = None
-        """Version and data of the damaged epoch that the last line was about."""
-        self._round = 0
+        """Version and data of the damaged epoch that the last log line was about."""
+        self._round = Runner()
         store.listen(self._on_session)
 
     def run(self) -> None:
         """Stands for election, now or when the present controller ends."""
-        self._round += 1
-        number = self._round
-        self._store.get(
-            znodes.CONTROLLER,
-            lambda result, node: self._on_controller(result, node) if number == self._round else None,
-            watch=lambda event: self._on_change(event) if number == self._round else None,
-        )
+        self._round.start(self._stand(self._attempt))
 
     def give_up(self) -> None:
         """Ends the mandate, which another write has ended already, and stands again."""
         if self._mandate is not None:
-            self._mandate = self._claim = None
-            self._on_lost()
+            self._claim = None
+            self._lose()
             self.run()
 
     def take_over(self, broker_id: int, broker_epoch: int) -> None:
-        """Takes over from a controller that is provably dead while its `/controller` exists: one write deletes and creates the node and
-        raises the epoch from the version that was read first. Without effect if another broker is the controller by now, or the dead one
-        has registered again."""
-        if self._mandate is not None:
-            return
-        self._gone = (broker_id, broker_epoch)
-        self._round += 1
-        number = self._round
-        paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker_id)]
-        found: dict[str, StoreNode] = {}
-
-        def read(path: str, result: StoreResult, node: StoreNode | None) -> None:
-            if number != self._round:
-                return
-            if node is None:
-                if result is StoreResult.NO_NODE:
-                    self._gone = None
-                self.run()
-                return
-            found[path] = node
-            if len(found) < len(paths):
-                return
-            epoch, controller, registration = (found[path] for path in paths)
-            is_its = controller.ephemeral_owner == registration.ephemeral_owner
-            if registration.czxid == broker_epoch and is_its and controller.ephemeral_owner != self._store.session_id():
-                self._claim_office(epoch, [Delete(znodes.CONTROLLER)])
-            else:
-                self._gone = None
-                self.run()
-
-        for path in paths:  # answered in this order, so what is read later is not older than the epoch
-            self._store.get(path, partial(read, path))
-
-    def stop(self) -> list[Operation]:
-        """Ends the candidature; returns the operations that give up the office, if this broker has it."""
-        self._round += 1
-        mandate, self._mandate, self._claim = self._mandate, None, None
-        if mandate is None:
-            return []
-        self._on_lost()
-        return [Check(znodes.CONTROLLER_EPOCH, mandate.version), Delete(znodes.CONTROLLER)]
+        """Takes over from a controller that is provably dead while its `/controller` exists. Has no effect if another broker is the
+        controller by now, or if the dead one has registered again."""
+        if self._mandate is None:
+            self._gone = (broker_id, broker_epoch)
+            self._round.start(self._stand(self._take_over))
 
     def lapse(self) -> None:
         """Ends the mandate because the session may have ended, until the store shows the owner of `/controller`. If this session still owns
         it, and the epoch is as the claim left it, the mandate continues."""
         if self._mandate is not None:
-            self._mandate = None
-            self._on_lost()
+            self._lose()
             self.run()
 
-    def _on_session(self, event: SessionEvent) -> None:
-        if event is not SessionEvent.EXPIRED:
-            return
-        self._round += 1
+    def stop(self) -> list[Operation]:
+        """Ends the candidature; returns the operations that give up the office, if this broker has it."""
+        self._round.cancel()
         self._claim = None
-        if self._mandate is not None:
-            self._mandate = None
-            self._on_lost()
+        mandate = self._mandate
+        if mandate is None:
+            return []
+        self._lose()
+        return [Check(znodes.CONTROLLER_EPOCH, mandate.version), Delete(znodes.CONTROLLER)]
+
+    def _lose(self) -> None:
+        self._mandate = None
+        self._on_lost()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            self._round.cancel()
+            self._claim = None
+            if self._mandate is not None:
+                self._lose()
 
     def _on_change(self, event: WatchEvent) -> None:
         if event is WatchEvent.LOST:
-            self._retries.again(self.run)
+            self._round.start(self._stand_later())
         else:
             self.run()
 
-    def _on_controller(self, result: StoreResult, node: StoreNode | None) -> None:
-        if result is StoreResult.NO_NODE:
-            if self._mandate is not None:
-                self.give_up()
-            else:
-                self._read_epoch()
-        elif node is None:
-            self._retry(result)
-        elif node.ephemeral_owner == self._store.session_id():
-            self._confirm()
-        elif self._mandate is not None:
-            self.give_up()
-        elif self._gone is not None:
-            self.take_over(*self._gone)
-        # Else another broker is the controller; the watch is called when that changes.
+    # The procedure of a candidate. An attempt returns whether the candidate has to wait until a node changes, which it watches.
 
-    def _confirm(self) -> None:
-        """`/controller` is this session's: elected, if the epoch is still as the claim left it."""
+    def _stand_later(self) -> Procedure[None]:
+        yield self._retries.again
+        yield from self._stand(self._attempt)
+
+    def _stand(self, attempt: Callable[[], Procedure[bool]]) -> Procedure[None]:
+        """Makes attempts, beginning with this one, until there is a controller."""
+        is_waiting = False
+        while not is_waiting:
+            try:
+                is_waiting = yield from attempt()
+            except StoreFailure as failure:
+                if failure.result is StoreResult.SESSION_EXPIRED:
+                    return
+                yield self._retries.again
+            attempt = self._attempt
+
+    def _attempt(self) -> Procedure[bool]:
+        controller = yield from self._read_watched(znodes.CONTROLLER)
+        is_own = controller is not None and controller.ephemeral_owner == self._store.session_id()
         if self._mandate is not None:
-            return
-        if self._claim is None:
-            self._renew()
-            return
-        claim, number = self._claim, self._round
+            if not is_own:
+                self._claim = None
+                self._lose()
+            return is_own
+        if controller is None:
+            epoch = yield from read_node(self._store, znodes.CONTROLLER_EPOCH)
+            return (yield from self._claim_office(epoch, []))
+        if is_own:
+            return (yield from self._confirm())
+        if self._gone is not None:
+            return (yield from self._take_over())
+        return True  # Another broker is the controller.
 
-        def confirmed(result: StoreResult, node: StoreNode | None) -> None:
-            if number != self._round or self._mandate is not None:
-                return
-            if node is None:
-                self._retry(result)
-            elif (node.version, node.data) == (claim.version, znodes.controller_epoch_bytes(claim.epoch)):
-                self._elect(claim)
-            else:
-                self._renew()
-
-        self._store.get(znodes.CONTROLLER_EPOCH, confirmed)
-
-    def _renew(self) -> None:
-        """Claims the office again, if `/controller` still belongs to this session though the epoch has changed. The epoch is read first: a
-        successor changes both in one write, so the claim fails if there is one."""
-        number = self._round
-        epochs: list[StoreNode | None] = []
-
-        def read_epoch(result: StoreResult, node: StoreNode | None) -> None:
-            if number != self._round:
-                return
-            if node is None and result is not StoreResult.NO_NODE:
-                self._retry(result)
-                return
-            epochs.append(node)
-            self._store.get(znodes.CONTROLLER, read_controller)
-
-        def read_controller(result: StoreResult, node: StoreNode | None) -> None:
-            if number != self._round:
-                return
-            if node is not None and node.ephemeral_owner == self._store.session_id():
-                self._claim_again(epochs[0])
-            elif node is None and result is not StoreResult.NO_NODE:
-                self._retry(result)
-            # Else the watch is called.
-
-        self._store.get(znodes.CONTROLLER_EPOCH, read_epoch)
-
-    def _claim_again(self, epoch: StoreNode | None) -> None:
-        """Gives `/controller` away instead if the epoch cannot be read: every candidate says so then, and waits until it is mended."""
+    def _confirm(self) -> Procedure[bool]:
+        """`/controller` is this session's: elects this broker if the epoch is still as its claim left it, else claims the office again. A
+        successor changes both nodes in one write. So the epoch is read first, and the claim fails if there is a successor."""
+        epoch, controller = yield from read_in_order(self._store, [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
+        claim = self._claim
+        if controller is None or controller.ephemeral_owner != self._store.session_id():
+            return True
+        if claim is not None and epoch is not None and _is_as_claimed(epoch, claim):
+            self._elect(claim)
+            return True
         if epoch is None or _epoch_of(epoch) is not None:
-            self._claim_office(epoch, [Delete(znodes.CONTROLLER)])
-            return
-        number = self._round
-        self._store.multi(
-            [Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)],
-            lambda outcome: self._retry(outcome.result) if number == self._round else None,
-        )
+            return (yield from self._claim_office(epoch, [Delete(znodes.CONTROLLER)]))
+        # Every candidate logs the damage then, and waits until it is mended.
+        yield from self._write([Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)])
+        return False
 
-    def _read_epoch(self) -> None:
-        number = self._round
-        self._store.get(
-            znodes.CONTROLLER_EPOCH, lambda result, node: self._stand(result, node) if number == self._round else None
-        )
+    def _take_over(self) -> Procedure[bool]:
+        """Claims the office of a dead controller: one write deletes and creates the node, and raises the epoch from the version that was
+        read first."""
+        assert self._gone is not None, "a broker is dead"
+        broker_id, broker_epoch = self._gone
+        paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker_id)]
+        epoch, controller, registration = yield from read_in_order(self._store, paths)
+        if (
+            epoch is not None and controller is not None and registration is not None
+            and registration.czxid == broker_epoch
+            and registration.ephemeral_owner == controller.ephemeral_owner != self._store.session_id()
+        ):  # fmt: skip
+            return (yield from self._claim_office(epoch, [Delete(znodes.CONTROLLER)]))
+        self._gone = None
+        return False
 
-    def _stand(self, result: StoreResult, node: StoreNode | None) -> None:
-        if node is None and result is not StoreResult.NO_NODE:
-            self._retry(result)
-            return
-        self._claim_office(node, [])
-
-    def _claim_office(self, node: StoreNode | None, before: Sequence[Operation]) -> None:
-        """`node`: the epoch as it was read; `before`: what makes room for `/controller`."""
-        claim = Mandate(1, 0)
-        if node is not None:
-            epoch = _epoch_of(node)
-            if epoch is None:
-                self._wait_for_epoch(node)
-                return
-            claim = Mandate(max(epoch, self._newest_epoch()) + 1, node.version + 1)
+    def _claim_office(self, node: StoreNode | None, before: Sequence[Operation]) -> Procedure[bool]:
+        """`node`: the epoch as it was read; `before`: the operations that remove the present `/controller`."""
+        epoch, version = (0, -1) if node is None else (_epoch_of(node), node.version)
+        if node is not None and epoch is None:
+            return (yield from self._wait_for_epoch(node))
+        claim = Mandate(max(epoch or 0, self._newest_epoch()) + 1, version + 1)
         data = znodes.controller_epoch_bytes(claim.epoch)
-        operations: list[Operation] = [
+        self._claim = claim
+        is_done = yield from self._write([
             Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version),
             *before,
             Create(znodes.CONTROLLER, znodes.controller_bytes(self._broker_id, self._clock.wall_ms()), ephemeral=True),
-        ]
-        self._claim = claim
-        number = self._round
-        self._store.multi(operations, lambda outcome: self._on_claimed(outcome, claim) if number == self._round else None)
-
-    def _on_claimed(self, outcome: Outcome, claim: Mandate) -> None:
-        if outcome.result is StoreResult.OK:
+        ])  # fmt: skip
+        if is_done:
             self._elect(claim)
-            self.run()  # watches the own node: it may be removed
-        elif outcome.result in (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE):
-            self.run()
-        else:
-            self._retry(outcome.result)
+        return False  # The next attempt watches the own node: somebody may remove it.
 
-    def _wait_for_epoch(self, damaged: StoreNode) -> None:
-        """Until the epoch is another than this one, which cannot be read."""
+    def _wait_for_epoch(self, damaged: StoreNode) -> Procedure[bool]:
+        """Watches an epoch that cannot be read."""
         if self._noted != (damaged.version, damaged.data):
             self._noted = (damaged.version, damaged.data)
             log.error(
@@ -289,17 +230,20 @@ class ControllerElection:
                 "there, or a larger one: at least %d",
                 znodes.CONTROLLER_EPOCH, repr(damaged.data[:SHOWN_BYTES]), max(damaged.version, self._newest_epoch()),
             )  # fmt: skip
-        number = self._round
+        node = yield from self._read_watched(znodes.CONTROLLER_EPOCH)
+        return node is not None and node.version == damaged.version
 
-        def look(result: StoreResult, node: StoreNode | None) -> None:
-            if number == self._round and (node is None or node.version != damaged.version):
-                self._retry(result)
+    def _read_watched(self, path: str) -> Procedure[StoreNode | None]:
+        return (yield from read_node(self._store, path, watch=self._round.bound(self._on_change)))
 
-        def changed(event: WatchEvent) -> None:
-            if number == self._round:
-                self._on_change(event)
-
-        self._store.get(znodes.CONTROLLER_EPOCH, look, watch=changed)
+    def _write(self, operations: Sequence[Operation]) -> Procedure[bool]:
+        """Returns whether the write has happened; False if a node is not as it was read."""
+        outcome = yield from write(self._store, operations)
+        if outcome.result in (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE):
+            return False
+        if outcome.result is not StoreResult.OK:
+            raise StoreFailure(outcome.result)
+        return True
 
     def _elect(self, mandate: Mandate) -> None:
         self._mandate = mandate
@@ -307,10 +251,9 @@ class ControllerElection:
         self._noted = None
         self._on_elected(mandate)
 
-    def _retry(self, result: StoreResult) -> None:
-        if result is not StoreResult.SESSION_EXPIRED:
-            number = self._round
-            self._retries.again(lambda: self.run() if number == self._round else None)
+
+def _is_as_claimed(epoch: StoreNode, claim: Mandate) -> bool:
+    return (epoch.version, epoch.data) == (claim.version, znodes.controller_epoch_bytes(claim.epoch))
 
 
 def _epoch_of(node: StoreNode) -> int | None:

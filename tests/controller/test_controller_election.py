@@ -328,3 +328,15 @@ def test_standing_twice_is_standing_once() -> None:
     candidate.election.run()
     candidate.election.run()
     assert candidate.news == [Mandate(1, 0)]
+
+
+def test_an_epoch_node_that_was_removed_is_made_again_above_the_epochs_that_brokers_know() -> None:
+    """Also by a broker whose mandate has lapsed, and which still owns `/controller`."""
+    model = ZooKeeperModel()
+    candidate = Candidate(model, newest_epoch=7)
+    assert candidate.news == [Mandate(8, 0)]
+    candidate.store.disconnect()
+    candidate.election.lapse()
+    model.session().multi([Delete(znodes.CONTROLLER_EPOCH)], lambda outcome: None)
+    candidate.store.reconnect()
+    assert candidate.news == [Mandate(8, 0), None, Mandate(8, 0)] and candidate.controller() == 0

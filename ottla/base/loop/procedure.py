@@ -55,10 +55,9 @@ class Runner:
     def bound(self, function: Callable[..., object]) -> Callable[..., None]:
         """Returns `function` for a watch or a timer: calls are ignored once the present procedure is cancelled, not when it has ended."""
         run = self._run
-        assert run is not None, "a procedure was started"
 
         def call(*arguments: Any) -> None:
-            if not run.is_cancelled:
+            if run is not None and not run.is_cancelled:
                 function(*arguments)
 
         return call
