@@ -17,11 +17,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ottla.base.cluster_metadata import Change, PartitionPut, TopicMetadata, TopicPut, TopicRemoved
 from ottla.base.errors import ErrorCode
+from ottla.base.immutable import immutable
+from ottla.base.loop.procedure import CHECKPOINT, FOREVER, Procedure, Runner
+from ottla.base.loop.store_reads import write
 from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Check, Create, Delete, MetadataStore, Outcome, Set, StoreNode, StoreResult
 from ottla.controller.loading import read_paths
@@ -39,14 +42,13 @@ OPERATIONS_AT_ONCE_MAX = 2_000
 """After a decision for more than this, other work of the loop has its turn before the write."""
 
 
-@dataclass(slots=True)
+@immutable
 class Command:
     """One entry of the queue. `failed` makes the answer for a write that could not be done."""
 
     decide: Decide
     done: Callable[[Any], object]
     failed: Callable[[ErrorCode], object]
-    attempts: int = 0
 
 
 class CommandQueue:
@@ -76,18 +78,16 @@ class CommandQueue:
         self._may_act = may_act
         self._queue: deque[Command] = deque()
         self._current: Command | None = None
-        self._is_running = False
-        self._term = 0
+        self._work = Runner()
 
     def open(self, state: ClusterState) -> None:
         self.state = state
         self.is_open = True
-        self._term += 1
 
     def close(self) -> None:
-        """Answers all waiting commands with NOT_CONTROLLER; the answer to a write that is under way is ignored."""
+        """Answers all waiting commands with NOT_CONTROLLER, and ignores the outcome of a write whose answer has not arrived."""
         self.is_open = False
-        self._term += 1
+        self._work.cancel()
         waiting = [*([self._current] if self._current is not None else []), *self._queue]
         self._current = None
         self._queue.clear()
@@ -95,74 +95,107 @@ class CommandQueue:
             command.failed(ErrorCode.NOT_CONTROLLER)
 
     def submit(self, command: Command, *, is_urgent: bool = False) -> None:
+        """Executes the command behind the waiting ones, or before them if it is urgent."""
         if not self.is_open or not self._may_act():
             command.failed(ErrorCode.NOT_CONTROLLER)
-        elif is_urgent:
-            self._queue.appendleft(command)
-            self._run()
-        elif len(self._queue) >= COMMANDS_MAX:
+            return
+        if not is_urgent and len(self._queue) >= COMMANDS_MAX:
             command.failed(ErrorCode.REQUEST_TIMED_OUT)
+            return
+        if is_urgent:
+            self._queue.appendleft(command)
         else:
             self._queue.append(command)
-            self._run()
+        if not self._work.is_running:
+            self._work.start(self._serve())
 
-    def _run(self) -> None:
-        """Works off the queue; returns when it is empty or a write is under way."""
-        if self._is_running:
-            return
-        self._is_running = True
-        try:
-            while self._queue and self._current is None and self._may_act():
-                self._begin(self._queue.popleft())
-        finally:
-            self._is_running = False
+    # The procedure of the queue. Whatever it calls may close the queue, which cancels it.
 
-    def _begin(self, command: Command) -> None:
-        self._current = command
-        command.attempts += 1
-        plan = command.decide(self.state)
-        self._apply(plan.at_once)
-        if plan.parts and len(plan.parts[0].operations) > OPERATIONS_AT_ONCE_MAX:
-            self._in_term(self._later, lambda: self._write(command, plan, 0))
-        else:
-            self._write(command, plan, 0)
-
-    def _write(self, command: Command, plan: Plan, index: int) -> None:
-        if index == len(plan.parts):
+    def _serve(self) -> Procedure[None]:
+        """Executes the waiting commands, one after the other."""
+        while self._queue and self._may_act():
+            command = self._current = self._queue.popleft()
+            plan, code = yield from self._execute(command)
             self._current = None
-            for note in plan.notes:
-                log.warning(note)
-            command.done(plan.answer)
-            self._run()
-            return
-        part, term = plan.parts[index], self._term
+            if plan is None:
+                command.failed(code)
+            else:
+                for note in plan.notes:
+                    log.warning(note)
+                command.done(plan.answer)
+            yield CHECKPOINT
 
-        def written(outcome: Outcome) -> None:
-            if term == self._term and self._may_act():
-                self._on_written(command, plan, index, outcome)
+    def _execute(self, command: Command) -> Procedure[tuple[Plan | None, ErrorCode]]:
+        """Decides the command and writes its plan, again if the state that the decision rests on has changed. Returns the executed plan, or
+        the reason for giving up."""
+        attempts = 0
+        while attempts < ATTEMPTS_MAX:
+            plan = command.decide(self.state)
+            self._apply(plan.at_once)
+            yield CHECKPOINT
+            result = yield from self._write(plan)
+            if result is StoreResult.OK:
+                return plan, ErrorCode.NONE
+            if result in (StoreResult.DISK_FAILED, StoreResult.TOO_LARGE):
+                return None, ErrorCode.KAFKA_STORAGE_ERROR
+            log.warning("metadata store: %s; reading the cluster's state again", result.name)
+            attempts += result is not StoreResult.UNKNOWN
+            self.state = yield self._read_state
+            if not self._may_act():
+                yield FOREVER
+        return None, ErrorCode.UNKNOWN_SERVER_ERROR
 
-        self._store.multi(part.operations, written)
+    def _write(self, plan: Plan) -> Procedure[StoreResult]:
+        """Writes the parts of a plan, and applies each one that is written. Other work of the event loop is done between them."""
+        for index, part in enumerate(plan.parts):
+            if index > 0 or len(part.operations) > OPERATIONS_AT_ONCE_MAX:
+                yield self._later
+            result = yield from self._write_part(part)
+            while result is StoreResult.UNKNOWN and index > 0:
+                result = yield from self._write_part(part)  # its conditions are those of the decision, and earlier parts are written
+            if result is not StoreResult.OK:
+                return result
+            self._apply(part.changes)
+            yield CHECKPOINT
+        return StoreResult.OK
 
-    def _on_written(self, command: Command, plan: Plan, index: int, outcome: Outcome) -> None:
+    def _write_part(self, part: Part) -> Procedure[StoreResult]:
+        """Writes one part. UNKNOWN: its answer was lost, and it certainly was not executed."""
+        outcome = yield from write(self._store, part.operations)
+        if not self._may_act():
+            yield FOREVER
         result = outcome.result
-        if result is StoreResult.OK:
-            self._on_taken(command, plan, index)
-        elif result is StoreResult.SESSION_EXPIRED or (result is StoreResult.BAD_VERSION and outcome.index == 0):
-            self._resign(result)
-        elif result in (StoreResult.UNKNOWN, StoreResult.CONNECTION_LOST):
-            log.warning("metadata store: %s; looking whether the write was taken", result.name)
-            self._order_behind(command, plan, index)
-        elif result in (StoreResult.DISK_FAILED, StoreResult.TOO_LARGE):
-            self._fail(command, ErrorCode.KAFKA_STORAGE_ERROR)
-        else:
-            self._decide_again(command, result)
+        if _ends_term(outcome):
+            yield from self._end_term(result)
+        if result not in (StoreResult.UNKNOWN, StoreResult.CONNECTION_LOST):
+            return result
+        log.warning("metadata store: %s; looking whether the write was taken", result.name)
+        was_executed = yield from self._was_executed(part)
+        return StoreResult.OK if was_executed else StoreResult.UNKNOWN
 
-    def _on_taken(self, command: Command, plan: Plan, index: int) -> None:
-        self._apply(plan.parts[index].changes)
-        if index + 1 < len(plan.parts):
-            self._in_term(self._later, lambda: self._write(command, plan, index + 1))
-        else:
-            self._write(command, plan, index + 1)
+    def _was_executed(self, part: Part) -> Procedure[bool]:
+        """Whether a write was executed whose answer was lost."""
+        paths = list(dict.fromkeys(operation.path for operation in part.operations))
+        while True:
+            yield from self._wait_for_earlier_writes()
+            result, nodes = yield partial(read_paths, self._store, paths)
+            if result is StoreResult.OK:
+                return is_in_force(part, nodes)
+            if result is StoreResult.SESSION_EXPIRED:
+                yield from self._end_term(result)
+            yield self._retries.again
+
+    def _wait_for_earlier_writes(self) -> Procedure[None]:
+        """Waits until each earlier write was executed or never will be: the store orders the check of the epoch behind them."""
+        check = Check(znodes.CONTROLLER_EPOCH, self.state.controller_epoch_version)
+        while (result := (yield from write(self._store, [check])).result) is not StoreResult.OK:
+            if result in (StoreResult.SESSION_EXPIRED, StoreResult.BAD_VERSION, StoreResult.NO_NODE):
+                yield from self._end_term(result)
+            yield self._retries.again
+
+    def _end_term(self, result: StoreResult) -> Procedure[None]:
+        self._resign(result)
+        yield FOREVER
 
     def _apply(self, changes: Sequence[Change]) -> None:
         if changes:
@@ -171,68 +204,10 @@ class CommandQueue:
             self.state.apply(changes)
             self._on_applied(changes, before)
 
-    def _fail(self, command: Command, code: ErrorCode) -> None:
-        self._current = None
-        command.failed(code)
-        self._run()
 
-    # An unknown outcome
-
-    def _order_behind(self, command: Command, plan: Plan, index: int) -> None:
-        """Waits until nothing can happen any more of the write whose answer was lost."""
-        term = self._term
-
-        def ordered(outcome: Outcome) -> None:
-            if term != self._term:
-                return
-            if outcome.result is StoreResult.OK:
-                self._look(command, plan, index)
-            elif outcome.result in (StoreResult.SESSION_EXPIRED, StoreResult.BAD_VERSION, StoreResult.NO_NODE):
-                self._resign(outcome.result)
-            else:
-                self._in_term(self._retries.again, lambda: self._order_behind(command, plan, index))
-
-        self._store.multi([Check(znodes.CONTROLLER_EPOCH, self.state.controller_epoch_version)], ordered)
-
-    def _look(self, command: Command, plan: Plan, index: int) -> None:
-        part, term = plan.parts[index], self._term
-        paths = list(dict.fromkeys(operation.path for operation in part.operations))
-
-        def read(result: StoreResult, nodes: dict[str, StoreNode]) -> None:
-            if term != self._term:
-                return
-            if result is StoreResult.SESSION_EXPIRED:
-                self._resign(result)
-            elif result is not StoreResult.OK:
-                self._in_term(self._retries.again, lambda: self._order_behind(command, plan, index))
-            elif is_in_force(part, nodes):
-                self._on_taken(command, plan, index)
-            elif index > 0:
-                self._write(command, plan, index)  # its conditions are those of the decision, of which earlier parts hold already
-            else:
-                command.attempts -= 1
-                self._decide_again(command, StoreResult.UNKNOWN)
-
-        read_paths(self._store, paths, read)
-
-    def _decide_again(self, command: Command, result: StoreResult) -> None:
-        log.warning("metadata store: %s; reading the cluster's state again", result.name)
-
-        def loaded(state: ClusterState) -> None:
-            self.state = state
-            self._current = None
-            if command.attempts >= ATTEMPTS_MAX:
-                command.failed(ErrorCode.UNKNOWN_SERVER_ERROR)
-            else:
-                self._queue.appendleft(command)
-            self._run()
-
-        term = self._term
-        self._read_state(lambda state: loaded(state) if term == self._term else None)
-
-    def _in_term(self, schedule: Callable[[Callable[[], object]], object], function: Callable[[], object]) -> None:
-        term = self._term
-        schedule(lambda: function() if term == self._term else None)
+def _ends_term(outcome: Outcome) -> bool:
+    """Whether a write failed because the session has expired or the epoch is another one, which the first operation checks."""
+    return outcome.result is StoreResult.SESSION_EXPIRED or (outcome.result is StoreResult.BAD_VERSION and outcome.index == 0)
 
 
 def topic_of(change: Change) -> str | None:

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from ottla.base.cluster_metadata import BrokerMetadata, BrokerRemoved, Change, TopicMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger
 from ottla.base.errors import ErrorCode
 from ottla.base.loop.lease import Lease
+from ottla.base.loop.procedure import CHECKPOINT, FOREVER, Procedure, Runner, pause
 from ottla.base.loop.store_retries import StoreRetries
-from ottla.base.ports import Clock, MetadataStore, Operation, Random, StoreNode, StoreResult, Timers
+from ottla.base.ports import Clock, MetadataStore, Operation, Random, StoreResult, Timers
 from ottla.controller import configs, credentials, machine, membership, topics
 from ottla.controller.announcements import Announcements
 from ottla.controller.api import (
@@ -49,11 +51,12 @@ from ottla.controller.controller_election import ControllerElection, Mandate
 from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.loading import ROOTS, build_state, read_nodes
 from ottla.controller.log_dir_events import LogDirWatch, decide_log_dir_events
-from ottla.controller.plans import Plan
+from ottla.controller.plans import Decide, Plan
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import ConfiguredRules
 from ottla.metadata_store.log_dir_nodes import LogDirEvent
 
+T = TypeVar("T")
 log = logging.getLogger("ottla.controller")
 
 PARTITIONS_PER_WRITE = 150
@@ -100,6 +103,9 @@ class LocalController:
         self._live: dict[int, BrokerMetadata] | None = None
         self._gone: dict[int, int] = {}  # brokers that are provably gone, with the epochs of their registrations
         self._is_announcing = False
+        self._office = Runner()
+        self._lease_end = Runner()
+        self._second_reading = Runner()
         self._announcements = Announcements(messenger, clock, timers, config.this_broker_id)
         self._damage = damage
         self._brokers = BrokerWatch(store, retries, damage, self._on_brokers)
@@ -147,13 +153,13 @@ class LocalController:
         log.info("broker %d is the controller, epoch %d", self._broker_id, mandate.epoch)
         self._mandate = mandate
         self._live = None
-        self._lease.call_when_lapsed(self._lapse, is_wanted=lambda: mandate is self._mandate)
-        self._brokers.start()
-        self._read_state(self._begin)
+        self._office.start(self._hold_office())
 
     def _on_lost(self) -> None:
         self._mandate = None
         self._is_announcing = False  # until it is elected again and everything is sent at once
+        for runner in (self._office, self._lease_end, self._second_reading):
+            runner.cancel()
         self._brokers.stop()
         self._log_dirs.stop()
         self._queue.close()
@@ -173,30 +179,37 @@ class LocalController:
         log.warning("broker %d stops acting as the controller: its session with the metadata store may be over", self._broker_id)
         self._election.lapse()
 
-    def _read_state(self, done: Callable[[ClusterState], object]) -> None:
-        """Reads until it succeeds, or the mandate is over."""
-        mandate = self._mandate
+    def _lapse_with_lease(self) -> Procedure[None]:
+        yield from self._lease.lapse()
+        self._lapse()
 
-        def read(result: StoreResult, nodes: dict[str, StoreNode]) -> None:
-            if mandate is None or mandate is not self._mandate or result is StoreResult.SESSION_EXPIRED:
-                return
-            if result is not StoreResult.OK:
-                self._retries.again(lambda: self._read_state(done) if mandate is self._mandate else None)
-                return
-            state, notes = build_state(nodes)
-            for note in filter(self._damage.is_new, notes):
-                log.warning(note)
-            state.controller_id = self._broker_id
-            state.controller_epoch, state.controller_epoch_version = mandate.epoch, mandate.version
-            done(state)
+    def _hold_office(self) -> Procedure[None]:
+        """Everything that a controller does by itself, from its election until it is no longer the controller."""
+        self._lease_end.start(self._lapse_with_lease())
+        yield CHECKPOINT
+        self._brokers.start()
+        yield CHECKPOINT
+        while (code := (yield from self._take_office())) is not ErrorCode.NONE:
+            log.error("the controller cannot begin: %s", code.name)
+            yield self._retries.again
+        self._is_announcing = True
+        self._announcements.everything(self.state, self.state.brokers.values())
+        self._complete_interrupted()
+        self._review_last_known()
+        if self._live is not None:
+            self._on_brokers(self._live)
+        yield CHECKPOINT
+        self._log_dirs.start()
+        if self._lease.may_lapse:  # there may be other brokers
+            yield from self._balance_leadership()
 
-        read_nodes(self._store, ROOTS, read)
-
-    def _begin(self, state: ClusterState) -> None:
+    def _take_office(self) -> Procedure[ErrorCode]:
+        """Reads the cluster's state, opens the queue, and decides the consequences of new and missing brokers. Returns why it cannot."""
+        state = yield from self._read_state()
         own = state.brokers.get(self._broker_id)
         if own is not None:
             self._announcements.settings(state, own)  # They may say how leaders are elected.
-        self._is_announcing = False  # until everything is sent at once
+            yield CHECKPOINT
         self._queue.open(state)
         is_own_new = self._is_own_broker_new()
 
@@ -207,17 +220,39 @@ class LocalController:
                 state, [broker for broker in restarted if broker.broker_id not in left], left, self._rules, self._gone
             )
 
-        self._submit(
-            decide,
-            lambda _answer: self._announce_all(),
-            self._on_begin_failed,
-        )
+        _, code = yield from self._decided(decide)
+        return code
 
-    def _on_begin_failed(self, code: ErrorCode) -> None:
+    def _read_state(self) -> Procedure[ClusterState]:
+        """Reads the cluster's state from the metadata store until it succeeds."""
         mandate = self._mandate
-        if mandate is not None:
-            log.error("the controller cannot begin: %s", code.name)
-            self._retries.again(lambda: self._read_state(self._begin) if mandate is self._mandate else None)
+        assert mandate is not None, "this broker is the controller"
+        while (read := (yield partial(read_nodes, self._store, ROOTS)))[0] is not StoreResult.OK:
+            yield FOREVER if read[0] is StoreResult.SESSION_EXPIRED else self._retries.again
+        state, notes = build_state(read[1])
+        for note in filter(self._damage.is_new, notes):
+            log.warning(note)
+        state.controller_id = self._broker_id
+        state.controller_epoch, state.controller_epoch_version = mandate.epoch, mandate.version
+        return state
+
+    def _balance_leadership(self) -> Procedure[None]:
+        """Moves leadership back to preferred replicas, at intervals."""
+
+        def moved(count: int) -> None:
+            if count:
+                log.info("leadership of %d partitions goes back to their preferred replicas", count)
+
+        yield from pause(self._timers, FIRST_BALANCE_MS)
+        while True:
+            if self._config.auto_leader_rebalance_enable:
+                percentage = self._config.leader_imbalance_per_broker_percentage
+                self._submit(
+                    lambda state: decide_balance(state, percentage, self._rules),  # noqa: B023
+                    moved,
+                    lambda code: log.error("balance of leadership: %s", code.name),
+                )
+            yield from pause(self._timers, 1000 * self._config.leader_imbalance_check_interval_seconds)
 
     def _review_last_known(self) -> None:
         self._submit(
@@ -226,44 +261,12 @@ class LocalController:
             lambda code: log.error("replicas that were eligible: %s", code.name),
         )
 
-    def _announce_all(self) -> None:
-        self._is_announcing = True
-        self._announcements.everything(self.state, self.state.brokers.values())
-        self._complete_interrupted(lambda: None)
-        self._review_last_known()
-        if self._lease.may_lapse:  # there may be other brokers
-            self._balance_later(self._mandate, FIRST_BALANCE_MS)
-        if self._live is not None:
-            self._on_brokers(self._live)
-        self._log_dirs.start()
-
-    def _balance_later(self, mandate: Mandate | None, delay_ms: int) -> None:
-        self._timers.call_later(delay_ms, lambda: self._balance(mandate) if mandate is self._mandate else None)
-
-    def _balance(self, mandate: Mandate | None) -> None:
-        """Moves leadership back to preferred replicas, now and at intervals."""
-
-        def moved(count: int) -> None:
-            if count:
-                log.info("leadership of %d partitions goes back to their preferred replicas", count)
-
-        if self._config.auto_leader_rebalance_enable:
-            percentage = self._config.leader_imbalance_per_broker_percentage
-            self._submit(
-                lambda state: decide_balance(state, percentage, self._rules),
-                moved,
-                lambda code: log.error("balance of leadership: %s", code.name),
-            )
-        self._balance_later(mandate, 1000 * self._config.leader_imbalance_check_interval_seconds)
-
-    def _complete_interrupted(self, done: Callable[[], object]) -> None:
+    def _complete_interrupted(self) -> None:
         """Ends creations and deletions that were interrupted between two writes."""
 
         def finish_deletions() -> None:
             if self.state.deleting:
-                self._finish_deletion(list(self.state.deleting), done)
-            else:
-                done()
+                self._finish_deletion(list(self.state.deleting), lambda: None)
 
         if self.state.missing_nodes:
             self._submit(topics.decide_missing_states, lambda _answer: finish_deletions(), lambda _code: finish_deletions())
@@ -271,23 +274,26 @@ class LocalController:
             finish_deletions()
 
     def _read_again(self, done: Callable[[ClusterState], object]) -> None:
+        self._second_reading.start(self._read_second_time(done))
+
+    def _read_second_time(self, done: Callable[[ClusterState], object]) -> Procedure[None]:
+        """Reads the state for the queue, and decides what has changed in it besides."""
         known, leaving, failed = dict(self.state.brokers), self.state.leaving, self.state.failed
-
-        def loaded(state: ClusterState) -> None:
-            state.take_leaving(leaving)
-            state.take_failed(failed)
-            if not self._is_announcing:
-                done(state)  # What the brokers' coming means is about to be decided.
-                return
-            # The state that was read names brokers whose coming nothing has been decided about yet: they are sent nothing before.
-            joined = [broker for broker_id, broker in sorted(state.brokers.items()) if known.get(broker_id) != broker]
-            state.apply([BrokerRemoved(broker.broker_id) for broker in joined])
-            self._announcements.everything(state, state.brokers.values())
-            done(state)
-            self._submit_membership()
-            self._complete_interrupted(lambda: None)
-
-        self._read_state(loaded)
+        state = yield from self._read_state()
+        state.take_leaving(leaving)
+        state.take_failed(failed)
+        if not self._is_announcing:
+            done(state)  # The consequences of new brokers are about to be decided.
+            return
+        # The state names brokers about which nothing has been decided yet. They are sent nothing before.
+        joined = [broker for broker_id, broker in sorted(state.brokers.items()) if known.get(broker_id) != broker]
+        state.apply([BrokerRemoved(broker.broker_id) for broker in joined])
+        self._announcements.everything(state, state.brokers.values())
+        yield CHECKPOINT
+        done(state)
+        yield CHECKPOINT
+        self._submit_membership()
+        self._complete_interrupted()
 
     def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
         """Decides the consequences of brokers that have registered or ended, if any have."""
@@ -321,39 +327,29 @@ class LocalController:
     # The controller's interface
 
     def create_topics(self, requests: Sequence[NewTopic], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None) -> None:
+        Runner().start(self._create_topics(requests, validate_only, done, timeout_ms))
+
+    def _create_topics(
+        self, requests: Sequence[NewTopic], validate_only: bool, done: TopicsDone, timeout_ms: int | None
+    ) -> Procedure[None]:
+        """Creates the topics in groups, one group in each iteration of the event loop."""
+        results: list[TopicResult] = []
         groups = topics.in_groups(requests, self._config, PARTITIONS_PER_WRITE)
-        self._create_groups(groups, validate_only, [], done, timeout_ms)
-
-    def _create_groups(
-        self,
-        groups: Sequence[Sequence[NewTopic]],
-        validate_only: bool,
-        before: list[TopicResult],
-        done: TopicsDone,
-        timeout_ms: int | None,
-    ) -> None:
-        """Creates the first group, then the others in later turns of the loop; `before` are the results of the earlier ones."""
-        requests = groups[0]
-        valid = [result for result in before if result.error is ErrorCode.NONE]
-        made = sum(result.num_partitions for result in valid)
-
-        def created(results: list[TopicResult]) -> None:
-            results = before + results
-            if len(groups) == 1:
-                self._announcements.call_when_settled(lambda: done(results), timeout_ms)
-            else:
-                self._later(lambda: self._create_groups(groups[1:], validate_only, results, done, timeout_ms))
-
-        def decide(state: ClusterState) -> Plan:
-            return topics.decide_create_topics(
-                state, self._config, self._random, requests, validate_only=validate_only, partitions_before=made,
+        for index, group in enumerate(groups):
+            if index > 0:
+                yield self._later
+            valid = [result for result in results if result.error is ErrorCode.NONE]
+            decide = partial(
+                topics.decide_create_topics, config=self._config, random=self._random, requests=group, validate_only=validate_only,
+                partitions_before=sum(result.num_partitions for result in valid),
                 names_before=[result.name for result in valid] if validate_only else (),
             )  # fmt: skip
-
-        def failed(code: ErrorCode) -> None:
-            done(before + [TopicResult(name=request.name, error=code) for group in groups for request in group])
-
-        self._submit(decide, created, failed)
+            created, code = yield from self._decided(decide)
+            if code is not ErrorCode.NONE:
+                done(results + [TopicResult(name=request.name, error=code) for group in groups[index:] for request in group])
+                return
+            results += created
+        self._announcements.call_when_settled(lambda: done(results), timeout_ms)
 
     def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None:
         def marked(results: list[TopicResult]) -> None:
@@ -407,26 +403,24 @@ class LocalController:
         )
 
     def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:
+        Runner().start(self._alter_partition(broker_id, broker_epoch, changes, done))
+
+    def _alter_partition(
+        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone
+    ) -> Procedure[None]:
         results: list[PartitionResult] = []
-
-        def change(start: int) -> None:
-            piece = changes[start : start + MOVES_PER_WRITE]
-
-            def changed(answer: tuple[ErrorCode, list[PartitionResult]]) -> None:
-                code, of_piece = answer
-                results.extend(of_piece)
-                if code is ErrorCode.NONE and start + MOVES_PER_WRITE < len(changes):
-                    change(start + MOVES_PER_WRITE)
-                else:
-                    done(code, results)
-
-            self._submit(
-                lambda state: machine.decide_alter_partition(state, broker_id, broker_epoch, piece, self._rules),
-                changed,
-                lambda code: done(code, []),
+        for piece in _pieces(changes):
+            answer, code = yield from self._decided(
+                partial(machine.decide_alter_partition, broker_id=broker_id, broker_epoch=broker_epoch, changes=piece, rules=self._rules)
             )
-
-        change(0)
+            if code is not ErrorCode.NONE:
+                done(code, [])
+                return
+            code, of_piece = answer
+            results += of_piece
+            if code is not ErrorCode.NONE:
+                break
+        done(code, results)
 
     def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
@@ -438,25 +432,18 @@ class LocalController:
         )
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None:
+        Runner().start(self._alter_reassignments(requests, done))
+
+    def _alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> Procedure[None]:
         results: list[PartitionResult] = []
-
-        def move(start: int) -> None:
-            piece = requests[start : start + MOVES_PER_WRITE]
-
-            def moved(of_piece: list[PartitionResult]) -> None:
-                results.extend(of_piece)
-                if start + MOVES_PER_WRITE < len(requests):
-                    move(start + MOVES_PER_WRITE)
-                else:
-                    done(results)
-
-            def failed(code: ErrorCode) -> None:
-                rest = [PartitionResult(topic=asked.topic, partition=asked.partition, error=code) for asked in requests[start:]]
-                done([*results, *rest])
-
-            self._submit(lambda state: machine.decide_reassign(state, piece, self._rules), moved, failed)
-
-        move(0)
+        for piece in _pieces(requests):
+            moved, code = yield from self._decided(partial(machine.decide_reassign, requests=piece, rules=self._rules))
+            if code is not ErrorCode.NONE:
+                left = requests[len(results) :]
+                results += [PartitionResult(topic=asked.topic, partition=asked.partition, error=code) for asked in left]
+                break
+            results += moved
+        done(results)
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
         self._submit(
@@ -475,6 +462,13 @@ class LocalController:
     ) -> None:
         self._queue.submit(Command(decide, done, failed), is_urgent=is_urgent)
 
+    def _decided(self, decide: Decide) -> Procedure[tuple[Any, ErrorCode]]:
+        """Submits a command. Returns its answer and NONE, or None and the reason for which it failed."""
+        answer, code = yield lambda resume: self._submit(
+            decide, lambda answer: resume(answer, ErrorCode.NONE), lambda code: resume(None, code)
+        )
+        return answer, code
+
     # After a write
 
     def _on_applied(self, changes: Sequence[Change], before: Mapping[str, TopicMetadata | None]) -> None:
@@ -492,6 +486,11 @@ class LocalController:
             )
 
         self._announcements.call_when_settled(remove_nodes, timeout_ms)
+
+
+def _pieces(items: Sequence[T]) -> list[Sequence[T]]:
+    """The items in pieces that are written one by one; one piece if there is none."""
+    return [items[start : start + MOVES_PER_WRITE] for start in range(0, len(items), MOVES_PER_WRITE)] or [items]
 
 
 def _unknown_of(state: ClusterState, brokers: Sequence[BrokerMetadata]) -> list[BrokerMetadata]:

@@ -13,11 +13,13 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.procedure import CHECKPOINT, Procedure
 from ottla.base.ports import Check, Operation, Outcome, StoreResult
 from ottla.controller.api import NewPartitions, TopicResult
 from ottla.controller.command_queue import CommandQueue
 from ottla.controller.controller_election import ControllerElection
 from ottla.controller.loading import build_state
+from ottla.controller.plans import Part
 from ottla.metadata_store import znodes
 from tests.cluster.brokers import Brokers, Member
 from tests.fakes.memory_store import ZooKeeperModel
@@ -161,23 +163,30 @@ def find(seeds: range) -> bool:
 
 
 def test_a_controller_that_takes_over_an_epoch_by_reading_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    works = CommandQueue._order_behind
+    works = CommandQueue._wait_for_earlier_writes
 
-    def reads_the_epoch(self: CommandQueue, *arguments: object) -> None:
+    def reads_the_epoch(self: CommandQueue) -> Procedure[None]:
         node = self._store.model.tree.get(znodes.CONTROLLER_EPOCH)  # type: ignore[attr-defined]
         self.state.controller_epoch_version = node.version
-        works(self, *arguments)  # type: ignore[arg-type]
+        yield from works(self)
 
-    monkeypatch.setattr(CommandQueue, "_order_behind", reads_the_epoch)
+    monkeypatch.setattr(CommandQueue, "_wait_for_earlier_writes", reads_the_epoch)
     monkeypatch.setattr(ControllerElection, "_on_session", lambda self, event: None)
     assert find(SEEDS_TO_FIND)
 
 
 def test_an_answer_that_is_taken_for_a_success_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CommandQueue, "_order_behind", CommandQueue._on_taken)
+    def was_executed(_queue: CommandQueue, _part: Part) -> Procedure[bool]:
+        yield CHECKPOINT
+        return True
+
+    monkeypatch.setattr(CommandQueue, "_was_executed", was_executed)
     assert find(SEEDS_TO_FIND)
 
 
 def test_a_look_that_is_not_ordered_behind_the_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CommandQueue, "_order_behind", CommandQueue._look)
+    def waits_for_nothing(_queue: CommandQueue) -> Procedure[None]:
+        yield CHECKPOINT
+
+    monkeypatch.setattr(CommandQueue, "_wait_for_earlier_writes", waits_for_nothing)
     assert find(SEEDS_TO_FIND)

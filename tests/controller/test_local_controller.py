@@ -11,6 +11,7 @@ import pytest
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerPut
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.procedure import Procedure
 from ottla.base.loop.store_retries import RETRY_MS
 from ottla.base.ports import Check, Create, Operation, Outcome, Set, StoreResult
 from ottla.base.uuids import uuid_to_text
@@ -126,13 +127,11 @@ def test_an_older_list_of_brokers_that_is_decided_after_a_newer_one() -> None:
     older, newer = replace(own, broker_id=5, epoch=1_000), replace(own, broker_id=5, epoch=2_000)
     read_state = cluster.loop._read_state
 
-    def read_slowly(done: Callable[[ClusterState], object]) -> None:
-        def overtaken(state: ClusterState) -> None:
-            state.apply([BrokerPut(older)])
-            cluster.loop._on_brokers({0: own, 5: newer})
-            done(state)
-
-        read_state(overtaken)
+    def read_slowly() -> Procedure[ClusterState]:
+        state = yield from read_state()
+        state.apply([BrokerPut(older)])
+        cluster.loop._on_brokers({0: own, 5: newer})
+        return state
 
     cluster.loop._read_state = read_slowly  # type: ignore[method-assign]
     cluster.store.fail_next(StoreResult.UNKNOWN)

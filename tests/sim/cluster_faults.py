@@ -9,12 +9,12 @@ from unittest import mock
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.control_messages import LeaderAndIsr
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Check, StoreResult
+from ottla.base.loop.procedure import Procedure
+from ottla.base.ports import Check, Outcome, StoreResult
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.gone_partitions import GonePartitions
-from ottla.controller import membership, plans
+from ottla.controller import command_queue, membership, plans
 from ottla.controller.announcements import Announcements
-from ottla.controller.command_queue import CommandQueue
 from ottla.controller.local_controller import LocalController
 from ottla.controller.state import ClusterState
 from ottla.metadata_store import znodes
@@ -100,24 +100,19 @@ def write_without_epoch_check() -> Any:
 
 def epoch_by_reading() -> Any:
     """A controller that was replaced reads the state again, the epoch with it, and goes on under that of its successor (I38)."""
-    read_state, on_written = LocalController._read_state, CommandQueue._on_written
+    read_state = LocalController._read_state
 
-    def read_epoch(controller: LocalController, done: Callable[[ClusterState], object]) -> None:
-        def read(state: ClusterState) -> None:
-            node = controller._store.model.tree.get(znodes.CONTROLLER_EPOCH)  # type: ignore[attr-defined]
-            state.controller_epoch, state.controller_epoch_version = znodes.read_controller_epoch(node.data), node.version
-            done(state)
+    def read_epoch(controller: LocalController) -> Procedure[ClusterState]:
+        state = yield from read_state(controller)
+        node = controller._store.model.tree.get(znodes.CONTROLLER_EPOCH)  # type: ignore[attr-defined]
+        state.controller_epoch, state.controller_epoch_version = znodes.read_controller_epoch(node.data), node.version
+        return state
 
-        read_state(controller, read)
-
-    def decide_again(queue: CommandQueue, command: Any, plan: Any, index: int, outcome: Any) -> None:
-        if outcome.result is StoreResult.BAD_VERSION:
-            queue._decide_again(command, outcome.result)
-        else:
-            on_written(queue, command, plan, index, outcome)
+    def ends_term(outcome: Outcome) -> bool:
+        return outcome.result is StoreResult.SESSION_EXPIRED
 
     return together(
-        [mock.patch.object(LocalController, "_read_state", read_epoch), mock.patch.object(CommandQueue, "_on_written", decide_again)]
+        [mock.patch.object(LocalController, "_read_state", read_epoch), mock.patch.object(command_queue, "_ends_term", ends_term)]
     )
 
 

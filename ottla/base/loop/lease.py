@@ -1,15 +1,15 @@
-"""Whether this broker's session with the metadata store certainly lives still, and a call when that is no longer so.
+"""The lease of this broker's session with the metadata store: whether the session certainly lives, and the end of that certainty.
 
-The lease of a session runs from the sending of the last request that was answered, for the session's timeout: the store cannot have ended
-the session before. It is counted on the monotonic clock and asked about where something is done, not only when a timer fires: after a
-pause of the whole process the first request that is executed finds the lease over.
+The lease runs from the sending of the last request that was answered, for the session's timeout: the store cannot have ended the session
+before. It is counted on the monotonic clock, and asked about before each action, not only when a timer fires. So the first request that is
+executed after a pause of the whole process finds that the lease is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 
+from ottla.base.loop.procedure import FOREVER, Procedure, pause
 from ottla.base.ports import Clock, MetadataStore, Timers
 
 
@@ -28,12 +28,9 @@ class Lease:
     def is_held(self) -> bool:
         return self._clock.monotonic_ms() < self._store.lease_ends_ms()
 
-    def call_when_lapsed(self, function: Callable[[], object], is_wanted: Callable[[], bool]) -> None:
-        """Calls `function` once when the lease is found to be over, unless `is_wanted` says then that it is of no use any more."""
-        left_ms = self._store.lease_ends_ms() - self._clock.monotonic_ms()
-        if left_ms == inf or not is_wanted():
-            return
-        if left_ms <= 0:
-            function()
-        else:
-            self._timers.call_later(left_ms, lambda: self.call_when_lapsed(function, is_wanted))
+    def lapse(self) -> Procedure[None]:
+        """Waits until the lease is found to be over."""
+        while (left_ms := self._store.lease_ends_ms() - self._clock.monotonic_ms()) > 0:
+            if left_ms == inf:
+                yield FOREVER
+            yield from pause(self._timers, left_ms)

@@ -4,7 +4,7 @@ A procedure yields a function that takes a callback, and is resumed with what th
 several values. So `outcome = yield partial(store.multi, operations)` waits for a write. The function may call back at once or later.
 
 A `Runner` runs one procedure at a time. Starting another one cancels it, and a cancelled procedure is never resumed: answers that arrive
-later are ignored. So a procedure needs no number to tell its answers from those of an earlier one.
+later are ignored. So no procedure compares numbers to find out whether an answer is still its own.
 
 Between two yields nothing else runs, except what the procedure itself calls. A called function may cancel the procedure. Then the procedure
 ends at its next yield, and the yielded function is not called. `yield CHECKPOINT` only asks whether the procedure may continue.
@@ -27,6 +27,10 @@ Procedure = Generator[Effect, Any, T]
 
 CHECKPOINT: Effect = None
 """Resumes a procedure at once, unless it is cancelled."""
+
+
+def FOREVER(_resume: Callable[..., None]) -> None:
+    """Waits until the procedure is cancelled."""
 
 
 class Runner:
@@ -104,7 +108,7 @@ class _Run:
                 self._procedure.close()
 
     def _begin(self, effect: Callable[[Callable[..., None]], object]) -> bool:
-        """Calls what the procedure has yielded; returns whether its answer is still to come, or nobody waits for it any more."""
+        """Calls what the procedure has yielded; returns whether the procedure waits now, or is cancelled."""
         self._waits += 1
         wait = self._waits
         effect(partial(self._answered, wait))

@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, cast
 
 from ottla.base.loop.lease import Lease
+from ottla.base.loop.procedure import Procedure, Runner
 from ottla.base.ports import MetadataStore
 from tests.fakes.timers import ManualTimers
 
@@ -22,14 +23,21 @@ def lease_of(store: Any, timers: ManualTimers) -> Lease:
     return Lease(cast("MetadataStore", store), timers.clock, timers)
 
 
+def note_the_end(lease: Lease, calls: list[str]) -> Procedure[None]:
+    yield from lease.lapse()
+    calls.append("lapsed")
+
+
 def test_it_is_held_until_its_end_and_renewed_by_the_store() -> None:
     timers = ManualTimers()
     now_ms = timers.clock.monotonic_ms()
     store = Store(now_ms + 100)
     lease = lease_of(store, timers)
     calls: list[str] = []
-    lease.call_when_lapsed(lambda: calls.append("lapsed"), is_wanted=lambda: True)
-    lease.call_when_lapsed(lambda: calls.append("never"), is_wanted=lambda: False)
+    Runner().start(note_the_end(lease, calls))
+    cancelled = Runner()
+    cancelled.start(note_the_end(lease, calls))
+    cancelled.cancel()
     timers.advance(99)
     assert lease.is_held() and lease.may_lapse
     store.ends_ms = now_ms + 150
@@ -44,5 +52,5 @@ def test_it_is_held_until_its_end_and_renewed_by_the_store() -> None:
 def test_the_embedded_stores_lease_never_ends_and_costs_no_timer() -> None:
     timers = ManualTimers()
     lease = lease_of(Store(inf), timers)
-    lease.call_when_lapsed(lambda: None, is_wanted=lambda: True)
+    Runner().start(note_the_end(lease, []))
     assert lease.is_held() and not lease.may_lapse and timers.pending() == 0
