@@ -15,9 +15,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.base.cluster_metadata import NO_LEADER, ClusterMetadata
+from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ErrorCode, error_code
-from ottla.base.ports import CONTROL_LANE, DEFAULT_LANE, Peers, TimerHandle, Timers
+from ottla.base.loop.procedure import Answer, Procedure, Runner, pause
+from ottla.base.ports import CONTROL_LANE, DEFAULT_LANE, Peers, Timers
 from ottla.controller.api import (
     AlterPartitionDone,
     ConfigRequest,
@@ -42,7 +43,7 @@ log = logging.getLogger("ottla.cluster")
 RETRY_FIRST_MS = 10
 RETRY_MAX_MS = 500
 REVIEW_MS = 250
-"""So often a request under way is compared with what is known of the controller."""
+"""The interval at which a request in flight is reviewed: whether the broker that it was sent to is still the controller."""
 GRACE_MS = 500
 """The wait for an answer continues for this long after the request's own time, if the controller has the request."""
 NOT_TAKEN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
@@ -53,7 +54,7 @@ WholeCode = Callable[[Any], int]
 
 
 class Asking:
-    """One request on its way to the controller; `cancel` ends the attempts."""
+    """One request to the controller, from its first attempt to its end; `cancel` ends the attempts."""
 
     def __init__(
         self,
@@ -74,73 +75,64 @@ class Asking:
         self._here = here
         self._lane = lane
         self._once = once
-        self._pause_ms = RETRY_FIRST_MS
-        self._attempt = 0
-        self._asked = NO_LEADER
-        self._is_under_way = False
-        self._deadline = route.timers.call_later(timeout_ms, self._on_deadline)
-        self._review: TimerHandle | None = None
-        self.is_over = False
+        self._is_in_flight = False
+        self._limit = Runner()
+        self._attempts = Runner()
+        self._limit.start(self._end_in_time(timeout_ms))
+        self._attempts.start(self._ask())
+
+    @property
+    def is_over(self) -> bool:
+        return not self._attempts.is_running
 
     def cancel(self) -> None:
-        self.is_over = True
-        self._deadline.cancel()
-        if self._review is not None:
-            self._review.cancel()
+        self._limit.cancel()
+        self._attempts.cancel()
 
-    def attempt(self) -> None:
-        if self.is_over:
-            return
-        route = self._route
-        if route.is_here:
-            self._answer_here()
-            return
-        self._attempt += 1
-        attempt, self._asked = self._attempt, route.metadata.controller_id
-        if self._review is None:
-            self._review = route.timers.call_later(REVIEW_MS, self._look)
-
-        def answered(response: Any, code: int) -> None:
-            if attempt == self._attempt and not self.is_over:
-                self._on_answer(response, code)
-
-        self._is_under_way = True
-        route.peers.send(self._asked, self._request, answered, lane=self._lane)
-
-    def _on_deadline(self) -> None:
-        """Ends the wait. The controller may be answering at this moment that the time is over, with the results so far."""
-        if self._is_under_way:
-            self._deadline = self._route.timers.call_later(GRACE_MS, self._answer_here)
-        else:
-            self._answer_here()
-
-    def _on_answer(self, response: Any, code: int) -> None:
-        self._is_under_way = False
-        refusal = error_code(code or self._whole_code(response))
-        if not code and refusal not in NOT_TAKEN:
-            self.cancel()
-            self._answered(response)
-        elif self._once is not None:
-            self.cancel()
-            self._once(refusal)
-        else:
-            self._attempt += 1
-            attempt, pause_ms = self._attempt, self._pause_ms
-            self._pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
-            self._route.timers.call_later(pause_ms, lambda: self.attempt() if attempt == self._attempt else None)
-
-    def _look(self) -> None:
-        """Ends the wait for a broker that is no longer the controller, since its answer may never arrive. A request in a pause finds the
-        new controller by itself; a new pause at each look would delay its attempt for ever."""
-        self._review = None
-        if self._is_under_way and (self._route.is_here or self._route.metadata.controller_id != self._asked):
-            self._on_answer(None, ErrorCode.NOT_CONTROLLER)
-        if not self.is_over and self._review is None:
-            self._review = self._route.timers.call_later(REVIEW_MS, self._look)
-
-    def _answer_here(self) -> None:
+    def _end_in_time(self, timeout_ms: int) -> Procedure[None]:
+        """Ends the attempts when the time is over. The controller may be answering at that moment, with the results so far."""
+        yield from pause(self._route.timers, timeout_ms)
+        if self._is_in_flight:
+            yield from pause(self._route.timers, GRACE_MS)
         self.cancel()
         self._here()
+
+    def _ask(self) -> Procedure[None]:
+        """Sends the request to the controller, again with rising pauses, until a broker has executed it."""
+        route = self._route
+        pause_ms = RETRY_FIRST_MS
+        while not route.is_here:
+            response, refusal = yield from self._attempt()
+            if refusal is None:
+                self.cancel()
+                self._answered(response)
+                return
+            if self._once is not None:
+                self.cancel()
+                self._once(refusal)
+                return
+            yield from pause(route.timers, pause_ms)
+            pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+        self.cancel()
+        self._here()
+
+    def _attempt(self) -> Procedure[tuple[Any, ErrorCode | None]]:
+        """Sends the request once. Returns the answer, or the reason why the request was not executed. The wait also ends when another
+        broker is the controller, because the answer of the former one may never arrive."""
+        route = self._route
+        asked = route.metadata.controller_id
+        answer: Answer[tuple[Any, int]] = Answer()
+        self._is_in_flight = True
+        route.peers.send(asked, self._request, answer, lane=self._lane)
+        while not (yield from answer.wait(route.timers, REVIEW_MS)):
+            if route.is_here or route.metadata.controller_id != asked:
+                break
+        self._is_in_flight = False
+        if not answer.has_arrived:
+            return None, ErrorCode.NOT_CONTROLLER
+        response, code = answer.value
+        refusal = error_code(code or self._whole_code(response))
+        return response, refusal if code or refusal in NOT_TAKEN else None
 
 
 class ControllerRoute:
@@ -190,9 +182,7 @@ class ControllerRoute:
         """Calls `answered` with the controller's answer; or `here`, if this broker has become the controller or the time is over; or
         `once`, if given, after the first attempt that came to nothing."""
         time_ms = self._timeout_ms() if timeout_ms is None else timeout_ms
-        asking = Asking(self, request, whole_code, answered, here, time_ms, lane, once)
-        asking.attempt()
-        return asking
+        return Asking(self, request, whole_code, answered, here, time_ms, lane, once)
 
     # The requests of this broker
 

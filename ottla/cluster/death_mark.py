@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.base.loop.procedure import Procedure
+from ottla.base.loop.store_reads import node_exists, read_node
 from ottla.base.loop.store_retries import StoreRetries
-from ottla.base.ports import MetadataStore, StoreNode, StoreResult, WatchEvent
+from ottla.base.loop.store_watch import StoreWatch
+from ottla.base.ports import MetadataStore, Watch
 from ottla.metadata_store import znodes
 
 
@@ -18,48 +21,25 @@ class DeathMark:
 
     def __init__(self, store: MetadataStore, retries: StoreRetries, broker_id: int, on_marked: Callable[[], object]) -> None:
         self._store = store
-        self._retries = retries
         self._broker_id = broker_id
         self._on_marked = on_marked
-        self._round = 0
+        self._broker_epoch = -1
+        self._watch = StoreWatch(retries, self._read)
 
     def watch(self, broker_epoch: int) -> None:
-        """For this registration, instead of the one before."""
-        self._round += 1
-        self._look(self._round, broker_epoch)
+        """Watches this registration, and no longer the one before."""
+        self._broker_epoch = broker_epoch
+        self._watch.start()
 
     def stop(self) -> None:
-        self._round += 1
+        self._watch.stop()
 
-    def _look(self, number: int, broker_epoch: int) -> None:
-        def again() -> None:
-            if number == self._round:
-                self._look(number, broker_epoch)
-
-        def changed(event: WatchEvent) -> None:
-            if event is WatchEvent.LOST:
-                self._retries.again(again)
-            else:
-                again()
-
-        def read(result: StoreResult, node: StoreNode | None) -> None:
-            if number != self._round:
-                return
-            if node is not None and _is_marked(node.data, self._broker_id, broker_epoch):
-                self._round += 1
+    def _read(self, watch: Watch) -> Procedure[None]:
+        if (yield from node_exists(self._store, znodes.BROKER_EPOCHS, watch)):
+            node = yield from read_node(self._store, znodes.BROKER_EPOCHS)
+            if node is not None and _is_marked(node.data, self._broker_id, self._broker_epoch):
+                self._watch.stop()
                 self._on_marked()
-            elif node is None and result not in (StoreResult.NO_NODE, StoreResult.SESSION_EXPIRED):
-                self._retries.again(again)
-
-        def watching(result: StoreResult) -> None:
-            if number != self._round:
-                return
-            if result is StoreResult.OK:
-                self._store.get(znodes.BROKER_EPOCHS, read)
-            elif result not in (StoreResult.NO_NODE, StoreResult.SESSION_EXPIRED):
-                self._retries.again(again)
-
-        self._store.exists(znodes.BROKER_EPOCHS, watching, watch=changed)
 
 
 def _is_marked(data: bytes, broker_id: int, broker_epoch: int) -> bool:

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.procedure import Procedure, Runner, pause
 from ottla.base.ports import Timers
 from ottla.controller.api import AlterPartitionDone, IsrChangeRequest, PartitionResult
 from ottla.replication.isr import IsrProposal
@@ -68,45 +70,37 @@ class IsrChanges:
         self.expansions = 0
         self.shrinks = 0
         """How often an in-sync set of a partition that this broker leads has grown or shrunk at its request."""
-        self._is_asking = False
-        self._is_scheduled = False
+        self._asking = Runner()
         self._is_closed = False
 
     def propose(self, state: PartitionState, proposal: IsrProposal) -> None:
         """`PartitionState.on_isr_proposal`. The proposals of one iteration of the event loop are sent in one request."""
         key = (state.log.topic_id or bytes(16), state.topic_partition.partition)
         self._pending[key], self._sizes[key] = proposal, len(state.isr_state.members)
-        if not self._is_asking and not self._is_scheduled:
-            self._schedule(0)
+        if not self._asking.is_running and not self._is_closed:
+            self._asking.start(self._ask_until_answered())
 
     def close(self) -> None:
         self._is_closed = True
+        self._asking.cancel()
         self._pending.clear()
 
-    def _schedule(self, delay_ms: int) -> None:
-        self._is_scheduled = True
-        self._timers.call_later(delay_ms, self._ask)
-
-    def _ask(self) -> None:
-        self._is_scheduled = False
-        self._drop_ended()
-        if self._is_closed or not self._pending:
-            return
-        asked = dict(self._pending)
-        changes = [
-            IsrChangeRequest(
-                topic_id=topic_id,
-                partition=index,
-                leader_epoch=proposal.leader_epoch,
-                partition_epoch=proposal.partition_epoch,
-                isr=proposal.members,
-            )
-            for (topic_id, index), proposal in asked.items()
-        ]
-        self._is_asking = True
-        self.controller.alter_partition(
-            self._broker_id, self._broker_epoch(), changes, lambda code, results: self._answered(asked, code, results)
-        )
+    def _ask_until_answered(self) -> Procedure[None]:
+        """Sends requests with all proposals that are pending, until none is."""
+        delay_ms = 0
+        while True:
+            yield from pause(self._timers, delay_ms)
+            self._drop_ended()
+            if not self._pending:
+                return
+            asked = dict(self._pending)
+            changes = [_change(key, proposal) for key, proposal in asked.items()]
+            code, results = yield partial(self.controller.alter_partition, self._broker_id, self._broker_epoch(), changes)
+            self._take_all(asked, code, results)
+            if not self._pending:
+                return
+            is_new = any(asked.get(key) is not proposal for key, proposal in self._pending.items())
+            delay_ms = 0 if is_new and not self._failures else self._delay_ms()
 
     def _drop_ended(self) -> None:
         """Drops proposals that newer state of their partitions has ended."""
@@ -117,24 +111,19 @@ class IsrChanges:
         leader = self._leader_of(key)
         return leader is not None and leader.has_proposed(proposal)
 
-    def _answered(self, asked: dict[Key, IsrProposal], code: ErrorCode, results: Sequence[PartitionResult]) -> None:
-        self._is_asking = False
-        if self._is_closed:
-            return
-        answered = False
+    def _take_all(self, asked: dict[Key, IsrProposal], code: ErrorCode, results: Sequence[PartitionResult]) -> None:
+        """Passes the answer to one request to the leaders."""
+        is_answered = False
         if code is ErrorCode.NONE:
             for result in results:
                 key = (result.topic_id, result.partition)
                 if key in asked and self._take(key, asked[key], result):
-                    answered = True
+                    is_answered = True
                     if self._pending.get(key) is asked[key]:
                         del self._pending[key]
         elif not self._failures:
             log.info("the in-sync sets of %d partitions are proposed again: %s", len(asked), code.name)
-        self._failures = 0 if answered else self._failures + 1
-        if self._pending and not self._is_scheduled:
-            is_new = any(asked.get(key) is not proposal for key, proposal in self._pending.items())
-            self._schedule(0 if is_new and not self._failures else self._delay_ms())
+        self._failures = 0 if is_answered else self._failures + 1
 
     def _delay_ms(self) -> int:
         return min(RETRY_MS_MIN << min(self._failures, 20), RETRY_MS_MAX)
@@ -166,6 +155,14 @@ class IsrChanges:
         grown = size - self._sizes.pop(key, size)
         self.expansions += grown > 0
         self.shrinks += grown < 0
+
+
+def _change(key: Key, proposal: IsrProposal) -> IsrChangeRequest:
+    topic_id, index = key
+    return IsrChangeRequest(
+        topic_id=topic_id, partition=index, isr=proposal.members,
+        leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch,
+    )  # fmt: skip
 
 
 def _is_sound(result: PartitionResult, broker_id: int, proposal: IsrProposal) -> bool:

@@ -12,24 +12,22 @@ partition. So a broker that is slow, or paused, never costs more memory than the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.control_messages import ControlMessage, UpdateConfigs
 from ottla.base.errors import ErrorCode, error_code
-from ottla.base.ports import CONTROL_LANE, Peers, TimerHandle, Timers
+from ottla.base.loop.procedure import Answer, Procedure, Runner, pause
+from ottla.base.ports import CONTROL_LANE, Peers, Timers
 from ottla.cluster.control_queue import ControlQueue, Done, Letter
-
-if TYPE_CHECKING:
-    from ottla.cluster.control_wire import ControlRequest
 
 log = logging.getLogger("ottla.cluster")
 
 RETRY_FIRST_MS = 10
 RETRY_MAX_MS = 1_000
 REVIEW_MS = 500
-"""So often a message under way is compared with what the controller knows."""
+"""The interval at which the controller asks whether a message in flight still matters."""
 
 IsWanted = Callable[[int, ControlMessage], bool]
 
@@ -54,7 +52,7 @@ class PeerMessenger:
 
 
 class Outbox:
-    """The message under way to one broker, and the waiting ones. Messages are numbered in the order of sending."""
+    """The messages to one broker: the one in flight, and the waiting ones. They are numbered in the order of sending."""
 
     def __init__(self, peers: Peers, timers: Timers, is_wanted: IsWanted, broker_id: int) -> None:
         self._peers = peers
@@ -63,89 +61,51 @@ class Outbox:
         self._broker_id = broker_id
         self._waiting = ControlQueue()
         self._sequence = 0
-        self._current: Letter | None = None
-        self._parts: Iterator[ControlRequest] = iter(())
-        self._attempt = 0
-        self._retry_ms = RETRY_FIRST_MS
-        self._review: TimerHandle | None = None
+        self._sending = Runner()
 
     def add(self, letter: Letter) -> None:
-        self._waiting.give_up(lambda message: self._is_wanted(self._broker_id, message))
+        self._waiting.give_up(self._matters)
         self._waiting.add(letter)
-        if self._current is None:
-            self._next()
+        if not self._sending.is_running:
+            self._sending.start(self._send_all())
 
-    def _next(self) -> None:
-        """Begins the next message that still matters."""
-        while self._current is None and (letter := self._waiting.take()) is not None:
-            if self._is_wanted(self._broker_id, letter.message):
-                self._begin(letter)
-            else:
-                letter.done(ErrorCode.NETWORK_EXCEPTION)
+    def _matters(self, message: ControlMessage) -> bool:
+        return self._is_wanted(self._broker_id, message)
 
-    def _begin(self, letter: Letter) -> None:
-        self._current = letter
-        self._sequence += 1
-        self._retry_ms = RETRY_FIRST_MS
-        if self._review is None:
-            self._review = self._timers.call_later(REVIEW_MS, self._look)
-        self._send_all()
+    def _send_all(self) -> Procedure[None]:
+        """Sends the waiting messages, one after the other."""
+        while (letter := self._waiting.take()) is not None:
+            letter.done((yield from self._deliver(letter.message)))
 
-    def _send_all(self) -> None:
-        """Sends the message, from its first part."""
+    def _deliver(self, message: ControlMessage) -> Procedure[ErrorCode]:
+        """Sends a message until it is answered. Returns the broker's answer, or NETWORK_EXCEPTION if the message has become obsolete."""
+        retry_ms = RETRY_FIRST_MS
+        if self._matters(message):
+            self._sequence += 1
+        while self._matters(message):
+            answer = yield from self._send(message)
+            if answer is not None:
+                return answer
+            yield from pause(self._timers, retry_ms)
+            retry_ms = min(2 * retry_ms, RETRY_MAX_MS)
+        return ErrorCode.NETWORK_EXCEPTION
+
+    def _send(self, message: ControlMessage) -> Procedure[ErrorCode | None]:
+        """Sends a message once, part by part. Returns None if the broker did not execute it, or it is not known whether it did: a broker
+        that does not take this one for a broker may do so soon."""
         from ottla.cluster.control_wire import control_requests
 
-        assert self._current is not None, "there is a message to send"
-        self._parts = control_requests(self._current.message, self._sequence)
-        self._send(next(self._parts))
-
-    def _send(self, part: ControlRequest) -> None:
-        self._attempt += 1
-        attempt = self._attempt
-
-        def answered(response: Any, code: int) -> None:
-            if attempt == self._attempt:
-                self._on_answer(part, response, code)
-
-        self._peers.send(self._broker_id, part, answered, lane=CONTROL_LANE)
-
-    def _on_answer(self, part: ControlRequest, response: Any, code: int) -> None:
-        answer = error_code(code or response.error_code)
-        if code or answer is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            # Not carried out, or not known to be; a broker that does not take this one for a broker may do so soon.
-            self._attempt += 1
-            attempt, delay_ms = self._attempt, self._retry_ms
-            self._retry_ms = min(2 * self._retry_ms, RETRY_MAX_MS)
-            self._timers.call_later(delay_ms, lambda: self._again() if attempt == self._attempt else None)
-        elif answer is ErrorCode.NONE and part.has_more_parts:
-            self._send(next(self._parts))
-        else:
-            if answer:
+        for part in control_requests(message, self._sequence):
+            answered: Answer[tuple[Any, int]] = Answer()
+            self._peers.send(self._broker_id, part, answered, lane=CONTROL_LANE)
+            while not (yield from answered.wait(self._timers, REVIEW_MS)):
+                if not self._matters(message):
+                    return ErrorCode.NETWORK_EXCEPTION
+            response, code = answered.value
+            answer = error_code(code or response.error_code)
+            if code or answer is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                return None
+            if answer is not ErrorCode.NONE:
                 log.warning("broker %d refuses a message of this controller: %s", self._broker_id, answer.name)
-            self._finish(answer)
-
-    def _again(self) -> None:
-        if self._is_current_wanted():
-            self._send_all()
-        else:
-            self._finish(ErrorCode.NETWORK_EXCEPTION)
-
-    def _look(self) -> None:
-        """Gives up the message under way if it does not matter any more."""
-        self._review = None
-        if self._current is None:
-            return
-        if not self._is_current_wanted():
-            self._finish(ErrorCode.NETWORK_EXCEPTION)
-        if self._current is not None and self._review is None:
-            self._review = self._timers.call_later(REVIEW_MS, self._look)
-
-    def _is_current_wanted(self) -> bool:
-        return self._current is not None and self._is_wanted(self._broker_id, self._current.message)
-
-    def _finish(self, code: ErrorCode) -> None:
-        letter, self._current = self._current, None
-        assert letter is not None, "a message is under way"
-        self._attempt += 1  # late answers to it are ignored
-        letter.done(code)
-        self._next()
+                return answer
+        return ErrorCode.NONE

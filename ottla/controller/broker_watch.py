@@ -6,8 +6,11 @@ import logging
 from collections.abc import Callable
 
 from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.loop.procedure import Procedure
+from ottla.base.loop.store_reads import StoreFailure, list_children, read_in_order
 from ottla.base.loop.store_retries import StoreRetries
-from ottla.base.ports import MetadataStore, StoreNode, StoreResult, WatchEvent
+from ottla.base.loop.store_watch import StoreWatch
+from ottla.base.ports import MetadataStore, StoreNode, StoreResult, Watch
 from ottla.controller.damage_notes import DamageNotes, damaged_line
 from ottla.metadata_store import znodes
 
@@ -25,60 +28,28 @@ class BrokerWatch:
         on_brokers: Callable[[dict[int, BrokerMetadata]], object],
     ) -> None:
         self._store = store
-        self._retries = retries
         self._damage = damage
         self._on_brokers = on_brokers
-        self._round = 0
+        self._watch = StoreWatch(retries, self._read)
 
     def start(self) -> None:
-        self._round += 1
-        number = self._round
-        self._store.children(
-            znodes.BROKER_IDS,
-            lambda result, names: self._on_names(number, result, names),
-            watch=lambda event: self._on_change(number, event),
-        )
+        """Reads the registrations now, and after each change from then on."""
+        self._watch.start()
 
     def stop(self) -> None:
-        self._round += 1
+        self._watch.stop()
 
-    def _on_change(self, number: int, event: WatchEvent) -> None:
-        if number == self._round:
-            if event is WatchEvent.LOST:
-                self._again()
-            else:
-                self.start()
-
-    def _again(self) -> None:
-        number = self._round
-        self._retries.again(lambda: self.start() if number == self._round else None)
-
-    def _on_names(self, number: int, result: StoreResult, names: list[str]) -> None:
-        if number != self._round:
-            return
-        if result is not StoreResult.OK:
-            self._again()
-            return
-        waiting = dict.fromkeys(name for name in names if name.isascii() and name.isdigit())
+    def _read(self, watch: Watch) -> Procedure[None]:
+        names = yield from list_children(self._store, znodes.BROKER_IDS, watch)
+        if names is None:
+            raise StoreFailure(StoreResult.NO_NODE)
+        ids = [int(name) for name in names if name.isascii() and name.isdigit()]
+        nodes = yield from read_in_order(self._store, [znodes.broker_path(broker_id) for broker_id in ids])
         found: dict[int, BrokerMetadata] = {}
-
-        def read(name: str, result: StoreResult, node: StoreNode | None) -> None:
-            if number != self._round:
-                return
-            if result not in (StoreResult.OK, StoreResult.NO_NODE):
-                self._round += 1
-                self._again()
-                return
+        for broker_id, node in zip(ids, nodes, strict=True):
             if node is not None:
-                self._add(found, int(name), node)
-            del waiting[name]
-            if not waiting:
-                self._on_brokers(found)
-
-        if not waiting:
-            self._on_brokers(found)
-        for name in list(waiting):
-            self._store.get(znodes.broker_path(int(name)), lambda result, node, name=name: read(name, result, node))  # type: ignore[misc]
+                self._add(found, broker_id, node)
+        self._on_brokers(found)
 
     def _add(self, found: dict[int, BrokerMetadata], broker_id: int, node: StoreNode) -> None:
         try:

@@ -19,8 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, ReplicasFailed, TopicMetadata
+from ottla.base.loop.procedure import Procedure
+from ottla.base.loop.store_reads import list_children, read_in_order
 from ottla.base.loop.store_retries import StoreRetries
-from ottla.base.ports import Delete, MetadataStore, StoreNode, StoreResult, WatchEvent
+from ottla.base.loop.store_watch import StoreWatch
+from ottla.base.ports import Delete, MetadataStore, StoreNode, Watch
 from ottla.controller.damage_notes import damaged_line
 from ottla.controller.election import Standing
 from ottla.controller.membership import after_membership
@@ -114,55 +117,20 @@ class LogDirWatch:
         on_events: Callable[[list[LogDirEvent], Callable[[], object]], object],
     ) -> None:
         self._store = store
-        self._retries = retries
         self._on_events = on_events
-        self._round = 0
+        self._watch = StoreWatch(retries, self._read)
 
     def start(self) -> None:
-        self._round += 1
-        number = self._round
-
-        def changed(event: WatchEvent) -> None:
-            if number != self._round:
-                return
-            if event is WatchEvent.LOST:
-                self._again()
-            else:
-                self.start()
-
-        self._store.children(znodes.LOG_DIR_EVENTS, lambda result, names: self._on_names(number, result, names), watch=changed)
+        self._watch.start()
 
     def stop(self) -> None:
-        self._round += 1
+        self._watch.stop()
 
-    def _again(self) -> None:
-        number = self._round
-        self._retries.again(lambda: self.start() if number == self._round else None)
-
-    def _on_names(self, number: int, result: StoreResult, names: list[str]) -> None:
-        if number != self._round or result is StoreResult.NO_NODE:
-            return
-        if result is not StoreResult.OK:
-            self._again()
-            return
-        found: dict[str, LogDirEvent | None] = {}
-        waiting = dict.fromkeys(names)
-
-        def read(name: str, result: StoreResult, node: StoreNode | None) -> None:
-            if number != self._round:
-                return
-            if result not in (StoreResult.OK, StoreResult.NO_NODE):
-                self._round += 1
-                self._again()
-                return
-            if node is not None:
-                found[name] = _event(name, node)
-            del waiting[name]
-            if not waiting:
-                self._decide(found)
-
-        for name in names:
-            self._store.get(f"{znodes.LOG_DIR_EVENTS}/{name}", lambda result, node, name=name: read(name, result, node))  # type: ignore[misc]
+    def _read(self, watch: Watch) -> Procedure[None]:
+        names = yield from list_children(self._store, znodes.LOG_DIR_EVENTS, watch)
+        if names:
+            nodes = yield from read_in_order(self._store, [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names])
+            self._decide({name: _event(name, node) for name, node in zip(names, nodes, strict=True) if node is not None})
 
     def _decide(self, found: dict[str, LogDirEvent | None]) -> None:
         def delete() -> None:

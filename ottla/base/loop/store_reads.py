@@ -29,6 +29,14 @@ def read_node(store: MetadataStore, path: str, watch: Watch | None = None) -> Pr
     return found
 
 
+def node_exists(store: MetadataStore, path: str, watch: Watch | None = None) -> Procedure[bool]:
+    """Whether the node exists. The watch is also called when a missing node is created."""
+    result = yield partial(store.exists, path, watch=watch)
+    if result not in (StoreResult.OK, StoreResult.NO_NODE):
+        raise StoreFailure(result)
+    return bool(result is StoreResult.OK)
+
+
 def read_in_order(store: MetadataStore, paths: Sequence[str]) -> Procedure[list[StoreNode | None]]:
     """Returns the nodes of the paths, None for each one that does not exist. The store executes the reads in this order, so no node is
     older than the node before it."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.base.loop.procedure import Procedure, Runner
-from ottla.base.loop.store_reads import StoreFailure, list_children, read_in_order, read_node, write
+from ottla.base.loop.store_reads import StoreFailure, list_children, node_exists, read_in_order, read_node, write
 from ottla.base.ports import Create, StoreResult, WatchEvent
 from tests.fakes.memory_store import MemoryStore
 
@@ -36,7 +36,8 @@ def test_what_is_there_what_is_not_and_what_has_failed() -> None:
     assert result_of(list_children(one, "/a")) == ["b", "c"] and result_of(list_children(one, "/d")) is None
     found = result_of(read_in_order(one, ["/a/c", "/d", "/a/b"]))
     assert [node and node.data for node in found] == [b"C", None, b"B"] and result_of(read_in_order(one, [])) == []
-    for step in (read_node(one, "/a"), list_children(one, "/a"), read_in_order(one, ["/a/b", "/a/c"])):
+    assert result_of(node_exists(one, "/a/b")) is True and result_of(node_exists(one, "/d")) is False
+    for step in (read_node(one, "/a"), node_exists(one, "/a"), list_children(one, "/a"), read_in_order(one, ["/a/b", "/a/c"])):
         one.fail_next_read()
         with pytest.raises(StoreFailure) as failure:
             result_of(step)

@@ -1,0 +1,45 @@
+"""Reads nodes of the metadata store, and reads them again whenever one of them has changed: a procedure that is run again and again.
+
+A change during a reading cancels it, so the procedure sees no mixture that is older than the change. After a lost watch or a failed read it
+runs again when the store can be asked (`store_retries.py`). In a session that has expired it does not run any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.loop.procedure import Procedure, Runner
+from ottla.base.loop.store_reads import StoreFailure
+from ottla.base.loop.store_retries import StoreRetries
+from ottla.base.ports import StoreResult, Watch, WatchEvent
+
+
+class StoreWatch:
+    """Runs `read(watch)` from the start until it is stopped. `read` reads with this watch whatever it has to follow."""
+
+    def __init__(self, retries: StoreRetries, read: Callable[[Watch], Procedure[None]]) -> None:
+        self._retries = retries
+        self._read = read
+        self._reading = Runner()
+
+    def start(self) -> None:
+        """Reads now, also if it is reading already."""
+        self._reading.start(self._read_until_done())
+
+    def stop(self) -> None:
+        self._reading.cancel()
+
+    def _on_change(self, event: WatchEvent) -> None:
+        self._reading.start(self._read_until_done(is_connection_lost=event is WatchEvent.LOST))
+
+    def _read_until_done(self, *, is_connection_lost: bool = False) -> Procedure[None]:
+        if is_connection_lost:
+            yield self._retries.again
+        while True:
+            try:
+                yield from self._read(self._reading.bound(self._on_change))
+                return
+            except StoreFailure as failure:
+                if failure.result is StoreResult.SESSION_EXPIRED:
+                    return
+                yield self._retries.again
