@@ -43,7 +43,7 @@ class ConfigWatch:
         removal_of: Callable[[str], list[Operation]],
         damage: DamageNotes,
     ) -> None:
-        """`removal_of(path)`: the write with which the controller removes a node; empty on other brokers."""
+        """`removal_of(path)`: the controller's write that removes a node; empty on other brokers."""
         self._store = store
         self._retries = retries
         self._timers = timers

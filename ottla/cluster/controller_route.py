@@ -1,8 +1,8 @@
 """Reaches the controller, wherever it is: `api.Controller` for this broker's own needs.
 
-While this broker is the controller, and without other brokers, every request is a call. Otherwise this broker sends AlterPartition,
-ControlledShutdown, the creation of topics (internal ones, and those of a client's metadata request) and alterations of its own settings as
-requests to the broker that the metadata names as the controller. Requests of clients to the controller are forwarded whole
+While this broker is the controller, and without other brokers, every request is a call. Otherwise this broker sends requests to the broker
+that the metadata names as the controller: AlterPartition, ControlledShutdown, CreateTopics (for internal topics, and for topics that a
+client's metadata request creates) and changes of its own settings. Requests of clients to the controller are forwarded whole
 (`requests/forwarding.py`); here they get NOT_CONTROLLER, like the clients of a broker that cannot reach the controller.
 
 `ask` sends a request again after lost connections and after NOT_CONTROLLER, with rising pauses, until its time is over: meanwhile another

@@ -1,15 +1,16 @@
-"""Takes the proposals of this broker's leaders for other in-sync sets to the controller, all in one AlterPartition at a time.
+"""Sends the leaders' proposals for other in-sync sets to the controller. One AlterPartition is in flight at a time, with all proposals.
 
-A proposal stays pending until a definite answer or newer state ends it (KIP-497), and until then it is asked again: the controller has
-moved, the answer was lost, the broker was registered anew. To ask twice does no harm, since each change names the partition epoch that it
-was proposed from. How the controller's answers are taken:
+A proposal is pending until a definite answer or newer state ends it (KIP-497). Until then it is sent again, because the controller may have
+changed, the answer may be lost, or this broker may have registered again. Each change names the partition epoch that it was proposed from,
+so a second request has no effect. The answers of the controller:
 
-    NONE                                        the ISR is as the answer says
-    INVALID_UPDATE_VERSION with a newer state   an earlier request was executed, or the controller has changed the partition: that state
+    NONE                                        the ISR of the answer is in force
+    INVALID_UPDATE_VERSION with a newer state   an earlier request was executed, or the controller has changed the partition: the newer
+                                                state is in force
     INELIGIBLE_REPLICA, INVALID_REQUEST,
-    OPERATION_NOT_ATTEMPTED                     refused: the ISR is what it was (KIP-903); a refused replica is not proposed for a while
+    OPERATION_NOT_ATTEMPTED                     refused: the ISR has not changed (KIP-903); a refused replica is not proposed for a while
     FENCED_LEADER_EPOCH, NEW_LEADER_ELECTED,
-    UNKNOWN_TOPIC_OR_PARTITION and others       nothing is known: pending until the controller's next message, asked again meanwhile
+    UNKNOWN_TOPIC_OR_PARTITION and others       not decided: the proposal is sent again until the controller's next message ends it
 
 Left out: what is proposed (`replication/leader.py`), and the way to the controller.
 """
@@ -65,7 +66,7 @@ class IsrChanges:
         self._timers = timers
         self._pending: dict[Key, IsrProposal] = {}
         self._sizes: dict[Key, int] = {}
-        """Of the in-sync sets before what is proposed."""
+        """Size of the in-sync set before the proposal."""
         self._failures = 0
         self.expansions = 0
         self.shrinks = 0

@@ -1,6 +1,6 @@
 """A broker as a member of its cluster: session, registration, served metadata, and the controller if it is elected.
 
-Registering and becoming controller are two steps: the broker stands for election each time that it has registered. The controller's
+Registering and becoming controller are two steps: the broker becomes a candidate each time that it has registered. The controller's
 messages reach this broker by a call (`messages`) and other brokers by `remote`.
 """
 
@@ -125,8 +125,8 @@ class ClusterMember:
     def start(
         self, registration: Registration, *, on_registered: Callable[[], object], refused: Callable[[str], object]
     ) -> None:
-        """Registers and stands for election. `on_registered` is called once, or `refused` with the reason in one line. Both are called
-        before this returns if the store answers at once, as the embedded one does."""
+        """Registers, and becomes a candidate for the controller. `on_registered` is called once, or `refused` with the reason in one line.
+        Both are called before this returns if the store answers at once, as the embedded one does."""
         self._on_registered = on_registered
         self.session = BrokerSession(
             store=self._store,
@@ -181,7 +181,7 @@ class ClusterMember:
         on_registered, self._on_registered = self._on_registered, None
         readers = [reader for reader in (self.acl_rules, self.delegation_tokens) if reader is not None]
         if on_registered is not None:
-            for reader in readers:  # no client is served before it is known what it may do
+            for reader in readers:  # Clients are served only when their permissions are known.
                 on_registered = partial(reader.start, on_registered)
             on_registered()
         else:

@@ -185,7 +185,7 @@ class _Driven:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Sends the next request in the iteration in which the answer arrived, unless one is being made already."""
+        """Sends the next request in the same iteration of the event loop as the answer, unless a request is scheduled already."""
         if not self._is_scheduled:
             self._run()
 

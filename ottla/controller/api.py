@@ -182,7 +182,7 @@ class Controller(Protocol):
         """Whether this broker is that one."""
 
     def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None) -> None:
-        """The answer waits until the brokers know the topics, for those that do not answer at most `timeout_ms`; so the next two."""
+        """The answer waits until the brokers know the topics, at most `timeout_ms` for brokers that do not answer; so the next two."""
 
     def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None: ...
 

@@ -7,9 +7,9 @@ the decision read. The outcomes:
 - success: the changes are in force and are announced; the next part of the plan, or the answer, follows.
 - another epoch, or an expired session: the controller resigns; nothing is written any more, and all waiting commands get NOT_CONTROLLER.
 - another version: the state is read again and the command decided again, `ATTEMPTS_MAX` times at most.
-- late, when the session may have ended: the answer may be worth nothing; the queue is closed.
+- late, when the session may have ended: the answer may be obsolete; the queue is closed.
 - unknown: first a write that only checks the epoch, which the store orders behind the write whose answer was lost; then the nodes of that
-  write are read. If they are as the write leaves them, it counts as done; if not, the state is read again and the command decided again.
+  write are read. If they have the content that it writes, it was executed; if not, the state is read and the command decided again.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class CommandQueue:
                 yield self._later
             result = yield from self._write_part(part)
             while result is StoreResult.UNKNOWN and index > 0:
-                result = yield from self._write_part(part)  # its conditions are those of the decision, and earlier parts are written
+                result = yield from self._write_part(part)  # Earlier parts are written, so the command is not decided again.
             if result is not StoreResult.OK:
                 return result
             self._apply(part.changes)
@@ -220,8 +220,8 @@ def topic_of(change: Change) -> str | None:
 
 
 def is_in_force(part: Part, nodes: Mapping[str, StoreNode]) -> bool:
-    """Whether the nodes are as the multi leaves them. A multi has all of its effects or none, and only this controller writes these nodes.
-    """
+    """Whether the nodes have the content that the multi writes. A multi has all of its effects or none, and only this controller writes
+    these nodes."""
     expected: dict[str, tuple[int | None, bytes] | None] = {}
     for operation in part.operations:
         if isinstance(operation, Create) and operation.is_sequential:

@@ -80,7 +80,7 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
         path, data = znodes.config_path(*key), znodes.config_bytes(configs)
         operations: list[Operation] = [Set(path, data) if key in state.config_nodes else Create(path, data)]
         if not config.is_single_broker and request.resource_type != CONFIG_TOPIC:
-            operations.append(announced(path))  # those of topics travel with the topic
+            operations.append(announced(path))  # A topic's settings are sent with the topic.
         units.append(Unit(operations, [ConfigPut(*key, configs)]))
     if validate_only:
         return Plan(answer=results)

@@ -10,7 +10,7 @@ cannot be reached, so the takeover is tried again until another broker is the co
 
 While the epoch node cannot be read there is no controller, and the node is not changed. A log line says which number belongs there: each
 write of a controller raises epoch and version by one, so the version of the node is no smaller than any epoch of a controller; if an
-operator wrote the epoch, the newest epoch that this broker was sent is larger. Candidates watch the node, and stand again when it changes.
+operator wrote the epoch, the newest epoch that this broker was sent is larger. Candidates watch the node, and try again when it changes.
 
 An epoch that an operator writes ends the mandate of the present controller at its next write. `/controller` is still its own then, and it
 claims the office again, above that epoch.
@@ -86,11 +86,11 @@ class ControllerElection:
         store.listen(self._on_session)
 
     def run(self) -> None:
-        """Stands for election, now or when the present controller ends."""
+        """Becomes a candidate: tries to be elected now, and whenever the present controller ends."""
         self._round.start(self._stand(self._attempt))
 
     def give_up(self) -> None:
-        """Ends the mandate, which another write has ended already, and stands again."""
+        """Ends the mandate, which another write has ended already, and tries to be elected again."""
         if self._mandate is not None:
             self._claim = None
             self._lose()

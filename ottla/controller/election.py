@@ -1,29 +1,30 @@
 """Leader election: pure choices from a partition's replicas in order, its in-sync set, its eligible replicas, and the brokers' standing.
 
-Who is elected after a failure, in this order (KIP-966, for a store in which an in-sync set keeps its last member):
+After a failure the controller elects the first of these replicas (KIP-966, for a store in which an in-sync set keeps its last member):
 
-1. an in-sync replica whose broker has run on, or has restarted and proved that its logs are whole;
+1. an in-sync replica whose broker has not restarted, or has restarted and proved that its logs are whole;
 2. an eligible replica;
-3. a last member of the in-sync set that restarted without a proof, then one that was a member or eligible until it did, if no other
-   replica could hold more; the last leader first, and those whose brokers lack some of their data directories last. None of them is one
-   whose broker came back without all of them, as if with a new disk: the partition then waits for the operator, unless all replicas are so
-   empty that nothing is left to lose;
-4. where the topic allows it, any live replica, the last leader first, empty ones last. Records may be lost then: the result says so, and
-   it is logged (P10);
-5. when an operator asks for it and no other replica lives, one whose log is damaged (`elect_damaged`).
+3. a last member of the in-sync set that restarted without a proof, then a replica that was a member or eligible until it restarted
+   without a proof. No other replica may be able to hold more. The last leader is preferred; a broker that lacks some of its data
+   directories is the last choice. A broker that lacks all of them, as after a replaced disk, is never chosen: the partition waits for the
+   operator, unless all replicas are empty;
+4. if the topic allows unclean elections, any live replica: the last leader first, empty replicas last. Records may be lost. The result
+   says so, and a line in the log (P10);
+5. when an operator asks for it and no other replica lives, a replica whose log is damaged (`elect_damaged`).
 
-A last leader that is intact needs no rule of its own, because it is still in sync or eligible. If none of them can lead, the partition
-waits for a replica that may hold more than those that are there.
+An intact last leader needs no rule of its own, because it is still in sync or eligible. If no replica can be elected, the partition waits
+for a replica that may hold more than the present ones.
 
-Who is in sync (`in_sync_after`). A broker that is gone, or that restarted, leaves the set unless it is the last member. Of several last
-members those count that have proved their logs, then those that are still away (they may come back whole), then the others, empty ones
-last. Without a leader the set is empty when the last members are there and have lost everything (`in_sync_without_leader`).
+The in-sync set (`in_sync_after`). A broker that has ended or restarted is removed from the set unless it is the last member. Of several
+last members the set keeps the members that have proved their logs; else the absent members, whose logs may be whole; else the other
+members, empty ones last. Without a leader the set is empty when all last members are present and have lost everything
+(`in_sync_without_leader`).
 
-Who is eligible (`eligible_after`). Below `min.insync.replicas` a leader's watermark stands still, so a replica that was in sync when the
-set became so small holds all that is ever acknowledged: it stays eligible after it has left. It is no longer when the set is large
-enough again, when its broker restarts without a proof or its directory fails, when it is no replica any more, and after elections of the
-kinds 3 and 4, whose leader may hold less. So the in-sync set becomes smaller than `min.insync.replicas` only into the eligible set.
-Those that are eligible no longer because they restarted without a proof are remembered (`last_known_after`): choice 3 falls back on them.
+The eligible replicas (`eligible_after`). A leader's watermark does not rise while the in-sync set is smaller than `min.insync.replicas`.
+So a replica that was in sync when the set became that small holds everything that is acknowledged: it stays eligible after it was removed
+from the set. It is no longer eligible when the set is large enough again, when its broker restarts without a proof, when its directory
+fails, when it is no replica any more, and after elections of kinds 3 and 4, whose leader may hold less. Replicas that restarted without a
+proof and are no longer eligible are remembered (`last_known_after`) for choice 3.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class Elected:
 
 @immutable(kw_only=True)
 class Standing:
-    """The brokers as an election regards them. `restarted` are live under a new epoch, `lost` are those of them that have not proved that
-    their logs are whole (and replicas whose directory has failed); of these, `reduced` lack data directories that they had, and `emptied`
-    have none of them. `leaving` are live and stop soon."""
+    """The brokers as an election regards them. Brokers in `restarted` are live under a new epoch. Brokers in `lost` have not proved that
+    their logs are whole, or the replica's directory has failed. Brokers in `reduced` have lost some of their data directories, brokers in
+    `emptied` all of them. Brokers in `leaving` are live and stop soon."""
 
     live: Collection[int]
     restarted: Collection[int] = ()
@@ -100,8 +101,8 @@ UNCHANGED = Standing(live=())
 
 
 def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_unclean_allowed: bool = False) -> Elected | None:
-    """Elects a leader for a partition whose leader is gone or has restarted; None: no replica may lead. Without a state, or with a damaged
-    one, the epoch from which the new leader's would follow is not known."""
+    """Elects a leader for a partition whose leader has ended or restarted. Returns None if no replica may lead, or if the partition's
+    state is missing or damaged: the next leader epoch is not known then."""
     if partition.partition_epoch < 0:
         return None
     isr = in_sync_after(partition.isr, standing)
@@ -227,8 +228,8 @@ def emptied_after(partition: PartitionMetadata, standing: Standing) -> tuple[int
 
 
 def _fullest_first(partition: PartitionMetadata, standing: Standing) -> Iterable[int]:
-    """The replicas in the order of their losses: without a lost directory first, the last leader before others; those that lost all last.
-    """
+    """The replicas in the order of their losses: brokers without a lost directory first, empty brokers last. Among equals, the last leader
+    is first."""
     last = max(partition.leader, partition.last_leader)  # one of them is NO_LEADER
     emptied = emptied_after(partition, standing)
     return sorted(partition.replicas, key=lambda replica: (replica in emptied, replica in standing.reduced, replica != last))

@@ -101,7 +101,7 @@ class LocalController:
         self._rules = ConfiguredRules(config)
         self._mandate: Mandate | None = None
         self._live: dict[int, BrokerMetadata] | None = None
-        self._gone: dict[int, int] = {}  # brokers that are provably gone, with the epochs of their registrations
+        self._gone: dict[int, int] = {}  # dead brokers, with the epochs of their registrations
         self._is_announcing = False
         self._office = Runner()
         self._lease_end = Runner()
@@ -143,7 +143,7 @@ class LocalController:
         """Handles the end of a broker's process, whose registration may still exist: elects other leaders, or takes over from it."""
         self._gone[broker_id] = epoch
         if self._mandate is not None:
-            self._brokers.start()  # What is decided rests on the registrations as they are now.
+            self._brokers.start()  # The decision needs the present registrations.
         else:
             self._election.take_over(broker_id, epoch)
 
@@ -302,8 +302,8 @@ class LocalController:
             self._submit_membership()
 
     def _membership_changes(self, state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
-        """The brokers that have registered and those that have ended, by the newest list: an older list may be decided after a newer one.
-        """
+        """The brokers that have registered, and the ids of brokers that have ended, by the newest list: an older list may be decided after
+        a newer list."""
         if self._live is None:
             return [], []
         present = [broker for _, broker in sorted(self._live.items()) if not membership.is_gone(state, broker, self._gone)]
@@ -463,7 +463,7 @@ class LocalController:
         self._queue.submit(Command(decide, done, failed), is_urgent=is_urgent)
 
     def _decided(self, decide: Decide) -> Procedure[tuple[Any, ErrorCode]]:
-        """Submits a command. Returns its answer and NONE, or None and the reason for which it failed."""
+        """Submits a command. Returns its answer and NONE, or None and the error code."""
         answer, code = yield lambda resume: self._submit(
             decide, lambda answer: resume(answer, ErrorCode.NONE), lambda code: resume(None, code)
         )

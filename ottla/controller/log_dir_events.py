@@ -1,11 +1,10 @@
-"""Replicas whose logs have failed though their broker lives: what the controller decides, and how it learns of them.
+"""Replicas whose logs have failed though their broker lives: the reports of the brokers, and the controller's decision.
 
-A broker reports them by sequential nodes under `/log_dir_event_notification`, as Kafka's do, which here name all of its replicas that do
-not work: the last report counts, and an empty one says that all work again. A failed replica leads nothing and leaves the in-sync set as
-one on a broker that is gone does, and it is not eligible, because what comes back may be less: a log that was opened again is regarded as
-one of a broker that restarted without a proof. The reports are deleted when they are
-decided; what they say is the controller's own knowledge, and a broker reports anew when the controller changes. A report of another
-registration of the broker means nothing.
+A broker reports them by sequential nodes under `/log_dir_event_notification`, as in Kafka. Each report names all replicas of the broker
+that do not work. The last report counts, and an empty report says that all replicas work again. A failed replica leads nothing and is
+removed from the in-sync set like a replica on a dead broker. It is not eligible, because the log may hold less when it is opened again: the
+controller then regards the broker as one that restarted without a proof. The reports are deleted when they are decided. Only this
+controller remembers them, and a broker reports again when the controller changes. A report under an earlier epoch of the broker is ignored.
 
 A follower also reports a leader that lacks records below the follower's high watermark (a disk that was set back to an older copy, for
 example). The controller regards such a leader as a replica that has lost everything: it elects another replica that is in sync or

@@ -42,7 +42,7 @@ def decide_elect_leaders(
         elected, error = _elect_on_request(kind, partition, state.standing_for(state.standing(), topic, partition), state.standing())
         if elected is not None:
             new.append((name, led(state, partition, elected, rules.in_sync_min(topic))))
-            if elected.leader in failed:  # it gives up what is damaged, or reports anew that its log has failed
+            if elected.leader in failed:  # It gives up the damaged records, or reports again that its log has failed.
                 failed[elected.leader] -= {(topic.topic_id, index)}
             elections.note(name, partition, elected)
         elif error is ErrorCode.ELECTION_NOT_NEEDED and partitions is None:
@@ -211,7 +211,7 @@ def _reassigned(state: ClusterState, request: Reassignment, rules: TopicRules) -
     if target is None:
         if not is_moving(partition):
             raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-        target = origin_of(partition)  # also with brokers that are gone: what was before the move needs no copies
+        target = origin_of(partition)  # Ended brokers may be among them: the replicas before the move need no copies.
     else:
         check_target(target, state.brokers)
     if not is_moving(partition) and tuple(target) == partition.replicas:

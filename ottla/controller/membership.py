@@ -1,27 +1,27 @@
-"""What the controller decides when brokers come, go, restart or are about to stop.
+"""Decides the consequences of brokers that register, end, restart or are about to stop.
 
-A broker that registers anew takes part under its new epoch from then on: in the write in which the controller takes note of it, it leaves
-every in-sync set of which it is not the last member, and its leadership; one that has not proved that its logs are whole leaves the
-eligible replicas as well (KIP-903, KIP-966; `election.py` has the rules). So what is known of an epoch never counts for the next one.
+A broker that registers again has a new epoch. The controller's write that notes this epoch also removes the broker from its leaderships and
+from every in-sync set in which it is not the last member. If the broker has not proved that its logs are whole, the write removes it from
+the eligible replicas as well (KIP-903, KIP-966; `election.py` has the rules). So knowledge about an epoch never counts for the next epoch.
 
-Which epochs the partitions' states take into account stands in a node of its own (`znodes.BROKER_EPOCHS`), written after the last state:
-a broker that restarts while one controller follows another would otherwise look to the new one as if it had run on. A controller that
-finds another epoch registered than noted, or none noted, decides as for a restart. A broker that is alone needs no such note.
+The node `znodes.BROKER_EPOCHS` holds the epochs that all partitions' states take into account. It is written after the last state. Without
+the node, a new controller would not notice that a broker restarted during the change of controllers. A controller that finds a registered
+epoch other than the noted one, or none noted, decides as for a restart. A single broker needs no such note.
 
-The data directories of each broker are noted there as well, and stay noted while it is away: one that comes back without them, because
-its disk was replaced, has nothing of what it held, whatever the partitions' states and its own directories say. One that lacks some of
-them has lost something. A directory that was set back to an older copy of itself lacks the noted generation (`storage/generations.py`). It
-counts as a directory that is gone.
+The node also holds the data directories of each broker, including absent brokers. A broker that registers without any of them, because its
+disk was replaced, has lost all of its records, whatever the partitions' states and its own directories say. A broker that lacks some of
+them has lost some records. A directory that was set back to an older copy of itself lacks the noted generation
+(`storage/generations.py`), and counts as a lost directory.
 
-A broker whose process is provably gone (`cluster/failure_detector.py`) counts as one that left while its registration still stands. Its
-epoch is marked as dead in the same node, so no later controller takes it for live; if it lives after all, it finds the mark and registers
-anew.
+A broker whose process is provably dead (`cluster/failure_detector.py`) counts as ended while its registration still exists. Its epoch is
+marked as dead in the same node, so that no later controller regards it as live. If the process lives after all, it finds the mark and
+registers again.
 
-A damaged note is not written over: every broker counts as restarted for each new controller, which keeps the epochs to itself, and none
-counts as gone before its session is over, since it could not be marked.
+A damaged note is not overwritten. Each new controller then regards every broker as restarted and keeps the epochs in memory. No broker
+counts as dead before its session ends, because it could not be marked.
 
-A broker that asks to stop is leaving until it is gone or registers anew: it enters no in-sync set and is elected nowhere. That is the
-controller's own knowledge; after a change of controllers the broker asks again.
+A broker that asks to stop is in `leaving` until it ends or registers again: it is not added to an in-sync set, and not elected. Only this
+controller knows it; after a change of controllers the broker asks again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> 
 
 
 def is_gone(state: ClusterState, broker: BrokerMetadata, gone: Mapping[int, int]) -> bool:
-    """Whether a registration exists only because its session has not ended: it is marked as dead, or is in `gone` and can be marked."""
+    """Whether a registration exists only because its session has not ended: its epoch is marked as dead, or `gone` has it and it can be
+    marked."""
     found_gone = None if state.noted_version is None else gone.get(broker.broker_id)
     return broker.epoch in (found_gone, state.dead.get(broker.broker_id))
 
@@ -75,8 +76,8 @@ def decide_brokers_changed(
     gone: Mapping[int, int] = NONE_GONE,
 ) -> Plan:
     """Decides about brokers that have registered (again) or ended. The state names a new broker, and the broker is sent messages, only when
-    everything is written: before that it would be sent the roles of its former life. `gone`: epochs of brokers that have ended though they
-    are still registered; they are marked as dead."""
+    everything is written: before that it would be sent the roles of its former life. `gone` has the epochs of brokers whose processes have
+    ended although they are still registered; they are marked as dead."""
     members: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
     members += [BrokerPut(broker) for broker in joined]
     epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}
@@ -182,7 +183,7 @@ def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: 
             if elected is not None:
                 new.append((topic.name, led(state, partition, elected, rules.in_sync_min(topic))))
             elif any(standing.may_lead(replica) for replica in partition.replicas):
-                remaining.append((topic.name, partition.index))  # A replica may come into sync.
+                remaining.append((topic.name, partition.index))  # A replica may become in sync.
         elif leaving in partition.isr and len(partition.isr) > 1:
             isr = [member for member in partition.isr if member != leaving]
             changed = with_isr(state, partition, isr, election.in_sync_min_while_eligible(partition, rules.in_sync_min(topic)))

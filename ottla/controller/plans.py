@@ -1,6 +1,6 @@
 """The plan of a decision of the controller: writes to the metadata store, the changes that they mean, and the answer.
 
-A decision consists of units, each of which is written whole or not at all: a topic with its partitions, or one partition's new state.
+A decision consists of units. A unit is written whole or not at all: a topic with its partitions, or one partition's new state.
 `planned` packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`). Every part begins with a check of the epoch that the
 controller was elected with, so a controller that was replaced writes nothing (I39). Parts are written in order, and the changes of a part
 are in force as soon as the store has executed it.

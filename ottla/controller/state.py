@@ -79,10 +79,10 @@ class ClusterState(ClusterMetadata):
         self.leaving: dict[int, int] = {}  # brokers that are about to stop, with their epochs
         self.failed: dict[int, frozenset[tuple[bytes, int]]] = {}  # replicas of live brokers whose logs have failed
         self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
-        self.noted_version: int | None = -1  # of the node that they stand in; None if it is damaged
+        self.noted_version: int | None = -1  # version of the node of these epochs; None if it is damaged
         self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # of brokers, live or not
         self.noted_generations: Mapping[str, str] = {}  # the newest of each of these directories
-        self.dead: Mapping[int, int] = {}  # registrations that stand though their brokers are gone, by broker
+        self.dead: Mapping[int, int] = {}  # epochs of registrations whose processes have ended, by broker
         self._names_by_metric: dict[str, str] = {}
 
     @property
@@ -102,7 +102,7 @@ class ClusterState(ClusterMetadata):
             if isinstance(change, PartitionPut):
                 moved.setdefault(change.topic, {})[change.partition.index] = change.partition
                 continue
-            # Partitions are put topic by topic, because each put makes the topic anew; what follows must see them.
+            # Partitions are put by topic, because each put copies the topic. The next change must see them.
             self._put_partitions(moved)
             if isinstance(change, TopicPut):
                 self._put_topic(change.topic)

@@ -1,9 +1,9 @@
 """Creates topics, deletes them, and adds partitions: the checks, and the nodes.
 
-A topic is created in one multi, with its assignment, its configuration and every partition's first state, so a crash leaves all of it or
-nothing; a topic that is too large for that is completed after a crash. Deletion has two steps, because the replicas must be removed before
-the name is free: a node under `/admin/delete_topics` makes the topic invisible at once, and the topic's own nodes are removed when the
-brokers have removed its logs. A restart between the two finds the mark and continues (I41).
+A topic is created in one multi, with its assignment, its configuration and every partition's first state, so after a crash the
+topic exists whole or not at all; a topic that is too large for one multi is completed after a crash. Deletion has two steps, because the
+replicas must be removed before the name is free: a node under `/admin/delete_topics` makes the topic invisible at once, and the topic's own
+nodes are removed when the brokers have removed its logs. A restart between the two finds the mark and continues (I41).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The nodes of access rules in the metadata store, as Kafka lays them out in ZooKeeper.
 
 One node holds the rules of one pattern: `/kafka-acl/Topic/orders` for a literal name, `/kafka-acl-extended/prefixed/Topic/ord` for a
-prefix; a pattern without rules has none. Each change adds a sequential node that names the pattern, by which other brokers learn of it.
+prefix; a pattern without rules has none. Each change adds a sequential node that names the pattern. Other brokers watch these nodes.
 Letters of a name that no path may have are written as `%XX`; Kafka creates no rules for such names.
 """
 
@@ -26,7 +26,7 @@ CHANGES = {PatternType.LITERAL: "/kafka-acl-changes", PatternType.PREFIXED: "/ka
 
 _OPERATION_NAMES = {kind: java_name(kind) for kind in AclOperation}
 _PERMISSION_NAMES = {kind: java_name(kind) for kind in Permission}
-# The other way round. A node of a resource may have thousands of rules, all of which each change of one of them reads and writes.
+# By name, for speed: a node may have thousands of rules, and each change reads and writes all of them.
 _OPERATIONS = {name: kind for kind, name in _OPERATION_NAMES.items()}
 _PERMISSIONS = {name: kind for kind, name in _PERMISSION_NAMES.items()}
 
@@ -44,7 +44,7 @@ def rules_path(pattern: Pattern) -> str:
 
 
 def pattern_at(path: str) -> Pattern | None:
-    """The pattern whose rules stand at this path; None for a folder. Raises `NodeError`."""
+    """The pattern whose rules are stored at this path; None for a folder. Raises `NodeError`."""
     for pattern_type, folder in FOLDERS.items():
         kind, slash, name = path.removeprefix(f"{folder}/").partition("/")
         if path.startswith(f"{folder}/") and slash:
@@ -68,7 +68,7 @@ def rules_bytes(rules: Iterable[Rule]) -> bytes:
 
 
 def read_rules(data: bytes) -> list[Rule]:
-    """Raises `NodeError`: a node of which a part cannot be read is not understood, because that part may be what denies."""
+    """Returns the rules of a node. Raises `NodeError` if any part cannot be read, because that part may be a rule that denies."""
     if not data:
         return []
     entries = read_json(data).get("acls")
@@ -78,7 +78,7 @@ def read_rules(data: bytes) -> list[Rule]:
 
 
 def change(pattern: Pattern) -> Create:
-    """The node by which other brokers learn that the rules of this pattern have changed."""
+    """Creates the node that informs other brokers that the rules of this pattern have changed."""
     path = f"{CHANGES[pattern.pattern_type]}/acl_changes_"
     if pattern.pattern_type is PatternType.LITERAL:
         return Create(path, f"{pattern.resource_type.name}:{pattern.name}".encode(), is_sequential=True)

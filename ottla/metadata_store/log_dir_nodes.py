@@ -1,4 +1,4 @@
-"""The nodes in which a broker reports replicas that do not work, under `/log_dir_event_notification`.
+"""The nodes under `/log_dir_event_notification`: reports of a broker about its replicas that do not work.
 
 Kafka's node names only the broker. Ours also names the replicas that do not work, the replicas that were opened again, and leaders whose
 logs lack records (`ShortLeader`).

@@ -1,7 +1,7 @@
 """The nodes of delegation tokens in the metadata store, as Kafka lays them out in ZooKeeper.
 
-One node a token, `/delegation_token/tokens/ID`, without its secret; each change adds a sequential node that names the token, by which other
-brokers learn of it.
+Each token has one node, `/delegation_token/tokens/ID`, without its secret. Each change adds a sequential node that names the token. Other
+brokers watch these nodes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_token(data: bytes) -> DelegationToken:
 
 
 def change(token_id: str) -> Create:
-    """The node by which other brokers learn that this token has changed."""
+    """Creates the node that informs other brokers that this token has changed."""
     return Create(f"{CHANGES}/token_change_", token_id.encode(), is_sequential=True)
 
 

@@ -133,7 +133,7 @@ def quota_path(entity: QuotaEntity) -> str:
 
 
 def setting_at(path: str) -> ConfigPut | QuotaPut | None:
-    """The resource or the entity whose settings stand at this path below `/config`, with none of them; None if it is none."""
+    """The resource or the entity whose settings are stored at this path below `/config`, without the settings; None for another path."""
     kind, *names = path.removeprefix("/config/").split("/")
     for resource_type, folder in CONFIG_FOLDERS.items():
         if folder == f"/config/{kind}" and len(names) == 1:
@@ -166,7 +166,7 @@ def entity_name(node_name: str) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name that may stand in a path: all but plain letters as `%XX`."""
+    """Encodes a name for a path: every character except plain letters as `%XX`."""
     if name == DEFAULT_ENTITY or PLAIN_LETTERS.issuperset(name):
         return name
     return "".join(letter if letter in PLAIN_LETTERS else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
@@ -222,8 +222,8 @@ def read_cluster_id(data: bytes) -> str:
 
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
-    """A registration. `host` and `port` are those of a PLAINTEXT listener, for clients older than listeners; `incarnation` names the data
-    directory of the broker."""
+    """Encodes a registration. `host` and `port` name a PLAINTEXT listener, for clients older than listeners. `incarnation` names the data
+    directories of the broker."""
     plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))
     value: dict[str, Any] = {
         "features": {},
@@ -301,7 +301,7 @@ def broker_epochs_bytes(
 
 
 def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
-    """The epochs that are taken into account, and those that are marked as dead."""
+    """The epochs that partitions' states take into account, and the epochs that are marked as dead."""
     value = read_json(data)
     return _epochs(field_of(value, "epochs")), _epochs(value.get("dead", {}))
 
@@ -392,7 +392,7 @@ def partition_bytes(partition: PartitionMetadata) -> bytes:
 
 
 def read_partition(index: int, data: bytes, version: int) -> PartitionMetadata:
-    """The state alone; the replicas stand in the topic's node."""
+    """Decodes the partition's state. The replicas are in the topic's node."""
     value = read_json(data)
     isr = integers(list_of(value, "isr"), "isr")
     return PartitionMetadata(
@@ -439,7 +439,7 @@ def read_scram(data: bytes) -> dict[str, str]:
 
 
 def user_of(entity: QuotaEntity) -> str | None:
-    """The user whose node is that of this entity; None if it is no single user's."""
+    """The user of an entity that is a single user; None for another entity."""
     return entity[0][1] if len(entity) == 1 and entity[0][0] == "user" else None
 
 
