@@ -26,7 +26,7 @@ FIRST_SEEDS = {
     "wipe_pending": 4,
     "restarted_in_isr": 5,
     "ack_of_another_term": 52,
-    "unknown_is_marked": 38,
+    "unknown_is_marked": 57,
     "new_disk_like_old": 23,
     "watermark_despite_eligible": 21,
     "join_before_epoch_start": 3,
