@@ -143,10 +143,10 @@ class Attach:
         body, asking = self._body, []
         principal = self._request.connection.principal
         for part in list(self._open):
-            part.guard = part.leader.begin_verification(body.producer_id, body.producer_epoch, part.manifest.base_sequence)
             if part.leader.may_continue(body.producer_id, body.producer_epoch, principal):
                 self._attach(part)
             else:
+                part.guard = part.leader.begin_verification(body.producer_id, body.producer_epoch, part.manifest.base_sequence)
                 asking.append(part)
 
         def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:

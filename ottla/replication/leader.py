@@ -204,10 +204,9 @@ class Leader:
         if entry is not None:
             entry.principal, entry.written_ms = principal, now_ms
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard | None:
-        """Returns the guard for `append`; call it before asking the coordinator. None if the transaction is already open here."""
-        if self.log.producers.has_open_transaction(producer_id, producer_epoch):
-            return None
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard:
+        """Returns the guard for `append`; call it before asking the coordinator. A transaction that is open here already needs a guard too:
+        a marker may end it before the answer."""
         return self.verifications.begin(producer_id, producer_epoch, base_sequence)
 
     def must_verify_again(self, header: BatchHeader, guard: VerificationGuard | None) -> bool:

@@ -11,6 +11,7 @@ from ottla.machine.contract import LogRecord, Transactional
 from ottla.replication.isr import IsrProposal, IsrState
 from ottla.replication.partition import AppendResult, Partition
 from ottla.replication.progress import FollowerFetch
+from ottla.wire.batch_header import read_batch_header
 from ottla.wire.records import CODEC_GZIP, iter_batches
 from tests.fakes.log_settings import log_settings
 from tests.replication.records import NOW, OpenLog, append, batch, fetch, mine, refusal, three, values
@@ -354,9 +355,22 @@ def test_p5_a_guard_is_asked_for_where_it_is_required(open_log: OpenLog) -> None
     assert stale is not None and refusal(lambda: append(partition, first, guard=stale)) is ErrorCode.INVALID_TXN_STATE
     guard = partition.require_leading().begin_verification(7, 0, 0)
     append(partition, first, guard=guard)
-    assert partition.require_leading().begin_verification(7, 0, 1) is None
     append(partition, mine("u", sequence=1, is_transactional=True))
     assert len(partition.require_leading().verifications) == 0
+
+
+def test_p5_a_marker_overtakes_an_answer_about_a_transaction_that_is_open_already(open_log: OpenLog) -> None:
+    """After a change of leader the coordinator is asked about an open transaction, because its principal is not known here."""
+    partition = Partition(open_log(), broker_id=1, is_verification_required=True)
+    partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
+    leader = partition.require_leading()
+    append(partition, mine("t", sequence=0, is_transactional=True), guard=leader.begin_verification(7, 0, 0))
+    batch = mine("u", sequence=1, is_transactional=True)
+    guard = leader.begin_verification(7, 0, 1)
+    leader.write_marker(7, 0, 1, False, NOW)
+    assert not leader.verifications.stands(7, 0, guard)
+    assert leader.must_verify_again(read_batch_header(batch), guard), "the next transaction may have begun"
+    assert refusal(lambda: append(partition, batch, guard=guard)) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_i19_a_late_batch_of_an_earlier_connection_does_not_stop_its_producer(open_log: OpenLog) -> None:

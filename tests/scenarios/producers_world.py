@@ -103,8 +103,9 @@ class World:
     def do_ask(self, arguments: Arguments) -> None:
         name, identity, sequence = arguments.words
         producer_id, epoch = parse_identity(identity)
-        self.guards[name] = self.partition.require_leading().begin_verification(producer_id, epoch, int(sequence))
-        self.lines.append("must ask" if self.guards[name] is not None else "is open")
+        leader = self.partition.require_leading()
+        self.lines.append("is open" if leader.has_open_transaction(producer_id, epoch) else "must ask")
+        self.guards[name] = leader.begin_verification(producer_id, epoch, int(sequence))
 
     def do_mark(self, arguments: Arguments) -> None:
         producer_id, epoch = parse_identity(arguments.words[0])
