@@ -22,7 +22,7 @@ FIRST_SEEDS = {
     "diverge_to_watermark": 10,
     "isr_without_broker_epoch": 3,
     "write_without_epoch_check": 1,
-    "epoch_by_reading": 224,
+    "epoch_by_reading": 404,
     "wipe_pending": 4,
     "restarted_in_isr": 5,
     "ack_of_another_term": 52,
