@@ -6,6 +6,7 @@ replaced, and `min.insync.replicas` stays two.
 
 from __future__ import annotations
 
+from tests.sim.cluster_broker import ClusterBroker
 from tests.sim.cluster_world import ClusterWorld
 
 
@@ -29,6 +30,9 @@ class RottenWorld(LyingWorld):
     lies = ("flip", "lost write", "misdirected")
     settings = ("ottla.scrub.interval.ms=500",)
     is_rolling = True
+
+    def _is_readable(self, broker: ClusterBroker) -> bool:
+        return broker.broker_id != self.checks.lying
 
     def _why_not_whole(self) -> str:
         return super()._why_not_whole() or self._why_damaged()
