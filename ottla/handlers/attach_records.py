@@ -139,7 +139,7 @@ class Attach:
     # The transaction
 
     def _admit(self) -> None:
-        """Asks the coordinator, except about partitions in which this principal's transaction is open: these begin at once."""
+        """Asks the coordinator, except about partitions where a transaction of this principal is open. Those begin at once."""
         body, asking = self._body, []
         principal = self._request.connection.principal
         for part in list(self._open):

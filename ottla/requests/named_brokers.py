@@ -1,8 +1,8 @@
 """Alterations of one broker's settings are for that broker: sent to another one they are refused, as by Kafka, and before anything else.
 
 Only the broker that is named can say whether it could go on with them: the key stores of its listeners are files there
-(`tls_changes.py`). Kafka's own clients send each broker's settings to that broker. Other resources of the request are altered. What a
-broker sends to the controller, for a client or for itself, was checked by that broker.
+(`tls_changes.py`). Kafka's own clients send each broker's settings to that broker. Other resources of the request are altered. A
+request that a broker sends to the controller, for a client or for itself, was checked by that broker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refusing_other_brokers(module: Any, handle: Handle) -> Handle:
 
 
 def answering_refused(refused: list[Any], request_type: Any, handle_rest: Callable[[], Any], *, has_rest: bool) -> Any:
-    """Returns the answer to a request of which some resources are refused. `handle_rest` executes the request without them."""
+    """Returns the answer to a request that has refused resources. `handle_rest` executes the request without them."""
     if not has_rest and refused:
         return load(request_type.API_KEY)[1](responses=refused)
     return _with(refused, handle_rest()) if refused else handle_rest()

@@ -1,4 +1,4 @@
-"""Waits for partitions to move, and looks at them again after each move: the one way in which a Fetch or a ShareFetch waits.
+"""Waits for partitions to move, and looks at them again after each move. Every waiting Fetch and ShareFetch uses it.
 
 A look at a few partitions is a function that returns the result. A look at thousands of partitions takes many iterations of the event loop,
 so it is a task, which runs in `Waiters.do_in_turns`. A partition that the task has passed may move meanwhile. So the partitions are watched

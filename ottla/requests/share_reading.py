@@ -287,11 +287,11 @@ class ShareReading:
 
 
 def _nothing() -> None:
-    """Stands for `on_end` once the reading has been answered."""
+    """Replaces `on_end` after the answer."""
 
 
 def _ignore(error: Exception) -> None:
-    """Stands for `on_failure` once the reading has been answered: nothing can fail any more."""
+    """Replaces `on_failure` after the answer, when nothing can fail any more."""
 
 
 def closed_error(share: SharePartition) -> ErrorCode:

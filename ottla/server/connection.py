@@ -93,14 +93,14 @@ class Connection:
         """By version of the request."""
         self.is_new = True
         """Whether no request was executed since the client has authenticated."""
-        # what it does now
+        # current work
         self.state = READING
         self.inbox = Inbox(buffers, channel, self.contexts)
         self.answers = AnswerQueue(channel, limits, info.host)
         self._is_in_batch = False  # whether `received` or `_execute_waiting` is executing requests
         self._on_idle: Callable[[Connection], None] | None = None
         self._failed_correlation_id: int | None = None
-        # what it has done
+        # counters
         self.cost_ns = self.heavy_requests = 0  # see `scheduler.Client`
         self.idle_ticks = 0  # counted by the sweep of idle connections
         self.bytes_taken = 0  # `bytes_sent` of the channel at the last sweep

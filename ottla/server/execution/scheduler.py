@@ -3,8 +3,8 @@
 One event loop serves all connections. In an iteration of the loop each connection that has received bytes executes its requests as one
 batch. Four rules keep a client with cheap requests from waiting for clients with costly ones:
 
-1. *Time slice.* A batch has a time slice. When the slice is over, the connection joins a queue. The slice is shorter in an iteration in
-   which costly requests have run, or while long requests are unfinished (`long_requests.py`).
+1. *Time slice.* A batch has a time slice. When the slice is over, the connection joins a queue. Costly requests that have run in
+   the same iteration shorten the slice, and so do unfinished long requests (`long_requests.py`).
 2. *Measured cost.* Each API version and each connection has a moving average of the time that its requests take. The average is 0 while
    all of them are cheap.
 3. *Crowded iterations.* When costly requests have taken `HEAVY_NS` of one iteration, the iteration is crowded. A request that is likely to
@@ -52,7 +52,8 @@ ROUTE_RISE_BITS = 5
 CONNECTION_RISE_BITS = 1
 """A costly request raises the average of its connection by half of the difference."""
 FIRST_COST_NS = 2 * COSTLY_NS
-"""The first costly request of a connection sets its average, up to this: the second one may arrive together with those of many others."""
+"""The first costly request of a connection sets its average, up to this: many connections may send
+their second request at the same moment."""
 PASSES_PER_COSTLY = 100
 """For each `COSTLY_NS` of its average, a waiting connection lets this many cheaper ones pass."""
 LARGE_BYTES = 4096
@@ -107,7 +108,7 @@ class Scheduler:
         self.slice_end_ns = now_ns + (self._short_slice() if self._unfinished or self._costly_ns else SLICE_NS)
 
     def end_slice(self) -> None:
-        """The connection lets others run after this request."""
+        """Ends the time slice of the connection after this request."""
         self.slice_end_ns = 0
 
     def note_work(self) -> None:
