@@ -91,6 +91,9 @@ class Repairs:
         self._is_compacting = is_compacting
         self._cases: dict[Partition, Case] = {}
         self._doubted: dict[Segment, None] = {}
+        self._fetching: set[str] = set()
+        """Directories of logs that are being repaired. A log that was opened again waits until the repair of its former self has ended:
+        both would write the same files."""
         self._timer: TimerHandle | None = None
         self._is_stopped = False
         self.found = 0
@@ -201,6 +204,8 @@ class Repairs:
 
     def _decide(self, case: Case) -> None:
         partition, now_ms = case.partition, self._clock.monotonic_ms()
+        if partition.log.directory in self._fetching:
+            return
         if not partition.is_online or self._partitions.is_moving(partition) or self._is_compacting(partition):
             return
         if partition.leader is not None and not case.has_handed_over and self._others(partition, partition.isr):
@@ -232,14 +237,17 @@ class Repairs:
         base_offset = case.ranges[0].base_offset
         segment = next(found for found in partition.log.segments if found.base_offset == base_offset)
         case.attempts += 1
+        directory = partition.log.directory
+        self._fetching.add(directory)
         case.fetch = SegmentFetch(
             partition, segment, source, disk=self._disk, threads=self._threads, peers=self._peers, now_ms=self._clock.wall_ms(),
-            done=lambda reason, retired: self._ended(case, base_offset, reason, retired),
+            done=lambda reason, retired: self._ended(case, directory, base_offset, reason, retired),
         )  # fmt: skip
         case.fetch.begin()
 
-    def _ended(self, case: Case, base_offset: int, reason: str, retired: list[str]) -> None:
+    def _ended(self, case: Case, directory: str, base_offset: int, reason: str, retired: list[str]) -> None:
         fetch, case.fetch = case.fetch, None
+        self._fetching.discard(directory)
         partition = case.partition
         assert fetch is not None
         if self._is_stopped:

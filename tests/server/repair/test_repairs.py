@@ -150,6 +150,32 @@ def test_damage_that_was_found_is_known_after_a_restart_before_anyone_reads_it(w
     assert world.checks.batches == batches and not world.disk.exists("/data/t-0/damaged-segments")
 
 
+def test_a_log_that_is_opened_again_during_its_repair_waits_for_the_end_of_that_repair(world: World) -> None:
+    """Both wrote the same files: the end of the first repair removed the segment of the second one."""
+    world.lead(0, 1, 2)
+    segment, content = world.rot(1)
+    world.partition.doubt(segment.base_offset)
+    world.settle()
+    world.partition.become_follower(leader_id=2, leader_epoch=1, partition_epoch=9, replicas=[0, 1, 2], isr=[1, 2])
+    world.timers.advance(200)
+    world.settle()
+    assert len(world.peers.asked) == 1
+    world.open_again()
+    world.settle()
+    world.partition.become_follower(leader_id=2, leader_epoch=1, partition_epoch=9, replicas=[0, 1, 2], isr=[1, 2])
+    world.timers.advance(1_000)
+    world.settle()
+    assert len(world.peers.asked) == 1 and world.partition.state.damage is not None, "a second repair at once"
+    world.answer(content)
+    world.timers.advance(1_000)
+    world.settle()
+    world.answer(content)
+    world.timers.advance(200)
+    world.settle()
+    assert world.partition.state.damage is None
+    assert world.partition.log.segments[1].file().pread(1 << 20, 0) == content
+
+
 def test_known_damage_is_forgotten_when_the_file_was_restored(world: World) -> None:
     world.lead(0)
     segment, content = world.rot(1)
