@@ -16,7 +16,8 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """`a:9092,[::1]:9093,b` as addresses, the port 9092 where none is given. ValueError in one line when it is no such list."""
+    """`a:9092,[::1]:9093,b` as addresses, the port 9092 where none is given. Raises ValueError with a
+    one-line message if the text is no such list."""
     found = [parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
         raise ValueError("no broker is named; write HOST:PORT[,HOST:PORT...]")

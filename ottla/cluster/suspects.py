@@ -1,8 +1,9 @@
-"""Brokers that may have just died: clients that ask who leads instead of them are answered when that is decided, not before.
+"""Holds back metadata answers that would name a leader that may have just died, until that is decided.
 
 A client that loses its connection to a leader asks another broker for metadata at once, some milliseconds before others have been elected.
 If the answer names the old leader, librdkafka asks again only a second later. So a broker whose connection to the leader was closed by the
-other side, and whose address refuses a new one, waits with such an answer until other leaders have been named, for `REFUSED_MS` at most.
+other side suspects the leader: it waits with such an answer until other leaders have been named. It waits for `SUSPECTED_MS` at first, and
+for `REFUSED_MS` from the moment when the leader's address refuses a new connection.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from ottla.base.ports import REFUSED, Channel, Locate, Network, Timers
 from ottla.cluster import failure_detector
 
 SUSPECTED_MS = 500
-"""For an address that neither refuses nor accepts."""
+"""From the end of the connection on, unless the address accepts or refuses a new one before."""
 REFUSED_MS = 1_500
-"""For one that refuses: a client that is answered earlier, and before the election, is not back before this time either."""
+"""How long a broker whose address refuses is suspected. A client that is answered before the election would ask again no earlier."""
 AGAIN_MS = 100
-"""The pause between two attempts: a process that was started again accepts."""
+"""The pause between attempts to connect to an address that has refused. They notice a process that was started again."""
 LOOKS_MS = failure_detector.LOOKS_MS[:3]
-"""An address that accepts is tried again, for the same reason as there; clients do not wait for all of its looks."""
+"""Pauses after which an accepting address is tried again: a process that is being killed may close its connections before its port. Only
+the first of the failure detector's pauses, so that clients wait less."""
 
 WAITING_MAX = 1_000
 """At most this many answers wait; further clients get the known metadata, and ask again."""
 
 
 class Suspects:
-    """The brokers that this one suspects, and what waits for an end of that."""
+    """The suspected brokers, and the answers that wait until they are no longer suspected."""
 
     def __init__(self, network: Network, timers: Timers, locate: Locate) -> None:
         self._network = network
@@ -47,13 +49,14 @@ class Suspects:
         self._look(broker_id, self._suspect(broker_id, SUSPECTED_MS), address, LOOKS_MS)
 
     def _suspect(self, broker_id: int, ms: int) -> object:
-        """Begins a suspicion that ends after this time; another one that is there ends without a word."""
+        """Suspects a broker for `ms`. Replaces an earlier suspicion of it, without a review of what waits."""
         mark = self._since[broker_id] = object()
         self._timers.call_later(ms, lambda: self._clear(broker_id, mark))
         return mark
 
     def _look(self, broker_id: int, mark: object, address: tuple[str, int], pauses: Sequence[int]) -> None:
-        """Connects. A broker that accepts, after each of the pauses too, lives; one that refuses is dead until it accepts."""
+        """Connects once, and again after each pause. A broker that accepts all attempts is no longer suspected; one that refuses is
+        suspected until it accepts, or for `REFUSED_MS`."""
 
         def connected(channel: Channel) -> None:
             channel.close()
@@ -88,8 +91,8 @@ class Suspects:
             self.review()
 
     def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
-        """Calls `function` once `is_over(suspected brokers)`, which is asked when metadata or the suspects have changed; at once if too
-        many wait already."""
+        """Calls `function` once `is_over(suspected brokers)` is true. It is evaluated when metadata has changed and when a suspicion has
+        ended. Calls at once if too many wait already."""
         if len(self._waiting) < WAITING_MAX:
             self._waiting.append((is_over, function))
         else:

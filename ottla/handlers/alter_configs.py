@@ -5,7 +5,7 @@ IncrementalAlterConfigs, which cannot lose another's change, but served for old 
 
 Version notes: 2 is flexible.
 
-Not done: broker loggers: INVALID_REQUEST.
+Not done: broker loggers. They are refused with INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ottla.wire.messages.alter_configs import (
 
 
 def wanted_change(resource: AlterConfigsResource) -> ConfigRequest:
-    """Also for `requests/tls_changes.py`, as is `refused`. Where there are too many entries, enough of them to be refused."""
+    """Converts at most `CONFIG_ENTRIES_MAX` + 1 entries: enough for the controller to refuse a request with too many.
+    `requests/tls_changes.py` uses this and `refused`, too."""
     some = resource.configs[: CONFIG_ENTRIES_MAX + 1]
     entries = [ConfigEntry(name=config.name, operation=ConfigOperation.SET, value=config.value) for config in some]
     return ConfigRequest(resource_type=resource.resource_type, name=resource.resource_name, entries=entries, is_replacing=True)

@@ -1,10 +1,10 @@
-"""Builds the decisions of all machines.
+"""Builds decisions (`contract.py`): the records that a machine wants to log, and the effects that follow.
 
 `answered`, `logged` and `followed` build the decisions of most commands. A `Draft` collects records, answers, timers and calls step by
 step; `decision` makes the value that the host processes. Each answer has an alternative, which is sent if the log refuses the records.
-Timers are released in either case, because they belong to soft state, which a refusal does not undo. Calls are released only with the
-records. Records that do not depend on each other may be `separate`, so that a refusal of some does not affect the others; `include` does
-the same for records with calls of their own.
+Timers are set or cancelled even if the log refuses the records, because they belong to soft state, which a refusal does not undo. Calls are
+made only if the records are committed. Records that do not depend on each other may be `separate`, so that a refusal of some does not
+affect the others; `include` does the same for records with calls of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Re
 MakeRefusal = Callable[[ErrorCode], Any]
 """Makes the answer that carries this error."""
 Undo = Callable[["Draft", ErrorCode], object]
-"""Repairs soft state when the log refuses the records. The host releases the effects that it adds to the given draft."""
+"""Repairs soft state after the log has refused the records. The host releases the effects that this function adds to the given draft."""
 
 
 class Draft:

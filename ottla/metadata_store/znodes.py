@@ -1,6 +1,6 @@
 """The nodes of the metadata store: their paths and their JSON, as Kafka lays them out in ZooKeeper.
 
-Writers give exactly the fields that Kafka writes, and only where they say something these of our own: `clean`, `incarnation` and `log_dirs`
+Writers write Kafka's fields. They add the following fields of our own only when these have a value: `clean`, `incarnation` and `log_dirs`
 of a broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers take any order and unknown fields,
 and raise `NodeError` for bytes that are not what the path promises; loading ignores such a node with a line in the log, so that garbage in
 the store never stops a broker.
@@ -76,8 +76,6 @@ BASE_PATHS = (
 
 SENSITIVE_PATHS = ("/cluster/secret", USERS, CONFIG_FOLDERS[CONFIG_BROKER], "/delegation_token")
 """Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
-
-"""Kafka's event of log directories."""
 
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
 
@@ -166,7 +164,7 @@ def entity_name(node_name: str) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """Encodes a name for a path: every character except plain letters as `%XX`."""
+    """Encodes a name for a path: every character except letters, digits and `.-_` as `%XX`. `<default>` stays as it is."""
     if name == DEFAULT_ENTITY or PLAIN_LETTERS.issuperset(name):
         return name
     return "".join(letter if letter in PLAIN_LETTERS else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
@@ -203,7 +201,7 @@ def controller_epoch_bytes(epoch: int) -> bytes:
 
 
 def read_controller_epoch(data: bytes) -> int:
-    """Raises `NodeError` also for a number after which no epoch can follow."""
+    """Raises `NodeError` also for an epoch out of range; the highest allowed one leaves room for a next one."""
     try:
         epoch = int(data)
     except ValueError:
@@ -222,8 +220,8 @@ def read_cluster_id(data: bytes) -> str:
 
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
-    """Encodes a registration. `host` and `port` name a PLAINTEXT listener, for clients older than listeners. `incarnation` names the data
-    directories of the broker."""
+    """Encodes a registration. `host` and `port` name a PLAINTEXT listener, for clients older than listeners. `incarnation` lists the ids
+    of the broker's log directories, with commas."""
     plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))
     value: dict[str, Any] = {
         "features": {},
@@ -247,7 +245,7 @@ def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: i
 
 
 def read_incarnation(data: bytes) -> str:
-    """The data directory of the broker that registered; empty if it names none."""
+    """Returns the ids of the log directories of the broker that registered, with commas; empty if there are none."""
     return str(read_json(data).get("incarnation", ""))
 
 
@@ -307,7 +305,7 @@ def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def read_noted_directories(data: bytes) -> tuple[dict[int, tuple[str, ...]], dict[str, str]]:
-    """The data directories of the brokers, as they were noted with their epochs, and the newest generation of each directory."""
+    """Returns from the node of the epochs the log directory ids of each broker, and the newest generation of each directory."""
     found = read_json(data)
     value, generations = found.get("directories", {}), found.get("generations", {})
     if not isinstance(value, dict) or not all(key.isdigit() and isinstance(ids, list) for key, ids in value.items()):

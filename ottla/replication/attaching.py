@@ -1,8 +1,9 @@
 """Attaches a manifest of staged chunks to a log. The batches get the producer's id, epoch and sequences, and are appended one at a time.
 
-A retry is first compared with the producer's last sequence in this epoch. If the whole manifest is in the log, no stage is needed; a new
-leader has none. If only a part is in the log, the rest is appended, or refused with UNKNOWN_STAGE. Every append is checked like a Produce
-(`Leader.append`): sequences, epoch, transaction, in-sync replicas.
+A retry is first compared with the producer's last sequence in this epoch. If the whole manifest is in the log, no stage is needed, so a
+retry succeeds at a new leader too, which has no stages. If only a part is in the log, the rest is appended. It is refused with
+UNKNOWN_STAGE without a stage, and with OUT_OF_ORDER_SEQUENCE_NUMBER if the part does not end with a batch of the manifest. Every append is
+checked like a Produce (`Leader.append`): sequences, epoch, transaction, in-sync replicas.
 
 The work is spread over iterations of the event loop. Between two batches the leader's term or the transaction may end, or the stage may be
 dropped; then the rest is refused. Batches already appended belong to the transaction and are committed or aborted with it.
@@ -107,7 +108,7 @@ class Attaching:
         self._position = 0  # records of the manifest before the next batch
 
     def steps(self) -> Iterator[None]:
-        """Does the work, one batch per step (`base.turns.Turns`)."""
+        """Does the work, at most one batch in a step (`base/loop/turns.py`)."""
         try:
             yield from self._attach()
             self._done(Attached(self._base_offset, self._last_offset()))
@@ -171,8 +172,8 @@ class Attaching:
             self._base_offset = result.base_offset
 
     def _last_offset(self) -> int:
-        """Returns the offset that must be replicated: the end of the producer's last batch, which belongs to this manifest or a later one.
-        """
+        """Returns the last offset of the producer's last batch, which must be replicated before the answer. The batch may belong to a later
+        manifest."""
         entry = self._leader.log.producers.get(self._manifest.producer_id)
         assert entry is not None and entry.batches, "an attached manifest has left no batch"
         return entry.batches[-1].last_offset

@@ -1,12 +1,14 @@
 """The source: plans offset ranges on the driver, and reads them in the tasks directly from the leaders into Arrow record batches.
 
 Processes: `OttlaStreamReader` exists as long as the query, in a Python process on the driver's host, which asks it for offsets and ranges.
-`OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy with only the options. A
+`OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy. A
 reader therefore keeps no connection; `connections.py` does, in each process.
 
-- Ends are last stable offsets: the contents of a range never change, and reading it again gives the same records.
-- The first batch of a new streaming query is empty. Spark writes only the end of a batch into its offset log, and asks for the initial
-  offsets again if the first batch must be repeated. With an empty first batch the log has the start of every other batch.
+- Ends are last stable offsets: the contents of a range never change, and reading it again gives the same records. With
+  `isolation=read_uncommitted` ends are high watermarks; then records of the range may turn out to be aborted.
+- The first batch of a new streaming query is empty, unless the query reads all that is available. Spark writes only the end of a batch into
+  its offset log, and asks for the initial offsets again if the first batch must be repeated. Since the first batch is empty, its
+  logged end is the start of the second one, so the log has the start of every batch that holds records.
 - Records are lost only if a range starts before the log start. Gaps in offsets, or topics missing in metadata for a while, prove nothing.
 - Offsets belong to a topic id: a topic that is deleted and created again under the same name is another topic. The offset log and the
   metadata of the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
@@ -58,16 +60,16 @@ from ottla.spark.planning import (
 from ottla.spark.source_groups import leave_group
 
 SETTLE_TRIES = 5
-SETTLE_PAUSE_S = 0.5
 """Attempts to read the ends. After a change of leader a partition may report an end that is too low for a moment."""
+SETTLE_PAUSE_S = 0.5
 
 OFFSET_BYTES_MAX = 1024 * 1024
-"""Assumed size of an offset before the first sample: the default maximum of a record."""
+"""Assumed bytes of an offset until records have been sampled: the default maximum size of a record."""
 
 UNKNOWN_OFFSET_BYTES = 1024
 
 SPLIT_OFFSETS_MIN = 1000
-"""Fewer offsets are not split into more tasks than partitions, and not sampled, whatever the size of the records."""
+"""Without an option, fewer offsets are not split into more tasks than partitions, whatever the size of the records."""
 
 SAMPLE_FACTOR = 4
 """Safety factor of samples: later records may be larger by this factor."""
@@ -81,7 +83,8 @@ _log = logging.getLogger("ottla.spark")
 
 
 class OttlaBatchReader(DataSourceReader):
-    """Reads a snapshot: the offsets between two positions, within `bounds`."""
+    """Reads the offsets between two positions once. `bounds` are the first offset and the end of each partition; with None they are read
+    from the cluster."""
 
     def __init__(self, options: SourceOptions, bounds: BoundsByPartition | None, columns: ReadColumns | None = None) -> None:
         _check_batch_options(options)
@@ -91,7 +94,7 @@ class OttlaBatchReader(DataSourceReader):
 
     @reported()
     def partitions(self) -> list[InputPartition]:
-        """Returns one range for each partition with records, split if requested; an empty list if there is nothing to read."""
+        """Returns one range for each partition with records; large ranges are split. Returns an empty list if there is nothing to read."""
         options = self.options
         starts, ends, bounds = ask(options.connection, options.subscription.option, self._limits)
         backwards = check_progress(starts, ends)
@@ -183,7 +186,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return write_offsets(before.group, admitted, {**before.topic_ids, **self._topic_ids}, gone)
 
     def _until_final(self, starts: SourceOffsets, ends: SourceOffsets) -> SourceOffsets:
-        """Limits the ends of a query that stops at the log ends of its start; partitions that were created later are left out."""
+        """Limits the ends of a query that stops by itself to the ends that were stored when it started. Leaves out partitions that were
+        created later."""
         assert self._final is not None
         for partition in starts.keys() & ends.keys():
             self._final.setdefault(partition, ends[partition])  # metadata did not have it when the query began
@@ -276,8 +280,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[SourceOffsets, SourceOffsets, SourceOffsets]:
         """Returns the valid starts, the ends of all partitions including new ones, and the last offsets of deleted partitions.
 
-        A partition that is missing in metadata keeps its position and ends there; a query that stops by itself (`is_waiting`) waits for it.
-        Raises `DataLossError` if a partition was deleted, its topic was created again, or it ends before it starts.
+        A partition that is missing in metadata for a while gets its start as its end, so nothing is read from it. A query that stops by
+        itself (`is_waiting`) waits until the partition is back or counts as deleted.
+        If a partition was deleted, its topic was created again, or it ends before it starts, raises `DataLossError`, or warns with
+        `failOnDataLoss=false`.
         """
         ends, gone, kept = self._settled_ends(before, is_waiting=is_waiting)
         starts = same_topics(before, self._topic_ids)
@@ -375,8 +381,8 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadCo
 
 
 def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
-    """Raises `DataLossError` if a topic is not the planned one. It is called after a range was read, so that it holds for the whole range.
-    """
+    """Raises `DataLossError` if a topic is not the planned one. It is called after a range was read, or could not be read, so
+    that the answer holds for the whole range."""
     if not topic_id:
         return
     now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")
@@ -461,10 +467,11 @@ def _look_up(client: Client, options: SourceOptions, position: ReadPosition, bou
 def _committed(
     client: Client, options: SourceOptions, partitions: BoundsByPartition, *, may_be_apart: bool = True
 ) -> SourceOffsets:
-    """Returns the group's committed offsets, without topics that were deleted and created again; raises `DataLossError` if that loses
-    records.
+    """Returns the group's committed offsets, without topics that were deleted and created again. With `failOnDataLoss` such a topic
+    raises `DataLossError`.
 
-    Raises `OffsetConflictError` if they are the lowest of several sources, unless they `may_be_apart`, because no query can begin there.
+    Raises `OffsetConflictError` if the group's last batch left several sources of one query at different offsets, because a new query
+    cannot begin at the lowest; not with `may_be_apart`.
     """
     topic_ids = topics.known_ids(client, partitions)
     offsets: SourceOffsets = {}

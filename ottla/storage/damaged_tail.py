@@ -1,7 +1,7 @@
-"""Cuts a log at its first damaged offset. Another replica has the records from there on, or an operator accepts their loss.
+"""Cuts the files of a log at an offset, where `recovery.py` has found damage, or earlier if a batch before it is damaged too.
 
-The files are changed before the log is opened, so that an opening finds a shorter log without damage. Left out: whether it may be cut
-(`server/replica_changes.py`), and the check of what is left (`recovery.py`).
+Another replica has the records from there on, or an operator accepts their loss. Recovery calls this and then reads the shorter log. Left
+out: the decision whether the log may be cut (`server/replica_changes.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ottla.storage.small_files import write_cut
 
 
 def remove_from(disk: Disk, directory: str, first: int) -> int:
-    """Removes all batches from the one that holds offset `first` on, durably. Returns the base offset of the last segment that is left, 0
-    if none is."""
+    """Removes all batches from the one that holds offset `first` on, durably, and notes the offset in a file. Returns the base
+    offset of the last segment that is left, 0 if none is."""
     write_cut(disk, directory, first)
     bases = sorted(base for name in disk.listdir(directory) if (base := offset_of(name, LOG_SUFFIX)) is not None)
     for base in reversed([base for base in bases if base >= first]):
@@ -29,7 +29,7 @@ def remove_from(disk: Disk, directory: str, first: int) -> int:
 
 
 def _cut_segment(disk: Disk, path: str, base: int, first: int) -> None:
-    """Cuts one segment before the batch that holds `first`; its indexes are made again."""
+    """Cuts one segment before the batch that holds `first`; its indexes are removed, and the next opening makes them."""
     file = disk.open(f"{path}{LOG_SUFFIX}")
     position = 0
     try:

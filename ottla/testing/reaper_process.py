@@ -2,10 +2,10 @@
 
     python -I -S reaper_process.py TOKEN PID
 
-Each line of the input is `+directory PATH`, `-directory PATH`, `+process PID` or `-process PID`. With a PID other than 0 it also waits for
-the end of that process. If the system has /proc, it kills every process with the token in its environment, including one that was started
-just before the end; otherwise it kills the listed processes. It is a separate script with few imports, so that it starts fast and imports
-nothing of the program under test.
+Each line of the input is `+directory PATH`, `-directory PATH`, `+process PID` or `-process PID`. If PID is not 0, it then waits for the end
+of that process before it cleans up. If the system has /proc, it kills every process with the token in its environment, including one that
+was started just before the end; otherwise it kills the listed processes. It is a separate script with few imports, so that it starts fast
+and imports nothing of the program under test.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_orders() -> dict[str, list[str]]:
 
 
 def wait_for_end(pid: int) -> None:
-    """Returns when the process has ended, also if its parent has not waited for it yet."""
+    """Returns when the process has ended. On Linux its parent need not have waited for it."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -61,7 +61,7 @@ def wait_for_end(pid: int) -> None:
 
 
 def kill_all(token: str, named: list[int]) -> None:
-    """kill -9, until none is there: a process may have started another one in the meantime."""
+    """Sends SIGKILL until no process is left, for `END_SECONDS_MAX` at most: a process may have started another one in the meantime."""
     deadline = time.monotonic() + END_SECONDS_MAX
     while time.monotonic() < deadline:
         found = with_token(token) if os.path.isdir("/proc/self") else [pid for pid in named if is_there(pid)]
@@ -76,7 +76,7 @@ def kill_all(token: str, named: list[int]) -> None:
 
 
 def with_token(token: str) -> list[int]:
-    """Returns the processes with the token in their environment. Ended processes have no environment."""
+    """Returns the other processes with the token in their environment. Ended processes have no environment."""
     wanted = f"{TOKEN_VARIABLE}={token}".encode()
     found = []
     for name in os.listdir("/proc"):

@@ -1,7 +1,8 @@
-"""Settings of authentication: SASL mechanisms, their limits, and what each listener may set for itself.
+"""Settings of authentication: SASL mechanisms, TLS, the login between brokers, and what each listener may set for itself.
 
 `listener.name.NAME.SETTING` is a setting for one listener, and `listener.name.NAME.MECHANISM.SETTING` for one mechanism of one listener
-(NAME and MECHANISM in small letters); both win over the plain setting. `LISTENER_SETTINGS` lists the settings that a listener may have.
+(NAME and MECHANISM in small letters); both win over the plain setting. `LISTENER_SETTINGS` lists these
+settings. `LISTENER_LIMITS` of a listener apply beside those of the broker.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ LISTENER_PREFIX = "listener.name."
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 """SASL mechanisms, by the names that they have in `sasl.enabled.mechanisms`."""
 STORE_TYPES = ("PEM", "PKCS12", "JKS")
-"""JKS is refused when the file is read, with the command that converts it."""
+"""The setting accepts JKS. Reading such a file fails, and the error shows the command that converts it."""
 PER_BROKER = UpdateMode.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
-"""A user of PLAIN by itself, as in a TOML table: `[ottla.sasl.plain.users]`, `alice = "password"`."""
+"""Prefix of the setting of one PLAIN user; `alice = "password"` in the TOML table `[ottla.sasl.plain.users]` becomes such a setting."""
 CLUSTER_PROOF = "OTTLA-CLUSTER"
 """The SASL mechanism between brokers: both prove that they know the cluster's secret (`security/cluster_identity.py`)."""
 
 
 class SecuritySettings:
-    """Authentication of clients."""
+    """Authentication of clients and of brokers."""
 
     sasl_enabled_mechanisms = words(
         "sasl.enabled.mechanisms",
@@ -172,11 +173,11 @@ LISTENER_SETTINGS: frozenset[str] = frozenset(
 
 
 LISTENER_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Limits that a listener may have beside the broker's, which holds for it as well."""
+"""Limits that may also be set for one listener. The broker's limit still applies to it."""
 
 
 class ListenerName(NamedTuple):
-    """The parts of `listener.name.NAME[.MECHANISM].SETTING`; listener and mechanism in small letters."""
+    """The parts of `listener.name.NAME[.MECHANISM].SETTING`, as they are written."""
 
     listener: str
     mechanism: str
@@ -197,7 +198,8 @@ def split_listener_name(name: str) -> ListenerName | None:
 
 
 def is_family_name(name: str) -> bool:
-    """Whether the name is served though it is no line of the table: a setting of one listener, or a user of PLAIN."""
+    """Whether this is a served setting with a variable name, which the table of settings does not list: a setting of one listener, or of a
+    PLAIN user."""
     return split_listener_name(name) is not None or (name.startswith(PLAIN_USER_PREFIX) and len(name) > len(PLAIN_USER_PREFIX))
 
 

@@ -1,7 +1,7 @@
 """Explains record batches byte by byte: the header's thirteen fields, then each record with its varints.
 
-The records of a compressed batch follow with positions in the decompressed bytes. Malformed bytes raise `WireError`; the reader keeps the
-spans before them.
+The records of a compressed batch follow with positions in the decompressed bytes. Records of a batch whose CRC is wrong are shown as bytes.
+Malformed bytes raise `WireError`; the reader keeps the spans before them.
 """
 
 from __future__ import annotations

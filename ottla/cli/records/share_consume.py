@@ -2,7 +2,7 @@
 
 Exactly the printed records are acknowledged. Output is written before the acknowledgement is sent, so after a crash in between a record is
 printed twice and never lost. With `-c N` at most N records are acquired, if the broker supports a record limit (ShareFetch 2).
-Acknowledgements that came too late are reported at the end, with exit code 1: another reader gets those records, too.
+Refused acknowledgements are reported at the end, with exit code 1: another reader gets those records, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOT_SHARED = {
     "where": "--where",
     "print_control_records": "--print-control-records",
 }
-"""Options that choose where or what to read: for a share group these are settings of the group."""
+"""Options that a share group does not take: the position and the isolation are settings of the group, and its records are not filtered."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,8 @@ class SaslExchange(Protocol):
         """Returns the slow part of answering this challenge, to run in a thread before `answer`; None if answering is quick."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The token for the server's; None when the exchange is complete. ValueError when the server breaks the protocol."""
+        """Returns the answer to the server's token; None when the exchange is complete. Raises ValueError when the server breaks the
+        protocol or has refused the login."""
 
 
 class PlainExchange:
@@ -72,7 +73,8 @@ class ScramExchange:
 
 
 class BearerExchange:
-    """One bearer token. A broker refuses it by a status, which the client confirms by one byte; then `refused` is called."""
+    """One bearer token. A broker that refuses it sends a status. Then `refused` is called, and the client confirms the status by one
+    byte."""
 
     mechanism = OAUTHBEARER
 
@@ -109,7 +111,7 @@ def _status_of(challenge: bytes) -> str:
 
 
 def exchange(mechanism: str, username: str, password: str, nonce: str, *, is_by_token: bool = False) -> SaslExchange:
-    """The exchange by a name and a password; `is_by_token` is for SCRAM (`ScramClient`)."""
+    """Returns the exchange for PLAIN or SCRAM. `is_by_token`: name and password are those of a delegation token (SCRAM only)."""
     if mechanism == "PLAIN":
         return PlainExchange(username, password)
     return ScramExchange(username, password, mechanism, nonce, is_by_token=is_by_token)

@@ -1,14 +1,15 @@
 """Buffers for received bytes until their frame is whole, and the bound on all of them together.
 
 Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A larger
-frame gets its own buffer, which is at most a factor larger than the received bytes, so a peer that announces 100 MiB and sends nothing
-costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making them costs as much as copying the
+frame gets its own buffer, of 16 KiB at first, which grows with the received bytes, so a peer that announces 100 MiB and sends nothing
+costs little. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making them costs as much as copying the
 batch.
 
-All own buffers together stay below `bytes_max`. A frame with a full buffer grows when more of it can be read. If it would exceed the bound,
-reading is paused until other frames have ended. Waiting frames continue in the order of their missing bytes; each tick of age counts
-like some bytes less. The first one may grow into a reserve if it can become whole there, so small requests are served while large ones wait
-for each other. A single frame may always grow, so no frame is too large.
+All own buffers together stay below `bytes_max`, but for the first 16 KiB of each, the reserve, and a frame that is alone. A frame with a
+full buffer grows when more of it can be read. If it would exceed the bound, reading is paused until other frames have ended. Of the waiting
+frames the one with the fewest missing bytes continues first; each tick of age counts as `AGE_BYTES` fewer. The first one may grow into a
+reserve if it can become whole there, so small requests are served while large ones wait for each other. A single frame may always grow, so
+no frame is too large.
 
 When a frame has to wait, or another begins while memory is full, `unfinished_requests.py` chooses frames to drop. So a crowd of peers that
 begin requests and never finish them starves no other client. When all frames wait for each other, `relieve` drops some in each tick: at
@@ -35,8 +36,8 @@ UNBOUNDED = (1 << 63) - 1
 CROWDED_PART = 1 / 4
 """Beyond this part of the bound a frame gets no pooled buffer while little of it is there: buffers grow with what was received."""
 CROWDED_BYTES = POOLED_BUFFERS_MAX * POOLED_BYTES
-"""The same beyond so many bytes, whatever the bound is: the pages of a new pooled buffer take the loop up to a millisecond, and hundreds of
-connections may begin a frame in one turn."""
+"""The same limit in bytes; the smaller of the two applies. Touching the pages of a new pooled buffer takes up to a millisecond, and
+hundreds of connections may begin a frame in one iteration of the loop."""
 FULL_PART = 9 / 8
 """Beyond this part of the bound a request that begins has others dropped."""
 RESERVE_PART = 10 / 8
@@ -46,11 +47,12 @@ AGE_BYTES = 1 << 16
 PLACES_KEPT = 64
 """The heap of waiting frames is rebuilt when it has this many more stale entries than valid ones."""
 STILL_TICKS_MAX = 10
-"""Calls of `relieve` without any returned memory before frames of any connection are dropped."""
+"""After more calls of `relieve` in a row than this, during which frames waited and no buffer was returned, frames of any connection are
+dropped."""
 STILL_TICKS_UNSERVED_MAX = RIPE_TICKS
 """The same for frames of connections that have not sent a whole request yet. Clients send ApiVersions first."""
 KEPT_PART = 7 / 8
-"""A standstill is ended by drops down to this part of the bound."""
+"""When all frames wait, requests are dropped until no more than this part of the bound is lent."""
 DROPPED_MAX = 50
 """Connections that are dropped at once. 50: closing one takes 0.1 to 0.3 ms, and other connections wait meanwhile."""
 RESUMED_MAX = 16
@@ -100,7 +102,7 @@ class ReceiveBuffers:
         return self.bytes_lent > self.full_bytes
 
     def make_room(self, newcomer: Unfinished) -> bool:
-        """Drops others if memory is full, as a request has begun; False: it is still full."""
+        """Called when a request has begun. Drops other requests if memory is full. Returns False if it is still full."""
         if self.bytes_lent > self.full_bytes:
             self._drop_slowest(is_done=lambda: self.bytes_lent <= self.full_bytes)
         if self.bytes_lent > self.full_bytes:
@@ -121,7 +123,7 @@ class ReceiveBuffers:
             self._order = sorted(item for item in self._order if item[1] in self._waiting)
 
     def relieve(self) -> None:
-        """Drops slow frames if others wait, and one if all wait for each other; called periodically."""
+        """Drops slow frames if others wait, and some if all wait for each other; called periodically."""
         self.unfinished.next_tick(is_short=self.bytes_lent > self.bytes_max * CROWDED_PART)
         self._wake()
         if self._waiting:
@@ -133,7 +135,7 @@ class ReceiveBuffers:
             self._end_standstill(has_waited=self._still_ticks > STILL_TICKS_MAX)
 
     def has_room(self, frame: LargeFrame) -> bool:
-        """Whether a frame that does not wait may grow: nothing does, and it stays within the bound; one that is alone always may."""
+        """Whether a frame that does not wait may grow: no frame waits, and the total stays within the bound or nothing else is lent."""
         return not self._waiting and self._is_within(frame)
 
     def _has_room_for_first(self, frame: LargeFrame) -> bool:
@@ -146,7 +148,8 @@ class ReceiveBuffers:
         return self.bytes_lent <= have or self.bytes_lent + self.size_for(frame.size, frame.filled) - have <= self.bytes_max
 
     def _drop_slowest(self, *, is_done: Callable[[], bool]) -> None:
-        """Drops requests that came the slowest, until it is done or none is left that may be judged; none that waits for memory."""
+        """Drops the slowest requests until `is_done()`, `DROPPED_MAX` at most. Requests that wait for memory are not slow: they are
+        kept."""
         dropped = 0
         while not is_done() and dropped < DROPPED_MAX and (slowest := self.unfinished.next_slowest()) is not None:
             if isinstance(slowest, LargeFrame) and slowest.place in self._waiting:
@@ -158,12 +161,14 @@ class ReceiveBuffers:
             log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
 
     def _drop_dispensable(self, newcomer: Unfinished) -> None:
-        """Drops the requests that may go first, until there is room for more than one."""
+        """Drops at most `DROPPED_MAX` requests, the dispensable ones first, until no more than `bytes_max` is lent. That is less than the
+        full mark, so that more than one request can begin."""
         dropped = self._drop(self.unfinished.dispensable(newcomer), self.bytes_max)
         log.warning("%d unfinished requests are dropped, because there is no memory for more", dropped)
 
     def _end_standstill(self, *, has_waited: bool) -> None:
-        """Drops some of the requests that wait for each other. `has_waited`: also requests of served connections."""
+        """Called when all frames wait for each other. Drops unfinished requests of connections that have not sent a whole request yet; with
+        `has_waited` also requests of other connections."""
         ticks = self._still_ticks
         found = self.unfinished.dispensable(None)
         dropped = self._drop([one for one in found if has_waited or not one.is_served], self.bytes_max * KEPT_PART)
@@ -173,7 +178,8 @@ class ReceiveBuffers:
             self._still_ticks = ticks - 1  # the next tick drops more, unless a request has become whole
 
     def _drop(self, requests: list[Unfinished], bytes_kept: float) -> int:
-        """Drops at least one request, in this order, until no more than `bytes_kept` are lent; returns how many."""
+        """Drops requests in this order, one at least and `DROPPED_MAX` at most, until no more than `bytes_kept` are lent. Returns how
+        many."""
         dropped = 0
         self._is_dropping = True
         for one in requests[:DROPPED_MAX]:
