@@ -192,14 +192,16 @@ class ClusterMember:
         self.controller.stand_for_election()
 
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
-        """Reports to the controller that other replicas than before do not work; `reopened` do again. A broker that is alone notes them: it
-        leads them until an operator accepts the loss."""
+        """Reports to the controller that the set of failed replicas has changed; those in `reopened` work again. The controller of a broker
+        that is alone notes the set, and elects leaders for `reopened`."""
         if self._watches is not None:
             self._watches.report_replicas(reopened)
             return
         failed = [(self.metadata.topic(key.topic), key.partition) for key in self.metadata.offline_here()]
         keys = frozenset((topic.topic_id, partition) for topic, partition in failed if topic is not None)
         self.controller.state.apply([ReplicasFailed(self._config.this_broker_id, keys)])
+        if reopened:
+            self.controller.review_membership()
 
     def report_short_leader(self, state: PartitionState) -> None:
         """Reports to the controller that the leader of this replica lacks acknowledged records that the replica holds."""

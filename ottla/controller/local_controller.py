@@ -292,14 +292,14 @@ class LocalController:
         yield CHECKPOINT
         done(state)
         yield CHECKPOINT
-        self._submit_membership()
+        self.review_membership()
         self._complete_interrupted()
 
     def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
         """Decides the consequences of brokers that have registered or ended, if any have."""
         self._live = live
         if self._is_announcing:
-            self._submit_membership()
+            self.review_membership()
 
     def _membership_changes(self, state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
         """The brokers that have registered, and the ids of brokers that have ended, by the newest list: an older list may be decided after
@@ -317,10 +317,11 @@ class LocalController:
             lambda code: log.error("reports of failed logs: %s", code.name),
         )
 
-    def _submit_membership(self) -> None:
+    def review_membership(self) -> None:
+        """Decides which brokers lead, from the brokers that are registered and the replicas that have failed."""
+
         def decide(state: ClusterState) -> Plan:
-            joined, left = self._membership_changes(state)
-            return membership.decide_brokers_changed(state, joined, left, self._rules, self._gone)
+            return membership.decide_brokers_changed(state, *self._membership_changes(state), self._rules, self._gone)
 
         self._submit(decide, lambda _answer: None, lambda code: log.error("brokers have changed: %s", code.name))
 
