@@ -168,8 +168,9 @@ class Connection:
         return self
 
     def close(self) -> None:
+        """Closes the connection, also under a call of another thread: that call then fails with a `TransportError`."""
         self.protocol.close()
-        self._unsent.clear()
+        self._unsent = deque()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -302,11 +303,11 @@ class Connection:
         """Sends bytes that are left, as many as the socket accepts without waiting."""
         unsent = self._unsent
         try:
-            while unsent and self._socket is not None:
+            while unsent and (open_socket := self._socket) is not None:
                 if len(unsent) == 1 or self.security is not None:
-                    _skip(unsent, self._socket.send(unsent[0]))
+                    _skip(unsent, open_socket.send(unsent[0]))
                 else:
-                    _skip(unsent, self._socket.sendmsg(islice(unsent, _PIECES_MAX)))
+                    _skip(unsent, open_socket.sendmsg(islice(unsent, _PIECES_MAX)))
         except BlockingIOError:
             return
         except OSError as error:
@@ -326,7 +327,10 @@ class Connection:
 
     def _wait(self, deadline: float, *, is_for_writing: bool = False) -> bool:
         """Waits until the socket can be read, or accepts data. Returns False after the deadline, and after `_WAIT_S`."""
-        descriptors = [self.fileno()]
+        open_socket = self._socket
+        if open_socket is None or open_socket.fileno() < 0:
+            raise ConnectError(f"the connection to {self.address} is closed")
+        descriptors = [open_socket.fileno()]
         left = max(0.0, min(_WAIT_S, deadline - time.monotonic()))
         try:
             return bool(ready((), descriptors, left) if is_for_writing else readable(descriptors, left))
@@ -338,8 +342,8 @@ class Connection:
         """Reads without waiting. Returns the next frame, or None if it has not arrived completely."""
         frames = self.protocol.frames
         try:
-            while self._socket is not None:
-                count = self._socket.recv_into(frames.get_buffer())
+            while (open_socket := self._socket) is not None:
+                count = open_socket.recv_into(frames.get_buffer())
                 if not count:
                     raise self._broken(self.protocol.hung_up())
                 frame = frames.buffer_updated(count)

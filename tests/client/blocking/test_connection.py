@@ -176,3 +176,31 @@ def test_a_broker_that_takes_no_data_ends_the_sending_of_large_pieces(opened: Op
 def test_a_name_that_cannot_be_looked_up_is_one_line() -> None:
     with pytest.raises(ConnectError, match=r"cannot reach a\.\.b:9092: \w+"):
         Connection(NO_NAME).open()
+
+
+@pytest.mark.parametrize("is_scattered", [False, True])
+def test_a_connection_may_be_closed_by_another_thread_while_it_sends(is_scattered: bool) -> None:
+    """As `Cluster.close` does under an abandoned errand: the request fails as on any closed connection."""
+
+    class ClosingSocket:
+        """Closes the connection before a send returns."""
+
+        def send(self, data: memoryview) -> int:
+            connection.close()
+            return len(data)
+
+        def sendmsg(self, pieces: Iterator[memoryview]) -> int:
+            return self.send(b"".join(pieces))  # type: ignore[arg-type]
+
+        def close(self) -> None: ...
+
+        def fileno(self) -> int:
+            return -1
+
+    connection = Connection(NO_NAME)
+    connection._socket = ClosingSocket()  # type: ignore[assignment]
+    pieces = [bytes(100_000)] * 3 if is_scattered else [b"a request"]
+    connection._post(pieces)
+    assert not connection.has_unsent
+    with pytest.raises(ConnectError, match="is closed"):
+        connection._read_frame(1.0)
