@@ -1,14 +1,14 @@
 """The source: plans offset ranges on the driver, and reads them in the tasks directly from the leaders into Arrow record batches.
 
 Processes: `OttlaStreamReader` exists as long as the query, in a Python process on the driver's host, which asks it for offsets and ranges.
-`OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy. A
-reader therefore keeps no connection; `connections.py` does, in each process.
+`OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy. A reader therefore keeps
+no connection; `connections.py` does, in each process.
 
 - Ends are last stable offsets: the contents of a range never change, and reading it again gives the same records. With
   `isolation=read_uncommitted` ends are high watermarks; then records of the range may turn out to be aborted.
 - The first batch of a new streaming query is empty, unless the query reads all that is available. Spark writes only the end of a batch into
-  its offset log, and asks for the initial offsets again if the first batch must be repeated. Since the first batch is empty, its
-  logged end is the start of the second one, so the log has the start of every batch that holds records.
+  its offset log, and asks for the initial offsets again if the first batch must be repeated. The end of the empty batch is the start of the
+  next one, so the log has the start of every batch with records.
 - Records are lost only if a range starts before the log start. Gaps in offsets, or topics missing in metadata for a while, prove nothing.
 - Offsets belong to a topic id: a topic that is deleted and created again under the same name is another topic. The offset log and the
   metadata of the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
@@ -83,8 +83,7 @@ _log = logging.getLogger("ottla.spark")
 
 
 class OttlaBatchReader(DataSourceReader):
-    """Reads the offsets between two positions once. `bounds` are the first offset and the end of each partition; with None they are read
-    from the cluster."""
+    """Reads the offsets between two positions once. `bounds` has the log start and end of each partition; with None they are read."""
 
     def __init__(self, options: SourceOptions, bounds: BoundsByPartition | None, columns: ReadColumns | None = None) -> None:
         _check_batch_options(options)
@@ -186,8 +185,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return write_offsets(before.group, admitted, {**before.topic_ids, **self._topic_ids}, gone)
 
     def _until_final(self, starts: SourceOffsets, ends: SourceOffsets) -> SourceOffsets:
-        """Limits the ends of a query that stops by itself to the ends that were stored when it started. Leaves out partitions that were
-        created later."""
+        """Limits the ends of a query that stops by itself to the ends at its start. Leaves out partitions that were created later."""
         assert self._final is not None
         for partition in starts.keys() & ends.keys():
             self._final.setdefault(partition, ends[partition])  # metadata did not have it when the query began
@@ -282,8 +280,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A partition that is missing in metadata for a while gets its start as its end, so nothing is read from it. A query that stops by
         itself (`is_waiting`) waits until the partition is back or counts as deleted.
-        If a partition was deleted, its topic was created again, or it ends before it starts, raises `DataLossError`, or warns with
-        `failOnDataLoss=false`.
+        If a partition or its topic was deleted, or it ends before it starts, raises `DataLossError`, or warns (`failOnDataLoss=false`).
         """
         ends, gone, kept = self._settled_ends(before, is_waiting=is_waiting)
         starts = same_topics(before, self._topic_ids)
@@ -381,8 +378,7 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadCo
 
 
 def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
-    """Raises `DataLossError` if a topic is not the planned one. It is called after a range was read, or could not be read, so
-    that the answer holds for the whole range."""
+    """Raises `DataLossError` if a topic is not the planned one. Called after a range was read, or was not: it holds for the whole range."""
     if not topic_id:
         return
     now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")
@@ -464,11 +460,8 @@ def _look_up(client: Client, options: SourceOptions, position: ReadPosition, bou
     return topics.look_up(client, wanted_timestamps(position, bounds), options.isolation)
 
 
-def _committed(
-    client: Client, options: SourceOptions, partitions: BoundsByPartition, *, may_be_apart: bool = True
-) -> SourceOffsets:
-    """Returns the group's committed offsets, without topics that were deleted and created again. With `failOnDataLoss` such a topic
-    raises `DataLossError`.
+def _committed(client: Client, options: SourceOptions, partitions: BoundsByPartition, *, may_be_apart: bool = True) -> SourceOffsets:
+    """Returns the group's committed offsets. For a topic that was created again raises `DataLossError`, or leaves it out and warns.
 
     Raises `OffsetConflictError` if the group's last batch left several sources of one query at different offsets, because a new query
     cannot begin at the lowest; not with `may_be_apart`.
