@@ -33,7 +33,7 @@ def add_broker_list(parser: argparse.ArgumentParser) -> None:
 
 
 def output_of(args: argparse.Namespace) -> Output:
-    """Where and how the command prints: in our forms, or as the Kafka tool whose line is run."""
+    """Where and how the command prints: in our forms, or in the form of the Kafka tool whose command line was given."""
     form, is_quiet, is_verbose = getattr(args, "output", None) or "table", getattr(args, "quiet", False), getattr(args, "verbose", False)
     printers = getattr(args, "printers", None)
     if printers is not None:
@@ -51,7 +51,8 @@ def output_of(args: argparse.Namespace) -> Output:
 def properties_of(
     args: argparse.Namespace, environment: Mapping[str, str] | None = None, *, with_current_profile: bool = True
 ) -> dict[str, str]:
-    """All client properties, joined by precedence; the current profile can be left out. UsageError when a file or a pair cannot be read."""
+    """All client properties, joined by precedence. Without `with_current_profile` only the profile of --profile counts. UsageError when a
+    file or a pair cannot be read."""
     environment = os.environ if environment is None else environment
     found: dict[str, str] = {}
     if with_current_profile or getattr(args, "profile", None) is not None:

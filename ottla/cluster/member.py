@@ -1,7 +1,7 @@
 """A broker as a member of its cluster: session, registration, served metadata, and the controller if it is elected.
 
-Registering and becoming controller are two steps: the broker becomes a candidate each time that it has registered. The controller's
-messages reach this broker by a call (`messages`) and other brokers by `remote`.
+Registering and becoming controller are two steps: the broker becomes a candidate each time that it has registered. As controller
+it hands messages for itself to `receiver` by a call, and sends messages for other brokers through `remote`.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class ClusterMember:
         remote: BrokerMessenger | None = None,
         acl_table: RuleTable | None = None,
     ) -> None:
-        """`later` calls a function in a turn of the loop of its own; `acl_table`: where access rules are in force, None where there are
-        none."""
+        """`later` calls a function in a separate iteration of the event loop. `acl_table` takes the access rules; None if the broker has no
+        authorizer."""
         self.metadata = metadata
         self.session: BrokerSession | None = None
         self._store = store
@@ -110,7 +110,7 @@ class ClusterMember:
 
     @property
     def find_token(self) -> Callable[[str], DelegationToken | None] | None:
-        """Finds a delegation token that is valid for logins now; None if there are no such tokens."""
+        """The function that finds a delegation token valid for logins now; None if delegation tokens are not configured."""
         return None if self.delegation_tokens is None else self.delegation_tokens.find
 
     def _make_watches(self, timers: Timers) -> MemberWatches:
@@ -126,7 +126,7 @@ class ClusterMember:
         self, registration: Registration, *, on_registered: Callable[[], object], refused: Callable[[str], object]
     ) -> None:
         """Registers, and becomes a candidate for the controller. `on_registered` is called once, or `refused` with the reason in one line.
-        Both are called before this returns if the store answers at once, as the embedded one does."""
+        It is called before this returns if the store answers at once, as the embedded store does."""
         self._on_registered = on_registered
         self.session = BrokerSession(
             store=self._store,
@@ -138,7 +138,7 @@ class ClusterMember:
         self.session.begin(refused)
 
     def call_when_ready(self, function: Callable[[], object]) -> None:
-        """Calls `function` once, when a controller has sent this broker the metadata and its replicas and they are open."""
+        """Calls `function` once, after this broker has carried out the next LeaderAndIsr of a controller."""
         self._on_ready = function
 
     @property
@@ -165,8 +165,8 @@ class ClusterMember:
             self._remote.send(broker, message, done)
 
     def is_current(self, broker_id: int, message: ControlMessage) -> bool:
-        """Whether a message to another broker still matters: this broker is the controller that sent it, and that one is registered as it
-        was then."""
+        """Whether a message to another broker is still valid: this broker is the controller of the message's epoch, and the receiver still
+        has the registration for which it was written."""
         controller = self.controller
         if not controller.is_active or controller.state.controller_epoch != message.controller_epoch:
             return False
@@ -218,7 +218,7 @@ class ClusterMember:
             self._watches.stop()
 
     def _removal_of(self, path: str) -> list[Operation]:
-        """How the controller removes a node; empty on other brokers."""
+        """The operations with which this broker, while it is controller, removes a znode; empty if it is not."""
         if not self.controller.is_active:
             return []
         return [Check(znodes.CONTROLLER_EPOCH, self.controller.state.controller_epoch_version), Delete(path)]

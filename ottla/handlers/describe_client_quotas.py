@@ -1,7 +1,7 @@
 """DescribeClientQuotas: quotas that match a filter.
 
-Behaviour: the entities whose parts match the filter, with their quotas. A part matches one name, the default, or any name; `strict`
-excludes entities that have further parts.
+Behaviour: the entities whose parts match the filter, with their quotas. Each component of the filter
+asks for one name, for the default, or for any entity of a type, the default too; `strict` excludes entities that have further parts.
 
 Version notes: KIP-546. 1 is flexible.
 """

@@ -1,8 +1,8 @@
 """DescribeCluster: the cluster's id, controller and brokers.
 
-Behaviour: the cluster's id, the controller and the brokers as the connection's listener reaches them. Every client may ask; the bits of
-authorized operations are 0 without the right to DESCRIBE the cluster. With it, clients with our extensions get the controller's epoch and
-the changes of in-sync sets as well.
+Behaviour: the cluster's id, the controller and the live brokers with their addresses on the client's listener. Every client may ask; the
+bits of authorized operations are 0 without the right to DESCRIBE the cluster. Clients with our extensions that have this right also get the
+controller's epoch and the number of changes of in-sync sets.
 
 Version notes: 1 asks for brokers or controllers (KIP-919); this broker has no listener for controllers, so they get
 MISMATCHED_ENDPOINT_TYPE. 2 may include fenced brokers (KIP-1073): there are none, a broker that is not live is not registered.

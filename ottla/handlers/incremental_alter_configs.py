@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs: change single settings of a resource.
 
 Behaviour: sets, deletes, appends to or subtracts from single settings of topics, brokers (one, or all by the empty name), groups and
-subscriptions to metrics of clients, and sets the log levels of this broker. Each resource is changed as a whole or not at all. The changes
+client-metrics subscriptions, and sets the log levels of this broker. Each resource is changed as a whole or not at all. The changes
 are in force when the answer is sent. Appending and subtracting work on lists only.
 
 Version notes: KIP-339; loggers by KIP-412, groups by KIP-848, subscriptions to metrics of clients by KIP-714. 1 is flexible.
@@ -56,8 +56,8 @@ def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfig
 
 
 def wanted_change(resource: AlterConfigsResource) -> ConfigRequest:
-    """Also for `requests/tls_changes.py`, as is `refused`. Where there are too many entries, enough of them to be refused. Raises
-    `ApiError` for an operation that is unknown."""
+    """Converts at most `CONFIG_ENTRIES_MAX` + 1 entries: enough for the controller to refuse a request with too many.
+    `requests/tls_changes.py` uses this and `refused`, too. Raises `ApiError` for an unknown operation."""
     entries = []
     for config in resource.configs[: CONFIG_ENTRIES_MAX + 1]:
         operation = OPERATIONS.get(config.config_operation)

@@ -1,8 +1,8 @@
 """InitProducerId: gives a producer its id and epoch, and fences the earlier owner of the transactional id.
 
-Behaviour: without a transactional id any producer that may write idempotently, or to some topic (KIP-679), gets a new producer id with
-epoch 0. With one the coordinator decides (`transactions/init_producer_id.py`); while an earlier transaction ends the answer is
-CONCURRENT_TRANSACTIONS.
+Behaviour: without a transactional id a producer gets a new producer id with epoch 0, if it has IDEMPOTENT_WRITE on the cluster or WRITE on
+at least one topic (KIP-679). With one the coordinator decides (`transactions/init_producer_id.py`); while an earlier transaction ends the
+answer is CONCURRENT_TRANSACTIONS.
 
 Version notes: 3 the client may name the identity that it holds (KIP-360); 4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588);
 6 two-phase commit (KIP-939), refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless `transaction.two.phase.commit.enable` is set.
@@ -72,7 +72,7 @@ def refusal(broker: Broker, request: RequestContext, body: InitProducerIdRequest
 
 
 def may_write_idempotently(broker: Broker, request: RequestContext) -> bool:
-    """The right to write to any topic implies the one to a producer id (KIP-679)."""
+    """Whoever may write to at least one topic may also have a producer id (KIP-679)."""
     return permits_on_cluster(broker, request, AclOperation.IDEMPOTENT_WRITE) or broker.authorizer.is_allowed_on_any(
         request.connection, AclOperation.WRITE, ResourceType.TOPIC
     )

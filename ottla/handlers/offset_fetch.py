@@ -123,7 +123,8 @@ def missing_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartit
 def _sort_out(
     broker: Broker, request: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
 ) -> list[TopicPartitions]:
-    """Keeps the topics that the principal may describe, with names for ids. A topic that does not exist has no committed offset."""
+    """Keeps the topics that the principal may describe, with names for ids. An unknown id is refused; a name is not checked
+    for existence."""
     kept = []
     for topic in topics:
         if request.version >= TOPIC_IDS_SINCE:
@@ -145,7 +146,7 @@ def _refuse(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResp
 
 
 def _single(version: int, group: OffsetFetchRequestGroup, found: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """The answer of versions that know one group; version 1 has no place for the group's error but with each partition."""
+    """The answer of versions that know one group; version 1 has no error of the group, so each partition gets it."""
     topics = found.topics
     if found.error_code and version < GROUP_ERRORS_SINCE:
         topics = [_refuse(topic, ErrorCode(found.error_code)) for topic in group.topics or ()]

@@ -1,6 +1,7 @@
 """ReadShareGroupStateSummary: the progress of the share partitions of a group, for tools.
 
-Behaviour: epochs, start offset and the number of finished records after it; no leader epoch is taken over. A share partition without stored
+Behaviour: epochs, start offset and the number of finished records after it. The leader epoch of the request is
+ignored. A share partition without stored
 state has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker
 coordinates is NOT_COORDINATOR.
 

@@ -1,9 +1,10 @@
-"""Waits for partitions to move, and looks at them again after each move. Every waiting Fetch and ShareFetch uses it.
+"""Waits until watched partitions change, for example by new records, and looks at them again after each change. Every waiting Fetch and
+ShareFetch uses it.
 
-A look at a few partitions is a function that returns the result. A look at thousands of partitions takes many iterations of the event loop,
-so it is a task, which runs in `Waiters.do_in_turns`. A partition that the task has passed may move meanwhile. So the partitions are watched
-before the first look of a task begins, and if one of them moves during a look, or the time ends, another look follows: no move is missed.
-An exception in a later look ends the wait and fails the request, as an exception of its handler does.
+A look is a function that returns the result. A look at many partitions takes several iterations of the event loop, so it is a task, which
+runs in `Waiters.do_in_turns`. A partition that the task has passed may change meanwhile. So the partitions are watched before the first
+look of a task begins, and if one of them changes during a look, or the time ends, another look follows: no change is missed. An exception
+in a later look ends the wait and fails the request, as an exception of its handler does.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ottla.base.loop.guarded import Fail, call_guarded, guarded
 from ottla.requests.context import Waiters, Watch, Watched
 
 Look = Callable[[bool], Any]
-"""Looks at all partitions. Returns the result, None if there is none yet, or a task that returns one of these. It is called with True when
-the time is over; then there must be a result."""
+"""Looks at all partitions. Returns the result, or None to go on waiting. It may also return a task, which returns the result or None. It is
+called with True when the time is over; then there must be a result."""
 
 
 class PartitionWait:
@@ -38,7 +39,7 @@ class PartitionWait:
         return self._look is None
 
     def begin(self, watched: Sequence[Watched], timeout_ms: int) -> None:
-        """Watches the partitions; the request has looked at all of them in this iteration of the event loop."""
+        """Begins to watch the partitions. The caller looks at all of them in the same iteration of the event loop, or after this."""
         self._watch = self._waiters.watch(watched, timeout_ms, self._moved, self._time_is_over)
 
     def begin_in_steps(self, watched: Sequence[Watched], timeout_ms: int) -> Generator[None, None, Any]:
@@ -88,7 +89,7 @@ class PartitionWait:
         self._rest()
 
     def _rest(self) -> None:
-        """Ends a look in steps. Looks again if something has moved meanwhile."""
+        """Called after a look by a task. Looks again if a partition changed or the time ended during it."""
         self._is_looking = False
         if self._has_moved:
             self._look_again()

@@ -2,7 +2,7 @@
 
 Parsing is strict: three parts, base64url without padding, JSON objects without NaN. A header with `crit` names an unsupported extension and
 is refused (RFC 7515, 4.1.11). A refusal is a `TokenError` whose text is written to the audit log; clients learn only the status of RFC
-7628.
+7628, and the scopes that are missing.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def check_unsecured(token: Token) -> None:
 
 
 def check_claims(token: Token, options: TokenOptions, now_ms: int) -> Identity:
-    """Returns the user of the token. Raises `TokenError` for a missing or invalid claim; the text contains no secret."""
+    """Returns the user of the token. Raises `TokenError` for a missing or invalid claim; its text contains no part of the token."""
     claims = token.claims
     ends_ms, begun_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
     if ends_ms is None or begun_ms is None:
@@ -135,7 +135,7 @@ def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
 
 
 def _texts(found: Any) -> list[str]:
-    """Returns the texts of a claim that is a text or a list."""
+    """Returns a claim as a list of strings, if it is one string or a list. Other elements are left out."""
     return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
 
 

@@ -1,8 +1,9 @@
 """Looks into the records of one batch: finds the range of their timestamps, checks all of them, compresses them with another codec.
 
-The header of a batch names the largest timestamp, and some producers name a wrong one. All uncompressed batches are looked into for that,
-and compressed batches where the topic demands a look anyway, where the header cannot be true, where the topic bounds timestamps, or where
-the batch is small. The header of another compressed batch is believed: decompression would cost more than all other work on it.
+The header of a batch names the largest timestamp, and some producers name a wrong one. Where the client sets the time, all uncompressed
+batches are looked into for that, and compressed batches where the topic demands a look anyway, where the header cannot be true, where the
+topic bounds timestamps, or where the batch is small. The headers of other compressed batches are believed: decompression would cost more
+than all other work on it.
 
 A few kilobytes may unpack to many megabytes and millions of records, so how much of that is done on the loop is bounded by a `LoopBudget`
 for each request. Beyond it `inspect_here` raises `WorkerNeeded`, and the caller has `inspect_batch` done in the worker process
@@ -25,20 +26,21 @@ from ottla.wire.record_validation import UNBOUNDED, TooManySteps, validate_secti
 from ottla.wire.records import recompress_section
 
 LOOP_RECORDS_MAX = 2_000
-"""Records and header fields that one request may have walked on the loop: about 1 µs each."""
+"""The most records that are checked on the loop for one request, about 1 µs each; also the most header fields of one batch."""
 LOOP_BYTES_MAX = 1 << 17
-"""Bytes that one request may have unpacked or compressed on the loop: gzip takes 5 ms for them."""
+"""The most bytes that are decompressed or compressed on the loop for one request: gzip takes 5 ms for them."""
 LOOP_TIMES_MAX = 100_000
-"""Records whose timestamps alone one request may have read on the loop: 0.02 µs each in a row of equal lengths, else about 0.1 µs."""
+"""The most records of which only the timestamps are read on the loop for one request: 0.02 µs each in a row of equal lengths, else about
+0.1 µs."""
 SMALL_RECORDS_MAX = 100
 FEW_RECORDS_MAX = 64
 """An uncompressed batch up to this size is not counted against the budget: the look, up to 7 µs, costs less than the rest of the append."""
 SMALL_BYTES_MAX = 1 << 12
-"""A compressed batch up to this size is always looked into: about 10 to 30 µs."""
+"""A compressed batch up to this size and `SMALL_RECORDS_MAX` records is looked into while the budget lasts: about 10 to 30 µs."""
 USUAL_AHEAD_MS = 3_600_000
 """The default of `message.timestamp.after.max.ms`: a topic that keeps it trusts the headers of large compressed batches."""
 LEVEL_BYTES_MAX = 1 << 14
-"""The same for one batch where a level is set: the highest of zstd takes 2.5 ms for so much."""
+"""As `LOOP_BYTES_MAX`, for one batch that is compressed at a set level: the highest of zstd takes 2.5 ms for so much."""
 _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
 
 
@@ -128,7 +130,7 @@ class Inspector(Protocol):
 
 
 class InspectHere:
-    """Looks into every batch where it is called, however long that takes: for callers that are no request."""
+    """Does every demanded look in the calling thread, without a budget: for callers that serve no request of a client."""
 
     def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> Inspection | None:
         demands = demands_of(header, config)
@@ -164,7 +166,8 @@ def is_only_timed(config: LogConfig) -> bool:
 
 
 def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = False) -> Demands | None:
-    """Returns the work that this batch needs, None if it needs none. A batch that `is_staged` keeps its codec."""
+    """Returns the work that this batch needs, None if it needs none. `is_staged`: the batch is part of a staged chunk
+    (`staged_chunk.py`), keeps its codec, and is not decompressed for bounds of timestamps alone."""
     is_validated, is_timed = config.is_compacted or config.is_strict, not config.is_log_append_time
     if is_validated or config.compression_type != "producer":
         codec = None if is_staged else _other_codec(header, config)
@@ -203,7 +206,7 @@ def _other_codec(header: BatchHeader, config: LogConfig) -> int | None:
 
 
 def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> bytearray | None:
-    """A batch of the broker's own under the topic's codec; None if it has that. Its records were just encoded, so none is looked at."""
+    """Recompresses a batch that the broker itself made; None if it has the topic's codec already. Its records are not checked."""
     codec = _other_codec(header, config)
     if codec is None:
         return None

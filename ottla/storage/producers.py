@@ -9,10 +9,10 @@ all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; an
 The CRC is not compared when the broker stamped the batch's time, when compaction rewrote the batch, or when the codec was changed (the
 codecs then differ).
 
-Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). A transaction is
-open until its marker is below the high watermark (`completed`), so the last stable offset never exceeds an offset that a lost marker may
-still change. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification of transactions with their
-coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
+Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). A transaction counts
+as open until its marker is below the high watermark (`completed`). Until then the marker may be lost, so the last stable offset stays at or
+below the transaction's first offset. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification of
+transactions with their coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _STAMPED_BITS = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker has just been written at `last_offset`; `last_stable_offset` is where readers would stop without it."""
+    """A transaction whose marker has just been written at `last_offset`; `last_stable_offset` is the first offset of
+    the next open transaction, or the offset behind the marker."""
 
     producer_id: int
     first_offset: int
@@ -51,7 +52,8 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer that follows from the log. `batches` are the last ones of the current epoch, oldest first."""
+    """The state of one producer. Except for its principal and its times of writing and idleness it follows from the log. `batches` are the
+    last ones of the current epoch, oldest first."""
 
     __slots__ = (
         "batches",
@@ -88,8 +90,8 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def row(self, next_sweep_ms: int) -> ProducerRow:
-        """The producer's row in a snapshot. A producer that wrote since the last sweep counts as idle from the next sweep on, in case it
-        writes nothing more."""
+        """The producer's row in a snapshot. If it wrote since the last sweep, the row says that it is idle from the next sweep on: a
+        restart does not lengthen its life."""
         return ProducerRow(
             self.producer_id,
             self.epoch,
@@ -127,7 +129,8 @@ class ProducerEntry:
 
 
 class SavedProducers:
-    """A snapshot that is made in steps: every producer as it was at the beginning, saved in its turn, or before it changes."""
+    """A snapshot that is made in steps. Each producer is saved when its turn comes, or just before a batch changes it. So all are saved as
+    they were at the beginning, but for their idle times."""
 
     def __init__(self, pending: dict[int, ProducerEntry], completed: Iterable[tuple[int, int]], next_sweep_ms: int) -> None:
         self._pending = pending
@@ -187,7 +190,7 @@ class ProducerStates:
         """Checks a batch before a leader appends it: None to append, or the earlier batch that this one repeats.
 
         A producer without state may start at any sequence, since its earlier batches may have been deleted; but a transaction of version 2
-        has its own epoch, so its first batch here must be number 0, or an earlier one is still under way.
+        has its own epoch, so its first batch here must have sequence 0; any other is refused, because an earlier batch has not arrived yet.
         """
         entry = self._entries.get(header[9])
         if entry is None:
@@ -210,7 +213,7 @@ class ProducerStates:
         return None
 
     def _judge_sequence(self, header: BatchHeader, entry: ProducerEntry, transaction_version: int) -> CachedBatch | None:
-        """A sequence of the current epoch that is not the next one."""
+        """Judges a sequence of the current epoch that is not the next one: returns the batch that it repeats, else raises."""
         duplicate = entry.find_duplicate(header)
         if duplicate is not None:
             return duplicate
@@ -222,7 +225,8 @@ class ProducerStates:
         raise self._out_of_order(header, f"{entry.next_sequence} is next")
 
     def count_appended(self, producer_id: int, producer_epoch: int, base_sequence: int, count: int) -> int:
-        """How many of the `count` sequences from `base_sequence` on this epoch of the producer has in the log: always the first ones."""
+        """Returns how many of the `count` sequences from `base_sequence` on are in the log, in this epoch. They are always the first
+        ones."""
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != producer_epoch:
             return 0
@@ -288,8 +292,8 @@ class ProducerStates:
                 self._first_unstable = base_offset
 
     def apply_marker(self, header: BatchHeader, base_offset: int, control_type: int, coordinator_epoch: int) -> CompletedTransaction | None:
-        """Updates the state for a marker at `base_offset`. Returns the transaction that it ends, or None if the producer had written
-        nothing here."""
+        """Updates the state for a marker at `base_offset`. Returns the transaction that it ends, or None if the producer has no
+        open transaction here."""
         producer_id, epoch = header.producer_id, header.producer_epoch
         if self._saving is not None:
             self._saving.save(producer_id)
@@ -340,10 +344,10 @@ class ProducerStates:
     # Expiry
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Removes producers that have written nothing for `expiration_ms` of the broker's time; how many.
+        """Removes producers that have written nothing for `expiration_ms` of the broker's time. Returns how many it removed.
 
         `now_ms` is wall time that does not jump (`SlewedClock`): idleness counts over restarts, and on another machine too. It counts
-        from the first sweep that found the producer silent, not from its records' timestamps: those are the client's, and may be years
+        from the first sweep after the producer's last write, not from its records' timestamps: those are the client's, and may be years
         old or ahead. Markers count as writing (KAFKA-9144). A producer with an open transaction is never removed.
         """
         if 0 <= self._swept_ms <= now_ms:
@@ -387,7 +391,7 @@ class ProducerStates:
         return self._saving
 
     def is_saving(self, saving: SavedProducers) -> bool:
-        """Whether the state is still the one that is being saved, and what followed it: nothing was cut or restored."""
+        """Whether `saving` is still being made. It is not after the state was cleared or restored, as when the log was truncated."""
         return self._saving is saving
 
     def end_saving(self, saving: SavedProducers) -> None:

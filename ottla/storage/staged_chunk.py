@@ -1,7 +1,9 @@
-"""The chunks that clients stage: one or more whole record batches of a transaction that has no producer yet.
+"""Checks the chunks of StageRecords, an extension: a client puts record batches aside on the leader, outside of the log. AttachRecords
+appends them later as part of a transaction, and only then do they get a producer id.
 
-Each batch is checked as one that is produced, by the same rules of its topic; producer id, epoch and sequence must still be empty (-1).
-A chunk is bounded in bytes and batches, so that the work on one is bounded too.
+Each batch is checked as in Produce, with these exceptions: it must be transactional, its producer id must be -1, it keeps its codec, and a
+compressed batch is not decompressed merely because the topic bounds timestamps. A chunk is bounded in bytes and batches, so that the work
+on one is bounded too.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ CHUNK_BYTES_MAX = 1 << 20
 """The largest chunk, unless a single batch of the topic may be larger."""
 CHUNK_BATCHES_MAX = 1_000
 CHUNK_RECORDS_MAX = 1 << 30
-"""Half of all sequence numbers: with more, earlier and later ones could not be distinguished."""
+"""Half of all sequence numbers. They wrap, so with more of them earlier and later numbers could not be distinguished."""
 LOOKED_INTO_RECORDS_MAX = 50_000
 LOOKED_INTO_BYTES_MAX = 8 << 20
-"""Unpacked bytes of a chunk for a topic whose records are decoded: that happens on the loop."""
+"""Decompressed bytes of one chunk. Decompressing blocks the event loop."""
 LOOKED_INTO_TIMES_MAX = CHUNK_RECORDS_MAX
-"""Timestamps of an uncompressed chunk: its bytes bound them."""
+"""Timestamps that are read in uncompressed batches. The size of the chunk limits them further."""
 
 NO_PRODUCER = -1
 _read_length = Struct(">i").unpack_from
@@ -64,7 +66,8 @@ def check_chunk(
 
 
 def _look_into(batch: memoryview, header: BatchHeader, config: LogConfig, budget: LoopBudget, now_ms: int) -> None:
-    """Looks into the records as far as the topic demands it; the batch is stored with the codec that it has."""
+    """Decodes the records if the topic needs that, and checks the timestamps. May correct the header's largest timestamp. Never
+    recompresses."""
     demands = demands_of(header, config, is_staged=True)
     try:
         found = None if demands is None else inspect_here(batch, header, demands, budget)
@@ -76,7 +79,8 @@ def _look_into(batch: memoryview, header: BatchHeader, config: LogConfig, budget
 
 
 def batches_of(chunk: memoryview) -> Iterator[memoryview]:
-    """Each batch of a chunk; the last one is cut off, or too long, where the lengths do not add up."""
+    """Cuts a chunk into batches by their length fields. If these do not fit the chunk, the last piece is not a whole batch, which
+    `check_batch` refuses."""
     position, size = 0, len(chunk)
     while position < size:
         end = size

@@ -1,6 +1,6 @@
 """The pytest plugin's work around each test: ends the faults of its brokers, and adds the brokers' logs to the report of a failed test.
 
-Imported only when a broker exists.
+Imported only when `ottla.testing.handle` is.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def end_faults() -> None:
 
 
 def mark_logs() -> list[LogMark]:
-    """The logs that exist now."""
+    """Returns the known log files with their sizes now."""
     return [LogMark(path, _size(path)) for handle in BrokerHandle.all_handles() for path in handle.log_files.values()]
 
 
 def logs_since(marks: list[LogMark]) -> list[tuple[str, str]]:
-    """Returns a title and the new log lines of each broker, if there are any; long logs are truncated at the beginning."""
+    """Returns a title and the new log lines of each broker, if there are any; of a long log only its end."""
     starts = {mark.path: mark.size_bytes for mark in marks}
     found = []
     for handle in BrokerHandle.all_handles():

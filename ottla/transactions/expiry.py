@@ -2,10 +2,10 @@
 
 A transaction that is open longer than its client's timeout is aborted and its epoch fenced (I31): the client gets PRODUCER_FENCED or
 INVALID_PRODUCER_EPOCH at its next request, and may continue with InitProducerId and its last identity (KIP-588). Transactions of two-phase
-commit have no timeout. An id without an open transaction that was not used for `expiration_ms` is removed by a tombstone.
+commit have no timeout. A transactional id that has no open transaction and has not changed for `expiration_ms` is removed by a tombstone.
 
 Each scan schedules the next one in any case, so a refused append only delays the work by one interval. A scan writes at most
-`scan_records_max` records, in batches of at most `max.message.bytes`; if there are more, the next scan follows at once.
+`scan_records_max` records, in batches of at most `max.message.bytes`; after a scan that wrote so many the next one follows at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Runs long work in time slices, one slice in each iteration of the event loop.
+"""Runs long work in pieces, one piece in each iteration of the event loop.
 
-Long work is an iterator that does a little at each step. The first slice runs at once, so small work is done before `add` returns; the rest
-runs in later iterations, between which the loop serves other work. Work is queued in the order of `add`, and `call_when_idle` calls back
-when the whole queue is done. With `is_fair` an unfinished iterator moves to the end of the queue after each slice.
+Long work is an iterator that does a little at each step. If nothing is queued, the first piece runs at once, so small work is done before
+`add` returns; the rest runs in later iterations, between which the loop serves other work. Work is queued in the order of `add`, and
+`call_when_idle` calls back when the whole queue is done. With `is_fair` an unfinished iterator moves to the end of the queue after each
+piece, behind such a call.
 
-Before `begin` slices are not bounded, because no client waits for a loop that does not run yet. An iterator that raises is dropped, the
-queue continues, and the loop gets the exception.
+Before `begin` pieces are not bounded, because no client waits for a loop that does not run yet. An iterator that raises is dropped, the
+queue continues, and the loop, or the caller of `add`, gets the exception.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TypeVar
 from ottla.base.ports import Clock, Timers
 
 PIECE_MS = 15
-"""A loop's turn may take this much longer for each piece; a client's answer waits for one of them at most."""
+"""The time of one piece. A client's answer waits at most this long for one piece."""
 
 ITEMS_PER_STEP = 200
 """Items that long work handles in one step, unless one item is expensive. 200 partitions of a Fetch take about a millisecond."""
@@ -71,14 +72,14 @@ class Turns:
             self._run()
 
     def add_later(self, steps: Iterator[object]) -> None:
-        """Adds what has had its piece in this turn already."""
+        """Adds work of which the caller has already done a piece, or that may wait: it does not start at once."""
         self._work.append(steps)
         if not self._is_scheduled and not self._is_running:
             self._is_scheduled = True
             self._timers.call_soon(self._run)
 
     def call_in_turn(self, function: Callable[[], object]) -> None:
-        """Calls `function` in a later turn, behind what is unfinished."""
+        """Calls `function` behind what is unfinished; not before this returns."""
         self.add_later(once(function))
 
     def call_when_idle(self, function: Callable[[], object]) -> None:
@@ -130,7 +131,7 @@ def run_steps(steps: Generator[object, None, Result]) -> Result:
 
 
 def pieces_of(things: Iterable[Thing], size: int = ITEMS_PER_STEP) -> Iterator[list[Thing]]:
-    """The things in lists of bounded length, for steps; which things these are is settled before the first step."""
+    """Splits the things into lists of at most `size`. They are collected when the first list is asked for: later changes do not matter."""
     found = list(things)
     for at in range(0, len(found), size):
         yield found[at : at + size]

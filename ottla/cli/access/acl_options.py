@@ -31,7 +31,7 @@ RESOURCES = {
     "delegation_token": ResourceType.DELEGATION_TOKEN,
     "user_principal": ResourceType.USER,
 }
-"""Attributes of options that name resources, with their types; the cluster has an option without a name."""
+"""The parsed options that take resource names, with the type of each. `--cluster` takes no name."""
 
 PATTERN_TYPES = {"any": ANY, "match": MATCH, "literal": int(PatternType.LITERAL), "prefixed": int(PatternType.PREFIXED)}
 
@@ -60,7 +60,7 @@ class Resource(NamedTuple):
         return Pattern(self.resource_type, self.name, PatternType(self.pattern_type))
 
     def filter(self, rule: Rule | None = None) -> AclFilter:
-        """The rules of the resource, or one of them."""
+        """Returns a filter for all rules of the resource, or for exactly this rule."""
         where = AclFilter(self.resource_type, self.name, self.pattern_type)
         return where if rule is None else where._replace(**rule._asdict())
 
@@ -68,7 +68,7 @@ class Resource(NamedTuple):
 CLUSTER = Resource(ResourceType.CLUSTER, CLUSTER_NAME, int(PatternType.LITERAL))
 
 Wanted = dict[Resource, list[Rule]]
-"""Rules by resource; none at all where the options name no principal."""
+"""Rules by resource. The lists are empty if the options name no principal."""
 
 
 def add_resource_options(parser: argparse.ArgumentParser) -> None:
@@ -147,7 +147,8 @@ def wanted_of(args: argparse.Namespace) -> Wanted:
 
 
 def bindings_of(args: argparse.Namespace) -> list[Binding]:
-    """The rules to add. Raises `UsageError` for patterns that only choose, and without a principal."""
+    """The rules to add. Raises `UsageError` for the pattern types any and match, which belong to filters, and if no
+    principal is named."""
     if args.resource_pattern_type.lower() in ("any", "match"):
         kind = args.resource_pattern_type.upper()
         raise UsageError(f"A '--resource-pattern-type' value of '{kind}' is not valid when adding acls.")

@@ -1,4 +1,5 @@
-"""`ottla config`: describe and alter settings over the wire; `check` and `defaults` work on the broker's own table, without a broker.
+"""`ottla config`: describe and alter settings over the wire; `check` and `defaults` read the tables of settings in
+this program, without a connection.
 
 Users, clients and ips have quotas instead of settings (`config_quotas.py`). The options that name an entity are in `config_entities.py`.
 """
@@ -40,7 +41,7 @@ DYNAMIC = {
     admin.GROUP_RESOURCE: 8,
 }
 DYNAMIC_DEFAULT_BROKER = 3
-"""The source of settings of the described entity itself; without --all only these are shown, as by Kafka's tool."""
+"""The source of the settings of `--entity-default`. Without --all only the settings of the entity itself are shown, as by Kafka's tool."""
 
 
 class ConfigRow(Row):

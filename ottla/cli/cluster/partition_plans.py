@@ -38,7 +38,7 @@ def read_entries(path: str) -> list[dict[str, Any]]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether the value is a number that fits int32."""
+    """Whether the value is an integer from 0 to 2^31 - 1."""
     return type(value) is int and 0 <= value < 2**31
 
 

@@ -1,7 +1,7 @@
 """`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`). Leaders are chosen in `partition_elections.py`.
 
-Files are Kafka's (`partition_plans.py`). `reassign` only shows the plan without `--execute`; `verify` and `cancel` remove the
-throttles of `--throttle`, as Kafka's tool does.
+Files have the format of Kafka's tool (`partition_plans.py`). Without `--execute`, `reassign` shows the plan and changes nothing. `cancel`,
+and `verify` when nothing moves any more, remove all replication throttles unless `--preserve-throttles` is given, as Kafka's tool does.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _start(
 
 
 def _is_settled(wanted: str, now: str, future: str) -> bool:
-    """Whether a replica that lies in `now`, and is on its way to `future` (or to nowhere), is or will be where it is wanted."""
+    """Whether a replica needs no move. `now` is its directory, `future` the directory to which it is being moved, or empty."""
     return wanted == (future or now)
 
 
@@ -182,7 +182,7 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """The exit code is 1 while a partition is not as the file says."""
+    """In our own form the exit code is 1 until every partition is as the file says; in Kafka's form it is 0."""
     output = output_of(args)
     plan = read_plan(args.reassignment_json_file)
     with connect(args) as cluster:

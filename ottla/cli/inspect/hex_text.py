@@ -1,7 +1,8 @@
 """Reads bytes from text: hexadecimal digits with or without separators, a hex dump, a literal of C or Python.
 
-A dump is recognised by its offsets, which must match the bytes beside them. Read are dumps of xxd, `hexdump -C`, hexdump (little-endian
-words of two bytes) and `od -A x -t x1`, with `*` for repeated rows. Left out: dumps in octal or decimal numbers.
+Text is a dump if each line begins with an offset that fits the bytes of the lines before it. Supported are dumps of xxd, `hexdump -C`,
+hexdump (little-endian words of two bytes) and `od -A x -t x1`, with `*` for repeated rows. Left out: dumps in octal or decimal numbers,
+which may be read as hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def from_digits(text: str) -> bytes | None:
 
 
 def _from_literal(text: str) -> bytes | None:
-    """`b"..."` of Python, also when there is more in it than `\\x..`."""
+    """A literal `b"..."` of Python, or a quoted literal with a backslash in it, as in C; with all escapes of Python, not only `\\x..`."""
     found = _PYTHON.match(text)
     if found is None or not (text[0] == "b" or "\\" in found["inside"]):
         return None

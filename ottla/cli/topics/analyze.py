@@ -1,7 +1,7 @@
 """`ottla topic analyze`: counts records, bytes, batches, codecs, rate and time of each partition.
 
-Only the headers of batches are read, the records are not decoded; `--keys` decodes them and counts keys, empty keys and tombstones.
-Transaction markers are not counted.
+Only the headers of batches are read, the records are not decoded; `--keys` decodes them and counts distinct keys, records without a key,
+and tombstones. Transaction markers are not counted.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _missing(topic: str, number: int, count: int) -> ApiError:
 
 
 def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, _Tally]:
-    """Reads each partition up to its end at the time of the call."""
+    """Reads each partition at least up to its end at the time of the call; records written meanwhile may be counted."""
     from ottla.client.blocking.consumer import Consumer
 
     tallies = {partition: _Tally(args.keys) for partition in partitions}

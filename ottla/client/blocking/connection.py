@@ -41,11 +41,13 @@ REQUEST_TIMEOUT_S = 30.0
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 _SCATTERED_BYTES_MIN = 64 * 1024
-"""From this size on, a frame's pieces go to the kernel as they are, because joining them costs more than a longer call."""
+"""Without TLS and SASL, from this size on, a frame's pieces go to the kernel as they are, because joining them costs more than a longer
+call."""
 _WAIT_S = 1.0
-"""A wait for the socket is no longer than this, in seconds: a signal handler that runs meanwhile may close the connection."""
+"""The longest single wait for the socket, in seconds. Then the loop looks again, because a signal handler may have closed the
+connection."""
 _PIECES_MAX = 512
-"""The kernel takes 1,024 in one call."""
+"""The most pieces given to one `sendmsg`; the kernel's limit is 1,024."""
 
 
 class Connection:
@@ -86,7 +88,8 @@ class Connection:
     # Opening and closing
 
     def open(self, timeout_s: float | None = None) -> Connection:
-        """Connects, asks which versions the broker speaks, and authenticates where that is configured; all of it within `timeout_s`."""
+        """Connects, asks which versions the broker speaks, and authenticates where that is configured. No single step
+        takes longer than `timeout_s`."""
         limit_s = self.request_timeout_s if timeout_s is None else min(timeout_s, self.request_timeout_s)
         self._open_until = time.monotonic() + limit_s
         limit_s = min(limit_s, self.connect_timeout_s)
@@ -202,7 +205,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests without an answer yet."""
+        """The number of requests whose answers the caller has not taken."""
         return len(self.protocol.pending) + len(self._early)
 
     @property
@@ -388,8 +391,8 @@ class Source(Protocol):
 
 
 def first_ready(sources: Mapping[K, Source], timeout_s: float) -> set[K]:
-    """Waits until a connection has an answer, has ended or can send on, or an errand has ended. Returns the keys of all such sources; none
-    after `timeout_s`."""
+    """Waits until a source is ready: a connection has an answer, has ended or accepts more data, or an `Errand` has ended. Returns the keys
+    of all such sources; none after `timeout_s`."""
     if not sources:
         if timeout_s > 0:  # a sleep of 0 s gives up the processor: 1 ms on a busy machine
             time.sleep(timeout_s)

@@ -20,7 +20,8 @@ Entity = tuple[tuple[str, str | None], ...]
 
 @operation
 def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str | None]]) -> Procedure[dict[Entity, dict[str, float]]]:
-    """The quotas of the entities that have just the types of the filters: (type, EXACT, name), (type, DEFAULT, None), (type, ANY, None)."""
+    """The quotas of the entities that have exactly the types of the filters: (type, EXACT, name), (type, DEFAULT, None), (type, ANY,
+    None)."""
     from ottla.wire.messages import describe_client_quotas as wire
 
     components = [wire.ComponentData(entity_type=kind, match_type=match_type, match=name) for kind, match_type, name in filters]
@@ -36,7 +37,7 @@ def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str 
 def alter_quotas(
     cluster: ClusterCore, entity: Entity, *, changes: Mapping[str, float], deletions: Sequence[str] = (), validate_only: bool = False
 ) -> Procedure[str | None]:
-    """Sets and removes quotas of one entity, all or nothing; returns the broker's remark, if any."""
+    """Sets and removes quotas of one entity, all or nothing; returns the message that the broker sent with its success, or None."""
     from ottla.wire.messages import alter_client_quotas as wire
 
     operations = [wire.OpData(key=key, value=value) for key, value in changes.items()]

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48), as procedures on a `ClusterCore`."""
+"""Operations of administration on delegation tokens (KIP-48), as procedures (`procedure.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Token(NamedTuple):
 
 @operation
 def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -> Procedure[list[Token]]:
-    """The tokens of these principals, or all, as far as they may be seen. Raises `KafkaError`."""
+    """Returns the tokens of these owners, or all tokens (None). The broker leaves out tokens that the caller may not see. Raises
+    `KafkaError`."""
     from ottla.wire.messages import describe_delegation_token as wire
 
     wanted = None

@@ -28,7 +28,7 @@ MayDescribe = Callable[[str], bool] | None
 
 def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
     """Whether a new target must be made now. It must if the group's epoch is newer, no update is running, and the last target is old
-    enough; several changes then lead to one target."""
+    enough, or there is none; several changes then lead to one target."""
     if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
     return _has_rested(shard, group, now_ms)
@@ -112,7 +112,8 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         self._is_due = self._epoch > group.target_epoch and _has_rested(self._shard, group, now_ms)
 
     def _raise_epoch(self, change: ConsumerChange, topics_hash: int) -> None:
-        """Raises the group's epoch. Unless something else has raised it since the update began, the target will be for the new epoch."""
+        """Raises the group's epoch. The target will be for the new epoch, unless the epoch had risen otherwise since the update read the
+        group."""
         is_same = self._epoch == change.group.epoch
         change.put_epoch(change.group.epoch + 1, topics_hash)
         if is_same:
@@ -135,7 +136,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
 
 
 def _specs(group: ConsumerGroup, found: FoundTopics) -> Generator[None, None, list[MemberSpec]]:
-    """The members as the assignors see them. Members with equal subscriptions share one set of topics."""
+    """The members as the assignors see them. Members whose subscriptions are one tuple share one set of topics."""
     known: dict[int, tuple[tuple[str, ...], frozenset[Uuid]]] = {}
     members: list[MemberSpec] = []
     work = 0

@@ -26,7 +26,7 @@ RULES = epoch_sessions.SessionRules(ShareGroup, _remove_late)
 
 
 def remove_share_member(change: ShareChange, member_id: str) -> None:
-    """Removes a member. Its timer continues and finds no member, so a refusal need not set it again."""
+    """Removes a member. Its timer goes on: it finds no member, or after a refusal the member that is still there."""
     change.remove_member(member_id)
     change.raise_epoch()
 

@@ -1,7 +1,7 @@
 """The quotas of one broker: enforces the quotas in the cluster's metadata and in the settings.
 
-Imported when the first quota is set. Without a quota for clients, `Dispatcher.throttling` and `Broker.quotas` are None, so that a request
-costs one comparison; likewise `Listeners.gate` for connections.
+Imported when the first quota is set. Without a quota for clients, the dispatcher's throttling and `Broker.quotas` are None, so that a
+request costs one comparison; likewise `Listeners.gate` for connections.
 """
 
 from __future__ import annotations

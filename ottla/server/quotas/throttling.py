@@ -27,7 +27,7 @@ UPLOADS = frozenset((KEYS["Produce"], KEYS["StageRecords"]))
 
 
 class Throttle:
-    """The end of the wait of one throttled connection."""
+    """When the throttling of one connection ends, and the timer for that."""
 
     __slots__ = ("timer", "until_ms")
 
@@ -37,7 +37,7 @@ class Throttle:
 
 
 class Throttling:
-    """The throttled connections of one broker. In use only while a quota is set (`Dispatcher.throttling`)."""
+    """The throttled connections of one broker. In use only while a quota is set (`Dispatcher.limit`)."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock, timers: Timers) -> None:
         self._quotas = quotas
@@ -80,7 +80,8 @@ class Throttling:
             response.throttle_time_ms = max(response.throttle_time_ms, self._charge(route, request, 0, spent_ns))
 
     def note(self, connection: Connection, route: Route, response: Any) -> None:
-        """Sets the throttle time of an answer that is given later than its request was charged."""
+        """For a response that was not ready when its request was charged: throttles the connection for the time in the response, and writes
+        the connection's remaining time into it."""
         if response is None or not route.has_throttle_time or connection.info.is_inter_broker:
             return
         throttle_ms = response.throttle_time_ms
