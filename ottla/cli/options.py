@@ -55,17 +55,21 @@ def properties_of(
     file or a pair cannot be read."""
     environment = os.environ if environment is None else environment
     found: dict[str, str] = {}
+
+    def put(properties: Mapping[str, str]) -> None:
+        found.update({_SAME.get(key, key): value for key, value in properties.items()})
+
     if with_current_profile or getattr(args, "profile", None) is not None:
-        found.update(_profile(args, environment))
+        put(_profile(args, environment))
     if environment.get("KAFKA_BOOTSTRAP_SERVERS"):
-        found["bootstrap.servers"] = environment["KAFKA_BOOTSTRAP_SERVERS"]
+        put({"bootstrap.servers": environment["KAFKA_BOOTSTRAP_SERVERS"]})
     if getattr(args, "command_config", None):
-        found.update(read_properties(args.command_config))
+        put(read_properties(args.command_config))
     for words in (*getattr(args, "property_lists", []), getattr(args, "properties", [])):
-        found.update(parse_pairs(words, "-X"))
+        put(parse_pairs(words, "-X"))
     if getattr(args, "bootstrap", None) is not None:
-        found["bootstrap.servers"] = args.bootstrap
-    return {_SAME.get(key, key): value for key, value in found.items()}
+        put({"bootstrap.servers": args.bootstrap})
+    return found
 
 
 def _profile(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:

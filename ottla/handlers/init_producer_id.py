@@ -72,7 +72,7 @@ def refusal(broker: Broker, request: RequestContext, body: InitProducerIdRequest
 
 
 def may_write_idempotently(broker: Broker, request: RequestContext) -> bool:
-    """Whoever may write to at least one topic may also have a producer id (KIP-679)."""
+    """Whether the client may have a producer id. WRITE on at least one topic suffices (KIP-679)."""
     return permits_on_cluster(broker, request, AclOperation.IDEMPOTENT_WRITE) or broker.authorizer.is_allowed_on_any(
         request.connection, AclOperation.WRITE, ResourceType.TOPIC
     )

@@ -58,6 +58,16 @@ def test_librdkafkas_names() -> None:
     assert found == {"bootstrap.servers": "h:1", "sasl.mechanism": "PLAIN"}
 
 
+def test_precedence_does_not_depend_on_which_name_a_source_uses(tmp_path: Path) -> None:
+    environment = {"KAFKA_BOOTSTRAP_SERVERS": "environment:1", "XDG_CONFIG_HOME": "/nowhere"}
+    found = properties_of(_args("-X", "metadata.broker.list=x:1", "-b", "option:1"), environment)
+    assert found == {"bootstrap.servers": "option:1"}
+    (file := tmp_path / "f").write_text("sasl.mechanisms=PLAIN")
+    assert properties_of(_args("--command-config", str(file), "-X", "sasl.mechanism=SCRAM-SHA-256"), {"XDG_CONFIG_HOME": "/nowhere"}) == {
+        "sasl.mechanism": "SCRAM-SHA-256"
+    }
+
+
 @pytest.mark.parametrize("texts", [["a=1 b=2"], ["a=1,b=2"], ["a=1", "b=2"], [" a=1 , b=2 "]])
 def test_lists_in_every_form(texts: list[str]) -> None:
     assert parse_pairs(texts, "-X") == {"a": "1", "b": "2"}
