@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata, ReplicasFailed
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
 from ottla.base.errors import ErrorCode
@@ -89,6 +89,8 @@ class ClusterMember:
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
             newest_epoch=lambda: self.receiver.controller_epoch, damage=self._damage,
         )  # fmt: skip
+        if config.is_single_broker:
+            self.controller.own_failed = self._own_failed
 
     def _make_acl_rules(self, table: RuleTable, timers: Timers) -> AclRules:
         from ottla.cluster.acl_rules import AclRules  # on use: a broker without an authorizer has none
@@ -192,16 +194,14 @@ class ClusterMember:
         self.controller.stand_for_election()
 
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
-        """Reports to the controller that the set of failed replicas has changed; those in `reopened` work again. The controller of a broker
-        that is alone notes the set, and elects leaders for `reopened`."""
+        """Reports to the controller that the set of failed replicas has changed; those in `reopened` work again. A broker that is alone
+        goes on leading them, and refuses requests for them."""
         if self._watches is not None:
             self._watches.report_replicas(reopened)
-            return
+
+    def _own_failed(self) -> frozenset[tuple[bytes, int]]:
         failed = [(self.metadata.topic(key.topic), key.partition) for key in self.metadata.offline_here()]
-        keys = frozenset((topic.topic_id, partition) for topic, partition in failed if topic is not None)
-        self.controller.state.apply([ReplicasFailed(self._config.this_broker_id, keys)])
-        if reopened:
-            self.controller.review_membership()
+        return frozenset((topic.topic_id, partition) for topic, partition in failed if topic is not None)
 
     def report_short_leader(self, state: PartitionState) -> None:
         """Reports to the controller that the leader of this replica lacks acknowledged records that the replica holds."""

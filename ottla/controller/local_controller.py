@@ -98,6 +98,8 @@ class LocalController:
         self._later = later
         self._timers = timers
         self._broker_id = config.this_broker_id
+        self.own_failed: Callable[[], frozenset[tuple[bytes, int]]] = frozenset
+        """The failed replicas of a broker that is alone."""
         self._rules = ConfiguredRules(config)
         self._mandate: Mandate | None = None
         self._live: dict[int, BrokerMetadata] | None = None
@@ -292,14 +294,14 @@ class LocalController:
         yield CHECKPOINT
         done(state)
         yield CHECKPOINT
-        self.review_membership()
+        self._submit_membership()
         self._complete_interrupted()
 
     def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
         """Decides the consequences of brokers that have registered or ended, if any have."""
         self._live = live
         if self._is_announcing:
-            self.review_membership()
+            self._submit_membership()
 
     def _membership_changes(self, state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
         """The brokers that have registered, and the ids of brokers that have ended, by the newest list: an older list may be decided after
@@ -317,9 +319,7 @@ class LocalController:
             lambda code: log.error("reports of failed logs: %s", code.name),
         )
 
-    def review_membership(self) -> None:
-        """Decides which brokers lead, from the brokers that are registered and the replicas that have failed."""
-
+    def _submit_membership(self) -> None:
         def decide(state: ClusterState) -> Plan:
             return membership.decide_brokers_changed(state, *self._membership_changes(state), self._rules, self._gone)
 
@@ -427,7 +427,7 @@ class LocalController:
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
     ) -> None:
         self._submit(
-            lambda state: machine.decide_elect_leaders(state, kind, partitions, self._rules),
+            lambda state: machine.decide_elect_leaders(state, kind, partitions, self._rules, self.own_failed()),
             lambda results: self._announcements.call_when_settled(lambda: done(results), timeout_ms),
             lambda code: done([PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions or ()]),
         )

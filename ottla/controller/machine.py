@@ -10,7 +10,7 @@ the steps of a move, `partition_states.py` the next states of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, ReplicasFailed, TopicMetadata
@@ -25,9 +25,14 @@ from ottla.controller.topic_rules import TopicRules
 
 
 def decide_elect_leaders(
-    state: ClusterState, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, rules: TopicRules
+    state: ClusterState,
+    kind: ElectionType,
+    partitions: Sequence[tuple[str, int]] | None,
+    rules: TopicRules,
+    own_failed: Collection[tuple[bytes, int]] = (),
 ) -> Plan:
-    """Elections on request; without a list, of all partitions that need one."""
+    """Elections on request; without a list, of all partitions that need one. `own_failed`: the failed replicas of a broker that is alone,
+    which leads them nevertheless and reports none."""
     wanted = partitions if partitions is not None else [(topic.name, partition.index) for topic, partition in state.partitions()]
     new: list[NamedPartition] = []
     results = []
@@ -39,7 +44,10 @@ def decide_elect_leaders(
             message = shortened(f"No such topic as {name}" if topic is None else f"No such partition as {name}-{index}")
             results.append(PartitionResult(topic=name, partition=index, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=message))
             continue
-        elected, error = _elect_on_request(kind, partition, state.standing_for(state.standing(), topic, partition), state.standing())
+        standing = state.standing_for(state.standing(), topic, partition)
+        if (topic.topic_id, index) in own_failed:
+            standing = standing.without([state.controller_id])
+        elected, error = _elect_on_request(kind, partition, standing, state.standing())
         if elected is not None:
             new.append((name, led(state, partition, elected, rules.in_sync_min(topic))))
             if elected.leader in failed:  # It gives up the damaged records, or reports again that its log has failed.
