@@ -64,8 +64,9 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         """Sends a signal, unless the process has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has just ended, and its exit code is on the way
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
