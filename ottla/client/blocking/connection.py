@@ -172,11 +172,11 @@ class Connection:
 
     def close(self) -> None:
         """Closes the connection, also under a call of another thread: that call then fails with a `TransportError`."""
+        open_socket, self._socket = self._socket, None  # first: whatever another thread misses then, it finds a closed connection
         self.protocol.close()
         self._unsent = deque()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if open_socket is not None:
+            open_socket.close()
 
     @property
     def is_open(self) -> bool:
