@@ -40,7 +40,7 @@ GROUPS: dict[str, Group] = {
     "txn": Group("transactions.txn", "Transactions: list, describe, find hanging ones, abort.", "Transactions"),
     "config": Group("cluster.config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
     "acl": Group("access.acl", "Access rules (ACLs): list, add, remove.", "Settings and access"),
-    "security": Group("access.security", "What a client with these settings can do; certificates to try.", "Settings and access"),
+    "security": Group("access.security", "Show what a client with these settings can do; make certificates to try.", "Settings and access"),
     "user": Group("cluster.user", "SCRAM users: who may log in with a password.", "Settings and access"),
     "token": Group("access.token", "Delegation tokens: logins as somebody else, for a while.", "Settings and access"),
     "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),

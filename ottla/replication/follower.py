@@ -57,11 +57,8 @@ class AskBounds:
     current_leader_epoch: int
 
 
-@immutable(kw_only=True)
 class Wait:
     """Send no request: the machine is stopped until the next leader epoch."""
-
-    is_forever: bool
 
 
 class Step(Enum):
@@ -93,7 +90,7 @@ class Follower:
     def next_request(self, epochs: LeaderEpochs, log_end_offset: int) -> FetchAt | AskBounds | Wait:
         """Returns the next request for the current log."""
         if self.state is FollowerState.STOPPED:
-            return Wait(is_forever=True)
+            return Wait()
         if self.state is FollowerState.ASKING_BOUNDS:
             return AskBounds(current_leader_epoch=self.leader_epoch)
         last = epochs.epoch_at(log_end_offset - 1) if log_end_offset > 0 else NO_LEADER_EPOCH

@@ -87,7 +87,7 @@ class _Run:
             self._procedure.close()
 
     def advance(self, value: Any) -> None:
-        """Resumes the procedure, and again as long as what it needs is there at once."""
+        """Resumes the procedure. Repeats this as long as each answer arrives at once."""
         assert not self._is_stepping, "a procedure is resumed only while it waits"
         self._is_stepping, is_waiting = True, False
         try:

@@ -72,7 +72,7 @@ class Turns:
             self._run()
 
     def add_later(self, steps: Iterator[object]) -> None:
-        """Adds work of which the caller has already done a piece, or that may wait: it does not start at once."""
+        """Adds work that does not start at once: the caller has already done a piece of it, or it may wait."""
         self._work.append(steps)
         if not self._is_scheduled and not self._is_running:
             self._is_scheduled = True

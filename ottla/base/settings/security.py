@@ -2,7 +2,7 @@
 
 `listener.name.NAME.SETTING` is a setting for one listener, and `listener.name.NAME.MECHANISM.SETTING` for one mechanism of one listener
 (NAME and MECHANISM in small letters); both win over the plain setting. `LISTENER_SETTINGS` lists these
-settings. `LISTENER_LIMITS` of a listener apply beside those of the broker.
+settings. For `LISTENER_LIMITS` both limits apply, that of the listener and that of the broker.
 """
 
 from __future__ import annotations

@@ -186,6 +186,6 @@ def _names(operations: Sequence[AclOperation]) -> str:
 
 
 COMMANDS = {
-    "check": Command("What a client with these settings can do, what it cannot, and why.", _check_arguments, _check),
+    "check": Command("Show what a client with these settings can do, what it cannot, and why.", _check_arguments, _check),
     "cert": cert.COMMAND,
 }

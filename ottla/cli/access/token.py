@@ -120,8 +120,8 @@ def _duration_ms(text: str | None) -> int:
 
 
 COMMANDS = {
-    "list": Command("Delegation tokens, one's own and those that one may see.", _list_arguments, _list, may_watch=True),
-    "create": Command("Make a token by which others log in as its owner.", _create_arguments, _create),
+    "list": Command("List the caller's delegation tokens, and others that the caller may see.", _list_arguments, _list, may_watch=True),
+    "create": Command("Make a token; others log in with it as its owner.", _create_arguments, _create),
     "renew": Command("Let a token last longer.", _renew_arguments, _renew),
     "expire": Command("End a token: connections that logged in by it are closed.", _expire_arguments, _expire),
 }

@@ -154,7 +154,7 @@ def _start(
 
 
 def _is_settled(wanted: str, now: str, future: str) -> bool:
-    """Whether a replica needs no move. `now` is its directory, `future` the directory to which it is being moved, or empty."""
+    """Whether a replica needs no move. `now` is its directory, `future` is the target of its move, empty without one."""
     return wanted == (future or now)
 
 

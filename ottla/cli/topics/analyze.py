@@ -148,4 +148,4 @@ def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Nam
     return tallies
 
 
-COMMAND = Command("What is in a topic: records, bytes, batches, codecs, rates.", _arguments, _run, may_watch=True)
+COMMAND = Command("Count the records, bytes, batches, codecs and rates of a topic.", _arguments, _run, may_watch=True)
