@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import json
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,19 @@ def shell(broker: Broker, line: str, **environment: str) -> subprocess.Completed
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=variables, timeout=60, check=False)
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """An interrupt between the making of a socket and the caller's hold of it leaves closing it to the garbage collector, which then
+    warns; so it runs before the next test."""
+    yield
+    gc.collect()
+
+
+interrupts = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+
+
+@interrupts
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("answer", [1, 2, 3, 4, 5, 6])
 def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
     ottla: Ottla, topic: str, monkeypatch: pytest.MonkeyPatch, answer: int
@@ -42,7 +56,6 @@ def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
             _thread.interrupt_main()  # Ctrl-C interrupts the main thread, whichever thread reads
         return read_frame(self, timeout_s)
 
-    # An interrupt between the making of a socket and the caller's hold of it leaves closing it to the garbage collector.
     monkeypatch.setattr(Connection, "_read_frame", interrupted)
     stopped = ottla("produce", topic, "--generate", "100000", "--transactional-id", f"id-{topic}", "--batch-size", "2000")
     monkeypatch.undo()
@@ -52,6 +65,8 @@ def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
     assert ottla("consume", topic, "-e", "-q", "--isolation-level", "read_committed").out == ""
 
 
+@interrupts
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("answer", [6, 8, 9])
 def test_ctrl_c_in_a_group_leaves_the_group(ottla: Ottla, topic: str, monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
     read_frame, seen = Connection._read_frame, []
