@@ -61,11 +61,13 @@ class AbortedTransactions:
         return map(AbortedTransaction, self._producers, self._firsts, self._lasts, self._stables)
 
     def count_below(self, end_offset: int) -> int:
-        """How many have their marker below an offset."""
+        """Returns the number of entries with a marker below `end_offset`."""
         return bisect_left(self._lasts, end_offset)
 
     def collect(self, first_offset: int, end_offset: int, into: list[tuple[int, int]]) -> bool:
-        """Adds (producer id, first offset) of each one that overlaps [first_offset, end_offset); True when no later segment has more."""
+        """Adds (producer id, first offset) of each transaction that overlaps [first_offset, end_offset). Returns True if no later segment
+        can have more of them.
+        """
         firsts, stables = self._firsts, self._stables
         for number in range(self.count_below(first_offset), len(firsts)):
             if firsts[number] < end_offset:
@@ -76,7 +78,7 @@ class AbortedTransactions:
 
 
 def decode_aborted(data: bytes, path: str) -> AbortedTransactions:
-    """All entries of a file; raises `StorageError` where it cannot be one (the index is then rebuilt from the log)."""
+    """Returns all entries of a file. Raises `StorageError` for a damaged file (the caller then rebuilds the index from the log)."""
     if len(data) % ENTRY_BYTES:
         raise StorageError(f"transaction index {path} has {len(data)} bytes, not a multiple of {ENTRY_BYTES}", path)
     entries = AbortedTransactions()

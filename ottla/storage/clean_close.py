@@ -50,7 +50,7 @@ def prepare(log: OpenLog) -> list[Syncable]:
 
 
 def finish(log: OpenLog, end_offset: int) -> None:
-    """Closes all files. The log's end was `end_offset` at `prepare`, and the files that it returned have been synced."""
+    """Closes all files. `end_offset`: the log's end when `prepare` was called. The caller has synced the files that `prepare` returned."""
     if not log.is_broken:
         log.mark_flushed(end_offset)
         log.durability.end_cut(log.directory)

@@ -6,8 +6,8 @@ segments have changed since the plan. The first dirty offset of each log is stor
 directory, which is written after each installation. Losing it costs one larger round.
 
 Invariants (I8): a round never touches the active segment, records at or above the last stable offset (their transaction may still commit or
-abort), or records younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of it is dirty, or when a
-dirty record is older than `max.compaction.lag.ms`.
+abort), or records younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of it is dirty, or when its
+first dirty batch is older than `max.compaction.lag.ms`.
 
 Left out: which records are kept (`segment_rewriter.py`), when to plan (the housekeeping of the server).
 """
@@ -41,13 +41,13 @@ def plan_compaction(
 def plan_in_steps(
     log: Log, *, first_dirty_offset: int, last_stable_offset: int, now_ms: int, keys_max: int = KEYS_MAX
 ) -> Generator[None, None, CompactionJob | None]:
-    """The next round for this log, or None when it is not due. Raises `StorageError` when the disk does."""
+    """Returns the job of the next round for this log, or None when the log is not due. Raises `StorageError`."""
     if log.is_broken or not log.config.is_compacted:
         return None
     segments = yield from _cleanable(log, last_stable_offset, now_ms)
     if not segments:
         return None
-    # A checkpoint from before a truncation, or of an earlier log of that name, does not count.
+    # An offset outside the log is from before a truncation or deletion, or of an earlier log of that name: then all segments are dirty.
     dirty_from = first_dirty_offset if log.segments[0].base_offset <= first_dirty_offset <= log.log_end_offset else 0
     dirty = [segment for segment in segments if segment.end_offset > dirty_from]
     if not dirty or not _is_due(log, segments, dirty, now_ms):
@@ -69,8 +69,9 @@ def plan_in_steps(
 
 
 def install(log: Log, job: CompactionJob, result: CompactionResult) -> list[str] | None:
-    """Puts the result in place; the old files, to be removed after `file.delete.delay.ms`. None, and nothing has changed, when the log
-    has meanwhile lost or changed one of the segments (retention, truncation, deletion)."""
+    """Puts the result in place. Returns the paths of the old files, which the caller removes after `file.delete.delay.ms`. Returns None and
+    drops the result if the log has meanwhile lost or changed one of the segments (retention, truncation, deletion).
+    """
     old = log.segments[: len(result.old)]
     is_same = tuple(_as_file(segment) for segment in old) == result.old and log.directory == job.directory
     if not is_same or log.is_broken or not all(segment.is_sealed for segment in old):
@@ -85,7 +86,9 @@ def _as_file(segment: Segment) -> SegmentFile:
 
 
 def _cleanable(log: Log, last_stable_offset: int, now_ms: int) -> Generator[None, None, list[Segment]]:
-    """The sealed segments below the last stable offset that are older than `min.compaction.lag.ms`."""
+    """Returns the sealed segments before the first one that reaches above the last stable offset or is younger than
+    `min.compaction.lag.ms`.
+    """
     found: list[Segment] = []
     lag_ms = log.config.min_compaction_lag_ms
     for piece in pieces_of(log.segments[:-1], SEGMENTS_PER_STEP):
@@ -106,7 +109,9 @@ def _is_due(log: Log, segments: list[Segment], dirty: list[Segment], now_ms: int
 
 
 def _aborted(log: Log, end_offset: int) -> Generator[None, None, tuple[AbortedTransaction, ...]]:
-    """Every aborted transaction that began below `end_offset`. Its marker may be in a segment that is not compacted yet."""
+    """Returns every aborted transaction that began below `end_offset`. Its marker may be in a later segment, which this round does not
+    compact.
+    """
     found: list[AbortedTransaction] = []
     for segment in [segment for segment in log.segments if segment.has_aborted]:
         found += [entry for entry in log.aborted_of(segment) if entry.first_offset < end_offset]

@@ -28,7 +28,7 @@ class Absent(NamedTuple):
 
 
 def find_absent(disk: Disk, paths: Sequence[str]) -> Absent | None:
-    """Returns a directory that is noted in one of these directories and is none of them, if there is one. Raises `StorageError`."""
+    """Returns a directory that the files in `paths` name and that is not one of `paths`; None if there is none. Raises `StorageError`."""
     owners = [read_meta_properties(disk, path) for path in paths]
     present = {owner.directory_id for owner in owners if owner is not None}
     noted = {f"{path}/{COMPANIONS_FILE}": _read(disk, path) for path in paths}
@@ -55,8 +55,9 @@ def refuse_absent(disk: Disk, paths: Sequence[str]) -> None:
 
 
 def note_companions(disk: Disk, paths: Mapping[str, str], *, are_all: bool) -> None:
-    """Writes the file into these directories (paths by ids). Without `are_all` the broker has others, which stay noted. Raises
-    `StorageError`."""
+    """Writes the file into each of `paths` (path by directory id), if the broker has more than one directory. Unless `are_all`, the broker
+    has further directories, and the file continues to name them. Raises `StorageError`.
+    """
     noted: dict[str, str] = {}
     for path in () if are_all else paths.values():
         noted |= _read(disk, path)
@@ -70,7 +71,9 @@ def note_companions(disk: Disk, paths: Mapping[str, str], *, are_all: bool) -> N
 
 def refuse_duplicates(disk: Disk, name: str, directories: Sequence[str]) -> None:
     """Raises `DirectoryRefused` if several log directories hold the same log, as Apache Kafka does. One of the logs is stale, and the
-    broker does not know which. The left-over log of a deleted topic of the same name does not count. `name`: of the log's directory."""
+    broker does not know which. The left-over log of a deleted topic of the same name does not count. `name`: the name of the log's
+    directory. A log without a topic id is not compared.
+    """
     seen: dict[bytes, str] = {}
     for path in [f"{directory}/{name}" for directory in directories]:
         topic_id = read_topic_id(disk, path)

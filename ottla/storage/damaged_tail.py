@@ -29,7 +29,9 @@ def remove_from(disk: Disk, directory: str, first: int) -> int:
 
 
 def _cut_segment(disk: Disk, path: str, base: int, first: int) -> None:
-    """Cuts one segment before the batch that holds `first`; its indexes are removed, and the next opening makes them."""
+    """Cuts one segment before the batch that holds `first`, or before a damaged batch. Removes its indexes, which the next opening
+    rebuilds.
+    """
     file = disk.open(f"{path}{LOG_SUFFIX}")
     position = 0
     try:

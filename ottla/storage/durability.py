@@ -1,4 +1,4 @@
-"""Tracks how far a log is safe on disk, and which files must be synced to get further.
+"""Tracks the offset up to which a log is synced to disk, and the files that the next sync must include.
 
 A group commit calls `unsynced` and syncs the returned files in their order (contents first, then the names in the directory), perhaps in a
 thread. Then it calls `mark` with the log's end at the time of `unsynced`. Small files (epochs, indexes, aborted transactions, metadata) are
@@ -21,7 +21,7 @@ _NO_CEILING = (1 << 63) - 1
 
 
 class Durability:
-    """Tracks what of one log is synced."""
+    """The recovery point of one log, and its files that changed since they were synced."""
 
     __slots__ = ("_ceiling", "_changed", "_disk", "_has_cut", "_is_parent_unsynced", "_named_end", "_syncing", "recovery_point")
 
@@ -80,16 +80,18 @@ class Durability:
         self.recovery_point = min(self.recovery_point, offset)
 
     def restart(self, offset: int, directory: str) -> None:
-        """Starts again for a log that is about to be emptied and begins at `offset`. A crash may leave it without any segment, so what was
-        synced proves nothing from now on (`read_cut`)."""
+        """Starts again, for a log that is about to be emptied and will begin at `offset`. A crash may leave the log without any segment, so
+        the note of the cut makes recovery ignore earlier syncs (`read_cut`).
+        """
         self._has_cut = True
         write_cut(self._disk, directory, offset)
         self._ceiling = 0
         self.recovery_point = offset
 
     def _bound_recovery(self, offset: int, directory: str) -> None:
-        """Notes durably that nothing from `offset` on counts as synced at the next start: the checkpoint, which may be written in a thread
-        just now, has a higher recovery point, and that start would trust bytes that were never synced."""
+        """Notes durably that nothing from `offset` on counts as synced at the next start. A thread may be writing the checkpoint with the
+        higher recovery point; without the note the next start would trust bytes that were never synced.
+        """
         if offset < self.recovery_point:
             self._has_cut = True
             write_cut(self._disk, directory, offset)

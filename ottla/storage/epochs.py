@@ -3,10 +3,10 @@
 It is a list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the start of the next epoch.
 `end_offset_for` answers a follower that looks for the offset where its log and the leader's diverge. The list follows from the batches in
 the log, and from the epoch that a new leader adds before its first record. So the file only has to be durable up to the recovery point;
-recovery makes the rest again from the batches. A log without synced records has no file yet.
+recovery rebuilds the rest from the batches. A log without synced records has no file yet.
 
-Invariant: entries never decrease. An assignment that contradicts entries (same or older epoch, or a start at or before an existing one)
-removes them.
+Invariant: epochs and offsets strictly increase. A new entry removes the entries that contradict it (the same or a newer epoch, or a start
+at or after the new one).
 
 Left out: when to write the file (`Log` does it with its group commits), and fencing (`replication`).
 """
@@ -40,7 +40,7 @@ class LeaderEpochs:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file says something else."""
+        """Whether the file differs from this list."""
         return self._stored != (self.epochs, self.starts)
 
     def distrust_file(self) -> None:
@@ -51,7 +51,9 @@ class LeaderEpochs:
         return list(zip(self.epochs, self.starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Notes that `epoch` begins at `start_offset`; nothing happens when that is known. Data without an epoch (-1) is ignored."""
+        """Notes that `epoch` begins at `start_offset`. Does nothing if `epoch` is already the latest one, or is -1 (data without an
+        epoch).
+        """
         if epoch < 0 or epoch == self.latest:
             return
         keep = bisect_right(self.epochs, epoch - 1)
@@ -63,7 +65,9 @@ class LeaderEpochs:
         self.latest = epoch
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above `epoch` and where it ends; (-1, -1) when nothing is known of it, as OffsetForLeaderEpoch has it."""
+        """Returns the answer of OffsetForLeaderEpoch: the largest known epoch up to `epoch`, and its end offset. An epoch older than all
+        known ones ends where the first known one starts. Returns (-1, -1) for an epoch newer than all known ones, and if none is known.
+        """
         if epoch < 0 or not self.epochs:
             return NO_LEADER_EPOCH, NO_OFFSET
         if epoch == self.latest:
@@ -71,7 +75,7 @@ class LeaderEpochs:
         after = bisect_right(self.epochs, epoch)
         if after == len(self.epochs):  # an epoch newer than any in this log
             return NO_LEADER_EPOCH, NO_OFFSET
-        if after == 0:  # older than everything here: nothing of it is left before the first known start
+        if after == 0:  # older than every epoch of this log: no record of it is left
             return epoch, self.starts[0]
         return self.epochs[after - 1], self.starts[after]
 
@@ -81,7 +85,9 @@ class LeaderEpochs:
         return self.epochs[index - 1] if index else NO_LEADER_EPOCH
 
     def contradicts(self, epoch: int, offset: int) -> bool:
-        """Whether a batch at `offset` cannot be of this epoch. The newest known epoch may have been followed by others."""
+        """Whether a batch at `offset` cannot be of this epoch. After the newest known start, any epoch that is not older is possible,
+        because the list may lack later ones.
+        """
         index = bisect_right(self.starts, offset)
         if epoch == NO_LEADER_EPOCH or not index:
             return False
@@ -96,7 +102,7 @@ class LeaderEpochs:
             self._keep(0, keep)
 
     def truncate_head(self, start_offset: int) -> None:
-        """Removes epochs that end at or before `start_offset`; the one that holds it then starts there."""
+        """Removes epochs that end at or before `start_offset`. The epoch that contains `start_offset` then starts there."""
         first = bisect_right(self.starts, start_offset) - 1
         if first < 0 or (first == 0 and self.starts[0] == start_offset):
             return
@@ -115,8 +121,9 @@ class LeaderEpochs:
         """Adds the epochs that the file lacks, in place, and returns the file, which must be synced. Returns None, without a change, if the
         file must be replaced.
 
-        ext4 writes the blocks of a file before it replaces another one: up to 3 ms for each log of a clean stop. A kill does not tear the
-        write in place. A file that a power failure tears is not valid, so it is made again from the batches."""
+        Replacing a file is slower: ext4 first writes the blocks of the new file, up to 3 ms for each log of a clean stop. A kill does not
+        tear the write in place. A file that a power failure tears is invalid, and recovery rebuilds it from the batches.
+        """
         if self._stored is None or not self._stored[0]:
             return None
         old_lines, lines = _lines(*self._stored), _lines(self.epochs, self.starts)
@@ -146,7 +153,9 @@ def _lines(epochs: list[int], starts: list[int]) -> list[str]:
 
 
 def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
-    """The epochs of a partition directory, None when there is no file; a damaged one is a `StorageError` (rebuild it from the batches)."""
+    """Returns the epochs in the file of a partition directory, None if there is no file. Raises `StorageError` for a damaged file (the
+    caller rebuilds it from the batches).
+    """
     path = f"{directory}/{LEADER_EPOCH_FILE}"
     entries = read_lines(disk, path, lambda fields: (int(fields[0]), int(fields[1])), 2)
     if entries is None:

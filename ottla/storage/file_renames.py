@@ -33,7 +33,7 @@ _UNIQUE_DIGITS = 32
 
 
 def retire_files(disk: Disk, segment: Segment) -> list[str]:
-    """Renames the files of a segment that has left its log; answers the new paths, to be removed later."""
+    """Renames the files of a segment that was removed from its log. Returns the new paths, which the caller removes later."""
     segment.release_file()
     retired = []
     for path in segment.files():
@@ -43,10 +43,11 @@ def retire_files(disk: Disk, segment: Segment) -> list[str]:
 
 
 def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequence[int], *, may_have_gaps: bool = True) -> list[str]:
-    """Puts the `.cleaned` files of the segments at `bases` in the place of `old`; answers the files to be removed later.
+    """Replaces the segments `old` by the `.cleaned` files of the segments at `bases`. Returns the paths of the old files, which the caller
+    removes later.
 
-    The caller syncs the directory once more before the next replacement in this log; it need not wait for that.
-    A base without a `.txnindex.cleaned` has no aborted transactions; indexes that compaction did not write are made again on first use.
+    The caller syncs the directory once more before the next replacement in this log; it need not wait for that. A base without a
+    `.txnindex.cleaned` has no aborted transactions; indexes that compaction did not write are rebuilt on first use.
     """
     outdated = _note_compacted(disk, directory, old[-1].end_offset) if may_have_gaps else []
     stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]
@@ -70,12 +71,12 @@ def _note_compacted(disk: Disk, directory: str, end_offset: int) -> list[str]:
 
 
 def compacted_ends(names: Iterable[str]) -> list[int]:
-    """The ends of past compactions among the names of a log's files, the last one last."""
+    """Returns the end offsets in the names of `.compacted` files, in ascending order."""
     return sorted(offset for name in names if (offset := offset_of(name, COMPACTED_SUFFIX)) is not None)
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a file's name, None when it is not `%020d` and the suffix."""
+    """Returns the offset in a file's name, None if the name is not `%020d` and the suffix."""
     stem = name.removesuffix(suffix)
     return int(stem) if stem != name and len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit() else None
 

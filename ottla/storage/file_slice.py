@@ -1,4 +1,4 @@
-"""The result of a read: a piece of a file, not its bytes. The shell sends it with sendfile, or reads it in bounded pieces.
+"""The result of reading a log: a range of a file instead of its bytes. The shell sends it with sendfile, or reads it in bounded pieces.
 
 A slice keeps its file open: `SharedFile` closes the descriptor when its last holder is freed. So a segment may be evicted, deleted or
 renamed while a slow consumer still reads it. There is no manual reference count. When too many files are held in this way, a slice is a
@@ -20,7 +20,7 @@ from ottla.storage.open_files import OpenFiles
 
 
 class Syncable(Protocol):
-    """Something that a group commit makes durable, from a thread if it likes."""
+    """Something that a group commit makes durable, perhaps in a thread."""
 
     def sync(self) -> None: ...
 
@@ -39,7 +39,7 @@ class SharedFile:
     def __del__(self) -> None:
         self.file.close()
         if self.open_files is not None:
-            self.open_files.alive.discard(id(self))  # one step, for it may happen in the thread of a group commit
+            self.open_files.alive.discard(id(self))  # one atomic call, because the last holder may be the thread of a group commit
 
     def sync(self) -> None:
         self.file.sync()

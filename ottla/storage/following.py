@@ -1,9 +1,9 @@
 """Checks that batches fetched from the leader may be appended as they are.
 
-All are judged before the first is written: whole batches of magic 2 with the right CRC, offsets that begin at or after the log's end and
-strictly increase (a gap is legal: compaction and transactions leave them), leader epochs that never go back and are not above the epoch of
-the leader (I1, I4, I16). A leader that sends anything else is refused with CORRUPT_MESSAGE, and nothing is appended. Left out: what the
-follower does then (`replication/follower.py`).
+All batches of an answer are checked before the first one is written. They must have magic 2 and the right CRC. Offsets must begin at or
+after the log's end and strictly increase; gaps are legal, because compaction leaves them. Leader epochs must not decrease nor exceed the
+leader's current epoch (I1, I4, I16). Otherwise CORRUPT_MESSAGE is raised, and nothing is appended. Left out: what the follower does then
+(`replication/follower.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ ANY_EPOCH = (1 << 31) - 1
 def judge_followed(
     topic_partition: TopicPartition, batches: memoryview, *, next_offset: int, epoch: int, epoch_max: int = ANY_EPOCH
 ) -> list[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch; a cut off one at the end is left for the next fetch."""
+    """Returns (position, header) of each whole batch. An incomplete batch at the end is ignored; the next fetch gets it again. Raises
+    `ApiError`.
+    """
     headers = list(iter_batches(batches))
     for position, header in headers:
         if header.magic != MAGIC or not check_crc(batches, position, header.size_bytes):

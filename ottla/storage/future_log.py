@@ -17,7 +17,7 @@ from ottla.storage.log import Log
 from ottla.storage.small_files import directory_of, write_atomically
 
 COPIED_FILE = "copied"
-"""In the directory of a copy that holds all that the log held, durably, when its turn came to replace it."""
+"""Marks the directory of a copy that is complete and synced, and about to replace its log."""
 
 
 class FutureLog:
@@ -42,15 +42,16 @@ class FutureLog:
         return max(0, self.source.log_end_offset - self.copy.log_end_offset)
 
     def is_left_at_most(self, size: int) -> bool:
-        """Whether no more than so many bytes are still to be copied. Raises `StorageError`."""
+        """Whether at most `size` bytes are still to be copied, all of them in the active segment. Raises `StorageError`."""
         source, end = self.source, self.copy.log_end_offset
         if end < source.log_start_offset or end < source.active.base_offset:
             return False
         return end >= source.log_end_offset or source.active.size - source.active.position_of(end) <= size
 
     def next_piece(self, bytes_max: int) -> tuple[int, FileSlice] | None:
-        """The next batches of the log, to be read in any thread, with a number for `append`; None when the copy has all. Raises
-        `StorageError`."""
+        """Returns the next batches of the log, which may be read in any thread, and a number for `append`. Returns None if the copy has all
+        batches. Empties a copy that ends below the log's start. Raises `StorageError`.
+        """
         source, copy = self.source, self.copy
         if copy.log_end_offset < source.log_start_offset:
             copy.truncate_fully_and_start_at(source.log_start_offset)
@@ -58,7 +59,9 @@ class FutureLog:
         return None if piece is None else (self._cuts, piece)
 
     def append(self, number: int, batches: bytes) -> None:
-        """Appends what `next_piece` gave, unless the log was cut since. Raises `StorageError`, also for batches that are damaged."""
+        """Appends the bytes of a piece of `next_piece`, unless the log was truncated since. Raises the copy's start to the log's start.
+        Raises `StorageError`, and `ApiError` for damaged batches.
+        """
         if number == self._cuts:
             self.copy.append_as_follower(memoryview(batches))
             start = min(self.source.log_start_offset, self.copy.log_end_offset)
@@ -66,12 +69,13 @@ class FutureLog:
                 self.copy.advance_log_start(start)
 
     def unsynced(self) -> tuple[int, list[Syncable]]:
-        """The end of the copy, and what must be synced for all of it to be durable; then `copy.mark_flushed(end)`."""
+        """Returns the end of the copy, and the files to sync. After the sync the caller calls `copy.mark_flushed(end)`."""
         return self.copy.log_end_offset, self.copy.unflushed_files()
 
     def replace(self, bytes_max: int) -> str:
-        """Copies what is left and puts the copy in the log's place; answers the old directory, to be removed later. Raises
-        `StorageError`: the next opening finds the old log or the copy."""
+        """Copies the rest, at most `bytes_max` at once, and puts the copy in the log's place. Returns the path of the old directory, which
+        the caller removes later. After a `StorageError` the next opening finds the old log or the copy.
+        """
         while (piece := self.next_piece(bytes_max)) is not None:
             self.append(piece[0], piece[1].read())
         self._complete()
@@ -93,7 +97,7 @@ class FutureLog:
         self.source.on_cut = None
 
     def _complete(self) -> None:
-        """Writes to the copy what the log knows of producers and epochs, syncs all of it, and marks it."""
+        """Writes the log's producer states and leader epochs to the copy, syncs the copy, and marks it as complete."""
         copy, source = self.copy, self.source
         copy.epochs = source.epochs
         copy.snapshots.remove_above(copy.log_end_offset - 1)
@@ -103,7 +107,7 @@ class FutureLog:
         write_atomically(copy.disk, f"{copy.directory}/{COPIED_FILE}", b"")
 
     def _cut(self, offset: int) -> None:
-        """The log is about to lose everything from `offset` on. A failure here is the copy's, not the log's."""
+        """Truncates the copy before the log is truncated to `offset`. A failure makes the copy invalid (`error`), not the log."""
         self._cuts += 1
         try:
             self.copy.truncate_to(offset)
@@ -112,7 +116,7 @@ class FutureLog:
 
 
 def common_end(source: Log, copy: Log) -> int:
-    """Up to where two logs of one replica hold the same batches: equal epochs begin at equal offsets (KIP-101)."""
+    """Returns the offset up to which two logs of one replica hold the same batches. Equal epochs begin at equal offsets (KIP-101)."""
     end = min(copy.log_end_offset, source.log_end_offset)
     for epoch, start in reversed(copy.epochs.entries()):
         known, known_end = source.epochs.end_offset_for(epoch, source.log_end_offset)
@@ -123,7 +127,7 @@ def common_end(source: Log, copy: Log) -> int:
 
 
 def is_complete(disk: Disk, directory: str) -> bool:
-    """Whether a copy was about to take its log's place."""
+    """Whether the directory holds a complete copy that was about to replace its log."""
     return disk.exists(f"{directory}/{COPIED_FILE}")
 
 

@@ -5,11 +5,11 @@ before; the offset is the batch's last one. `%020d.timeindex`: (largest timestam
 entry of the first index, and one more when the segment is sealed or closed.
 
 In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are written in runs: when `PENDING_MAX` of them
-are unwritten, with a flush, at a roll and at close. The first batch of a segment makes the files. Nothing is mapped or allocated ahead: an
-idle segment costs nothing.
+are unwritten, with a flush, at a roll and at close. The first batch of a segment makes the files. Nothing is mapped or allocated in
+advance.
 
-Invariants: offsets, positions and timestamps never decrease. An index can always be made again from its segment, so a crash may leave it
-short or wrong: `load` checks its entries, and the segment checks that a batch begins at an entry's position. Left out: reading the segment
+Invariants: offsets, positions and timestamps never decrease. An index can always be rebuilt from its segment, so a crash may leave it short
+or wrong: `load` checks its entries, and the segment checks that a batch begins at an entry's position. Left out: reading the segment
 (`segment.py`).
 """
 
@@ -36,7 +36,7 @@ _IS_LITTLE = sys.byteorder == "little"
 
 
 def _write_at(disk: Disk, path: str, data: bytes, position: int) -> None:
-    """Writes the tail of a file and cuts whatever stood behind it."""
+    """Writes `data` at `position` and cuts the file behind it."""
     file = disk.open(path, create=True)
     try:
         if data:
@@ -63,7 +63,7 @@ class OffsetIndex:
 
     @property
     def last_position(self) -> int:
-        """Where the batch of the last entry begins; 0 when there is none, as the segment's first batch never gets an entry."""
+        """The position of the last entry's batch; 0 if there is no entry, because the segment's first batch never gets one."""
         return self.positions[-1] if self.positions else 0
 
     def append(self, relative_offset: int, position: int) -> None:
@@ -71,17 +71,20 @@ class OffsetIndex:
         self.positions.append(position)
 
     def lookup(self, relative_offset: int) -> tuple[int, int]:
-        """The last entry at or before an offset, as (relative offset, position): a batch that does not begin after it."""
+        """Returns the last entry at or before an offset, as (relative offset, position). A scan for the offset may begin at this position.
+        """
         index = bisect_right(self.offsets, relative_offset)
         return (self.offsets[index - 1], self.positions[index - 1]) if index else NO_ENTRY
 
     def offset_from(self, position: int) -> int:
-        """The offset of the first entry at or behind a position, which no batch before it reaches; -1 when there is none."""
+        """Returns the offset of the first entry at or after a position, -1 if there is none. Batches before that entry have smaller
+        offsets.
+        """
         index = bisect_left(self.positions, position)
         return self.offsets[index] if index < len(self.offsets) else -1
 
     def keep(self, count: int) -> None:
-        """Forgets all entries but the first `count`; the file follows with the next `write`."""
+        """Keeps the first `count` entries. The next `write` cuts the file."""
         del self.offsets[count:]
         del self.positions[count:]
         self.written = min(self.written, count)
@@ -119,7 +122,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Largest timestamp so far -> relative offset of the batch that brought it."""
+    """Largest timestamp so far -> last relative offset of the first batch with this timestamp."""
 
     __slots__ = ("offsets", "path", "timestamps", "written")
 
@@ -144,7 +147,9 @@ class TimeIndex:
             self.offsets.append(relative_offset)
 
     def lookup(self, timestamp: int) -> int:
-        """The relative offset before which every record is older than `timestamp` (0 when nothing is known to be)."""
+        """Returns the last offset of a batch. Every record of earlier batches is older than `timestamp`. Returns 0 if the index has no such
+        batch.
+        """
         index = bisect_right(self.timestamps, timestamp)
         return self.offsets[index - 1] if index else 0
 

@@ -1,15 +1,16 @@
-"""Looks into the records of one batch: finds the range of their timestamps, checks all of them, compresses them with another codec.
+"""Inspects the records of one batch: finds the range of their timestamps, and, if the topic demands it, checks them all and compresses them
+with another codec.
 
-The header of a batch names the largest timestamp, and some producers name a wrong one. Where the client sets the time, all uncompressed
-batches are looked into for that, and compressed batches where the topic demands a look anyway, where the header cannot be true, where the
-topic bounds timestamps, or where the batch is small. The headers of other compressed batches are believed: decompression would cost more
-than all other work on it.
+The header of a batch names the largest timestamp, and some producers name a wrong one. With `CreateTime` all uncompressed batches are
+therefore inspected. A compressed batch is inspected only if the topic demands it for another reason, the header cannot be true, the topic
+bounds timestamps, or the batch is small. The headers of other compressed batches are believed: decompression would cost more than all other
+work on it.
 
 A few kilobytes may unpack to many megabytes and millions of records, so how much of that is done on the loop is bounded by a `LoopBudget`
 for each request. Beyond it `inspect_here` raises `WorkerNeeded`, and the caller has `inspect_batch` done in the worker process
 (`server/record_worker.py`). A batch that unpacks to more than `ottla.batch.decompressed.max.bytes` is refused in either place.
 
-Left out: what needs no look behind the header (`validate.py`), the order of appends meanwhile (`server/inspections.py`).
+Left out: checks of the header alone (`validate.py`), the order of appends meanwhile (`server/inspections.py`).
 """
 
 from __future__ import annotations
@@ -30,17 +31,20 @@ LOOP_RECORDS_MAX = 2_000
 LOOP_BYTES_MAX = 1 << 17
 """The most bytes that are decompressed or compressed on the loop for one request: gzip takes 5 ms for them."""
 LOOP_TIMES_MAX = 100_000
-"""The most records of which only the timestamps are read on the loop for one request: 0.02 µs each in a row of equal lengths, else about
-0.1 µs."""
+"""Timestamps that are read on the loop for one request, at most, where nothing else of the records is checked. A record takes 0.02 µs among
+records of equal length, else about 0.1 µs.
+"""
 SMALL_RECORDS_MAX = 100
 FEW_RECORDS_MAX = 64
-"""An uncompressed batch up to this size is not counted against the budget: the look, up to 7 µs, costs less than the rest of the append."""
+"""Records of an uncompressed batch that is not counted against the budget, at most. Reading their timestamps takes up to 7 µs, less than
+the rest of the append.
+"""
 SMALL_BYTES_MAX = 1 << 12
 """A compressed batch up to this size and `SMALL_RECORDS_MAX` records is looked into while the budget lasts: about 10 to 30 µs."""
 USUAL_AHEAD_MS = 3_600_000
 """The default of `message.timestamp.after.max.ms`: a topic that keeps it trusts the headers of large compressed batches."""
 LEVEL_BYTES_MAX = 1 << 14
-"""As `LOOP_BYTES_MAX`, for one batch that is compressed at a set level: the highest of zstd takes 2.5 ms for so much."""
+"""As `LOOP_BYTES_MAX`, for one batch that is compressed at a configured level: zstd's highest level takes 2.5 ms for 16 KiB."""
 _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
 
 
@@ -130,7 +134,7 @@ class Inspector(Protocol):
 
 
 class InspectHere:
-    """Does every demanded look in the calling thread, without a budget: for callers that serve no request of a client."""
+    """Inspects in the calling thread without a budget, for callers that serve no client's request."""
 
     def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> Inspection | None:
         demands = demands_of(header, config)
@@ -138,7 +142,9 @@ class InspectHere:
 
 
 class InspectedEarlier:
-    """Uses the worker's answer, where there is one; a small batch without one is looked into where it is called."""
+    """Uses the worker's answer to the same demands. Without such an answer it inspects on the loop with a full budget, and may raise
+    `WorkerNeeded`.
+    """
 
     def __init__(self, answer: Inspected | None) -> None:
         self._answer = answer
@@ -161,7 +167,7 @@ def is_inspected(config: LogConfig) -> bool:
 
 
 def is_only_timed(config: LogConfig) -> bool:
-    """Whether a log of this configuration demands nothing of uncompressed batches but true timestamps."""
+    """Whether a log of this configuration demands only true timestamps of uncompressed batches."""
     return not config.is_compacted and not config.is_strict and config.compression_type == "producer"
 
 
@@ -195,12 +201,12 @@ def look_here(batch: memoryview, header: BatchHeader) -> Inspection:
 
 
 def has_bounded_times(config: LogConfig) -> bool:
-    """Whether somebody has set bounds for the timestamps of this topic, so that every record must be looked at."""
+    """Whether the topic's bounds for timestamps differ from the defaults, so that every record's timestamp must be checked."""
     return config.timestamp_before_max_ms < INT64_MAX or config.timestamp_after_max_ms != USUAL_AHEAD_MS
 
 
 def _other_codec(header: BatchHeader, config: LogConfig) -> int | None:
-    """The codec that the topic demands, None if the batch has it or any will do."""
+    """Returns the codec that the topic demands, None if the batch has it already or the topic accepts any."""
     codec = _CODECS.get(config.compression_type)
     return None if codec == header.attributes & CODEC_MASK else codec
 
@@ -216,11 +222,11 @@ def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> byt
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> Inspection | None:
     """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look."""
     is_packed = header.attributes & CODEC_MASK != 0 or demands.codec is not None
-    room = budget.bytes if demands.level is None else min(budget.bytes, LEVEL_BYTES_MAX)
+    bytes_left = budget.bytes if demands.level is None else min(budget.bytes, LEVEL_BYTES_MAX)
     steps = budget.times if demands.is_mere_look else budget.steps
-    if header.record_count > steps or (is_packed and len(batch) > room):
+    if header.record_count > steps or (is_packed and len(batch) > bytes_left):
         return _skip(demands)
-    bytes_max = min(room, demands.decompressed_bytes_max) if is_packed else demands.decompressed_bytes_max
+    bytes_max = min(bytes_left, demands.decompressed_bytes_max) if is_packed else demands.decompressed_bytes_max
     try:
         found, size = _inspect(batch, header, demands, bytes_max, steps)
     except (UnpackedTooLarge, TooManySteps):
@@ -235,14 +241,14 @@ def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budge
 
 
 def _skip(demands: Demands) -> Inspection | None:
-    """Skips an optional look; any other must be made by the worker."""
+    """Returns None for an optional look. Raises `WorkerNeeded` for any other."""
     if demands.is_optional:
         return None
     raise WorkerNeeded(demands) from None
 
 
 def inspect_batch(order: InspectBatch) -> Inspected:
-    """The worker's part: everything, within the bound on the unpacked size."""
+    """Inspects a batch in the worker process, bounded only by the unpacked size."""
     batch, demands = memoryview(order.batch), order.demands
     try:
         found, _ = _inspect(batch, read_batch_header(batch), demands, demands.decompressed_bytes_max, UNBOUNDED)

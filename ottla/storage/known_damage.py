@@ -1,7 +1,8 @@
-"""The damaged segments of a log, in a file of its directory. After a restart the damage is known before a reader comes to it.
+"""Stores the base offsets of a log's damaged segments in a file of its directory. After a restart they are repaired before a reader finds
+them.
 
-The file is written when damage is found and removed when nothing is damaged. It only says which segments to check: the result of the check
-counts. Left out: who checks and repairs them (`server/repair/repairs.py`).
+The file is written when damage is found and removed when nothing is damaged. It only names segments to check; each is checked again before
+it is repaired. Left out: who checks and repairs them (`server/repair/repairs.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ KNOWN_DAMAGE_FILE = "damaged-segments"
 
 
 def read(disk: Disk, directory: str, notes: list[str]) -> frozenset[int]:
-    """The base offsets of the segments that were damaged when the log was last open."""
+    """Returns the base offsets of the segments that were damaged when the log was last open. Adds a line to `notes` if the file cannot be
+    read.
+    """
     try:
         return frozenset(read_lines(disk, f"{directory}/{KNOWN_DAMAGE_FILE}", lambda fields: int(fields[0]), 1) or ())
     except StorageError as error:

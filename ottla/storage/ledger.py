@@ -1,17 +1,16 @@
 """The ledger of a log directory: where each of its logs ends, what of it is synced, and its high watermark, up to the last append.
 
 A start after a crash compares each log with its row. A log that ends earlier, or has a bad batch below that end, was damaged: a crash tears
-only what was being written, which lies above. A row without a log shows that a log is missing. So a replica that lost something never
-passes for one that has everything.
+only what was being written, which lies above. A row without a log shows that a log is missing. A replica that lost records is therefore
+never taken for a complete one.
 
-The rows lie in mapped files, so noting an offset is a store into memory and no call of the system. Stores survive the end of the process.
-If the disk cannot provide a page for a store, the system ends the process (SIGBUS). The append was not answered yet, so nothing is lost.
-After a power failure each value may be an older one: then only `synced`, which was true when it was stored, still proves something
-(`settle`). A truncation clears a row before it touches the log.
-A ledger is a few files, each four times as large as the one before. A row has a checksum over its topic id and partition, not over its
-offsets; one that names no log is free. The other half of the checksum's cell is the newest leader epoch of the log. A ledger that is
-missing or damaged proves nothing (`is_known`).
-Left out: what recovery does with a proof (`recovery.py`), and whether the machine has run on (`server/directories/log_directories.py`).
+The rows are in memory-mapped files, so noting an offset needs no system call. The stores survive the end of the process. If the disk cannot
+provide a page for a store, the system ends the process (SIGBUS). The append was not answered yet, so nothing is lost. After a power failure
+each value may be an older one: then only `synced`, which was true when it was stored, still proves something (`settle`). A truncation
+clears a row before it touches the log. A ledger is a few files, each four times as large as the one before. A row has a checksum over its
+topic id and partition, not over its offsets. A row that names no log is free. The other half of the checksum's cell is the newest leader
+epoch of the log. A ledger that is missing or damaged proves nothing (`is_known`). Left out: how recovery uses a proof (`recovery.py`), and
+how a restart of the machine is detected (`server/directories/log_directories.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,9 @@ FIRST_ROWS = 64
 GROWTH = 4
 CELL_BYTES = 8
 UNKNOWN = -1
-"""Of an end or a start: the log is being cut, so a crash may leave either state."""
+"""Value of an offset or epoch that is not known. The end and the start of a log have it while the log is being cut, because a crash may
+leave either state.
+"""
 _HEADER = Struct("=8q")
 _MAGIC, _VERSION = 0x4F74746C614C6467, 1
 _COMPLETE_CELL = 2
@@ -45,8 +46,9 @@ Key = tuple[bytes, int]
 
 
 class Proof(NamedTuple):
-    """The offsets that the last life of the broker noted for a log. `end` is `UNKNOWN` where that proves nothing now, `start` also after a
-    restart of the machine (`is_exact`)."""
+    """The offsets that the last life of the broker noted for a log. `end` and `start` are `UNKNOWN` if the log was being cut, `start` also
+    after a restart of the machine (`is_exact`).
+    """
 
     end: int = UNKNOWN
     synced: int = 0
@@ -111,13 +113,13 @@ class LedgerLog(Protocol):
 
 
 def enter(log: LedgerLog, row: Row) -> None:
-    """Has the log noted in this row from now on."""
+    """Notes the log in this row, from now on."""
     row.enter(log.log_end_offset, log.recovery_point, log.log_start_offset, log.epochs.latest)
     log.row = row
 
 
 DETACHED = Row(memoryview(bytearray(5 * CELL_BYTES)).cast("q"), 0)
-"""A row of no ledger, for logs that none needs to prove."""
+"""A row outside of any ledger, for logs that need no proof."""
 
 
 class Ledger:
@@ -132,9 +134,9 @@ class Ledger:
         self._rows: dict[Key, Row] = {}
         self._free: list[Row] = []
         self.is_known = False
-        """Whether a log that has no row was never in here: the ledger is as old as the directory."""
+        """Whether the ledger is as old as the directory, so that a log without a row was never in the directory."""
         self.is_lost = False
-        """Whether the files that there were before, if any, are missing or damaged."""
+        """Whether the ledger's files were missing or damaged, in a directory that is not new."""
         self._read(is_new=is_new)
 
     def _path(self, number: int) -> str:
@@ -190,7 +192,9 @@ class Ledger:
         return (topic_id, partition) in self._rows
 
     def settle(self) -> None:
-        """The machine has restarted: of each log only what was synced is proved. A log of which nothing was synced may be gone."""
+        """Lowers each proof to the synced end, after a restart of the machine. Frees the rows of logs without synced records, which may be
+        lost.
+        """
         for key, row in list(self._rows.items()):
             cells, at = row.cells, row.at
             if cells[at + SYNCED] <= 0:
@@ -202,7 +206,7 @@ class Ledger:
     # Rows
 
     def row(self, topic_id: bytes, partition: int) -> Row:
-        """The row of a log that lies in the directory; a new one if it has none."""
+        """Returns the row of a log in the directory. Creates one if the log has none."""
         row = self._rows.get((topic_id, partition))
         if row is None:
             if not self._free:
@@ -216,7 +220,7 @@ class Ledger:
         return row
 
     def free(self, topic_id: bytes, partition: int) -> None:
-        """The log is in here no longer."""
+        """Frees the row of a log that was removed from the directory."""
         row = self._rows.pop((topic_id, partition), None)
         if row is not None:
             row.cells[row.at - 1] = 0
@@ -225,7 +229,7 @@ class Ledger:
             row.cells, row.at = DETACHED.cells, 0
 
     def _grow(self) -> None:
-        """Adds a file. Where the disk has no room for it, the rows are in memory alone and their logs have no proof at the next start."""
+        """Adds a file of rows. If the disk fails, the rows are only in memory, and their logs have no proof at the next start."""
         number = len(self._files)
         size = FIRST_ROWS * GROWTH**number * ROW_CELLS * CELL_BYTES
         try:
@@ -239,7 +243,7 @@ class Ledger:
         self._take(cells)
 
     def keep(self, assigned: Collection[Key]) -> None:
-        """Frees the rows of all other logs."""
+        """Frees the rows of all logs except `assigned`."""
         for key in [key for key in self._rows if key not in assigned]:
             self.free(*key)
 

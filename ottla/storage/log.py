@@ -1,8 +1,8 @@
-"""One partition's log: append, read, truncate, roll, and which part of it is safe on disk.
+"""One partition's log: append, read, truncate, roll, and the offset up to which it is synced to disk.
 
-A log is a row of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the client's
-own bytes and writes them with one call, a read returns a slice of a file. The cost of both does not depend on the length of the log: the
-active segment remembers its last batches, and older ones are found by bisection and one read of the file. All records below
+A log is a sequence of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the
+client's bytes and writes them with one call, a read returns a slice of a file. The cost of both does not depend on the length of the log:
+the active segment remembers its last batches, and older ones are found by bisection and one read of the file. All records below
 `recovery_point` are durable. A group commit takes `log_end_offset` and `unflushed_files()`, syncs the files in a thread, and calls
 `mark_flushed` on the loop (`durability.py`).
 
@@ -42,7 +42,7 @@ _STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16
 
 
 class Log:
-    """See the module. Made by `Log.open` only."""
+    """See the module. `Log.open` creates it."""
 
     __slots__ = (
         "_bases", "_now_ms", "_open_files", "active", "compacted_end", "config", "directory", "disk", "durability", "epochs",
@@ -76,8 +76,8 @@ class Log:
         topic_id: bytes | None = None, open_files: OpenFiles | None = None, notes: list[str] | None = None,
         proof: Proof = NO_PROOF, is_replaceable: bool = False,
     ) -> Log:  # fmt: skip
-        """Opens the log in `directory`, or begins one; `StorageError` when what was there is damaged or belongs to another topic id.
-        `is_replaceable`: what is damaged is cut off, because another replica has it, or because an operator accepts the loss."""
+        """Opens the log in `directory`, or creates it. Raises `StorageError` if the log is damaged or belongs to another topic id.
+        `is_replaceable`: damage is cut off, because another replica has the records or an operator accepts their loss."""
         opening = Opening(
             disk=disk, directory=directory, topic_partition=topic_partition, config=config, now_ms=now_ms, was_clean=was_clean,
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_offset=clean_offset,
@@ -108,7 +108,7 @@ class Log:
     # Appending
 
     def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> int:
-        """Appends as leader: stamps and writes one validated batch, returns its base offset. `header` is as it was before the stamps."""
+        """Stamps and writes a leader's validated batch. Returns its base offset. `header`: before the stamps. Raises `StorageError`."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header[6]
         size = header[1] + LOG_OVERHEAD
@@ -132,7 +132,8 @@ class Log:
         return base_offset
 
     def append_as_follower(self, batches: memoryview, epoch_max: int = ANY_EPOCH) -> None:
-        """Appends a leader's batches with their offsets and epochs, if all are right. `epoch_max`: the epoch of the leader."""
+        """Appends the leader's batches unchanged; `epoch_max` is its epoch. Raises `ApiError` before any append (`following.py`),
+        `StorageError`."""
         begin = self.log_end_offset
         if self.log_start_offset == begin and len(batches) >= BATCH_OVERHEAD:
             first = read_batch_header(batches)
@@ -194,7 +195,7 @@ class Log:
             self.durability.note(self.active.add_aborted(entry))
 
     def _cut_failed_append(self) -> None:
-        """Removes what a failed write left behind the end; if that fails too, only a new opening may judge what is there."""
+        """Cuts the file to its size before a failed write. If that fails too, the log is broken, and only recovery can find its end."""
         try:
             self.active.file().truncate(self.active.size)
         except StorageError:
@@ -208,7 +209,7 @@ class Log:
 
     def _maybe_roll(self, base_offset: int, last_offset: int, size: int, max_timestamp: int, now_ms: int) -> Segment:
         if self.is_broken:
-            raise StorageError(f"{self.directory} is broken by an earlier failed write; open it anew", self.directory)
+            raise StorageError(f"{self.directory} is broken by an earlier failed write; open it again", self.directory)
         self._now_ms = now_ms
         if self.active.should_roll(size, last_offset, max_timestamp, now_ms):
             self.roll(base_offset)
@@ -248,7 +249,7 @@ class Log:
     # Reading
 
     def read(self, offset: int, bytes_max: int, *, end_offset: int, min_one: bool = True) -> FileSlice | None:
-        """Returns the batches from the one that holds `offset`, below `end_offset`, from one segment; None if there are none.
+        """Returns a segment's batches from the one that holds `offset` up to `end_offset`, or None. Raises `ApiError`, `StorageError`.
 
         The last batch may be cut off at `bytes_max`. The first batch is whole: if it is larger than `bytes_max`, it is returned alone, or
         not at all without `min_one`.
@@ -293,44 +294,44 @@ class Log:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of every aborted transaction that overlaps [first_offset, end_offset)."""
+        """Returns (producer id, first offset) of every aborted transaction that overlaps [first_offset, end_offset)."""
         first = max(0, bisect_right(self._bases, first_offset) - 1)
         return overlapping(self.segments, first, first_offset, end_offset, self.aborted_of)
 
     def aborted_of(self, segment: Segment) -> AbortedTransactions:
-        """The transactions whose abort marker lies in a segment; a damaged index is made again."""
+        """Returns the transactions with an abort marker in this segment. Rebuilds a damaged index."""
         return aborted_of(segment, self.topic_partition, self.snapshots, self.segments, self.log_end_offset, self.recovery_notes)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int, search: TimeSearch | None = None) -> Found | None:
-        """The first record not older than the timestamp. Raises `SearchPaused` if the search may not do it in one go."""
+        """Returns the first record that is not older than the timestamp. Raises `SearchPaused` at a limit of `search`."""
         end, bytes_max = min(end_offset, self.log_end_offset), self.config.decompressed_bytes_max
         return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, end, bytes_max, search)
 
     def max_timestamp_offset(self, search: TimeSearch | None = None) -> Found | None:
-        """The newest record. Raises `SearchPaused`."""
+        """Returns the first record with the largest timestamp. Raises `SearchPaused`."""
         return timestamps.newest(self.segments, self.log_start_offset, self.log_end_offset, self.config.decompressed_bytes_max, search)
 
     # Durability
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is on disk."""
+        """All records below this offset are synced."""
         return self.durability.recovery_point
 
     def unflushed_files(self) -> list[Syncable]:
-        """The files to sync, in this order, for all below the present `log_end_offset` to be durable; then call `mark_flushed`."""
+        """Returns the files to sync, in order, to make all records durable. The caller then calls `mark_flushed` with the present end."""
         if self.epochs.is_dirty:
             self._write_epochs()
         return self.durability.unsynced(self.directory, self.segments, self.log_end_offset)
 
     def mark_flushed(self, offset: int) -> None:
-        """All below `offset` is durable: what `unflushed_files` answered when `offset` was the log's end has been synced."""
+        """Raises the recovery point to `offset`, the log's end when `unflushed_files` returned the files that are now synced."""
         self.durability.mark(offset, self.segments)
         self.row.cells[self.row.at + SYNCED] = self.recovery_point
         self._plan_flush()
 
     def _plan_flush(self) -> None:
-        """Sets the end of the log at which a flush is due by `flush.messages`."""
+        """Sets the end offset at which `flush.messages` demands the next flush."""
         self.flush_offset = self.recovery_point + min(self.config.flush_messages, 1 << 62)
 
     def _write_epochs(self) -> None:
@@ -346,13 +347,13 @@ class Log:
         self.mark_flushed(end)
 
     def write_recovery_aids(self, unaided_bytes_max: int = recovery_aids.UNAIDED_BYTES_MAX) -> None:
-        """Writes at once what lets a later recovery skip what lies below the recovery point."""
+        """Writes the files that speed up a later recovery, if more than `unaided_bytes_max` bytes lack them (`recovery_aids.py`)."""
         recovery_aids.write(self, unaided_bytes_max)
 
     # Cutting the end
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts all from the batch that holds `offset` on, durably."""
+        """Removes all batches from the one that holds `offset` on, durably."""
         if offset >= self.log_end_offset:
             return
         if offset <= self._bases[0] or offset < self.log_start_offset:
@@ -373,7 +374,7 @@ class Log:
         self._after_cut()
 
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
-        """Removes all records; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
+        """Removes all records. The log begins at `offset`, for readers at `log_start_offset` within the first batch if that is given."""
         if self.on_cut is not None:
             self.on_cut(self._bases[0])
         self.row.clear()
@@ -390,7 +391,7 @@ class Log:
         self._after_cut()
 
     def _remove_from(self, keep: int) -> None:
-        """Removes segments from the newest on, durably, before anything else is cut: a crash in between must not leave a hole."""
+        """Removes the segments from number `keep` on durably, the newest first, so that a crash leaves no gap between segments."""
         for segment in reversed(self.segments[keep:]):
             segment.remove()
         if keep < len(self.segments):
@@ -416,7 +417,7 @@ class Log:
     # Cutting the head
 
     def advance_log_start(self, offset: int) -> None:
-        """Raises the log start (DeleteRecords): nothing below `offset` is served any more. `delete_expired` removes whole segments."""
+        """Raises the log start (DeleteRecords): records below `offset` are not served any more. `delete_expired` removes segments."""
         assert offset <= self.log_end_offset, f"{self.topic_partition}: log start {offset} beyond the end {self.log_end_offset}"
         if offset > self.log_start_offset:
             self.log_start_offset = self.row.cells[self.row.at + START] = offset
@@ -424,7 +425,7 @@ class Log:
             self.producers.truncate_head(offset)
 
     def delete_expired(self, now_ms: int, high_watermark: int) -> list[str]:
-        """Takes out segments that retention no longer wants; answers the files to be removed after `file.delete.delay.ms`."""
+        """Removes expired segments. Returns the paths of their files, which the caller removes after `file.delete.delay.ms`."""
         self._now_ms = now_ms
         count = retention.count_expired(
             self.segments, self.config, now_ms=now_ms, high_watermark=high_watermark,
@@ -439,7 +440,7 @@ class Log:
         return self._retire(0, count)
 
     def _retire(self, first: int, end: int) -> list[str]:
-        """Takes segments out of the log; their files get another name and may be removed later, when no slice reads them any more."""
+        """Removes segments from the log and renames their files. Returns the new paths, which the caller removes later."""
         retired = self.segments[first:end]
         del self.segments[first:end], self._bases[first:end]
         snapshots = [path for segment in retired for path in self.snapshots.retire(segment.base_offset)]
@@ -447,8 +448,7 @@ class Log:
 
     def replace_segments(self, old: Sequence[Segment], bases: Sequence[int], *, is_compacted: bool = True) -> list[str]:
         """Replaces `old`, a run of sealed segments, by the written `.cleaned` files for `bases`, the result of a compaction or a repair.
-        Returns the old files, to be removed after `file.delete.delay.ms`. The first base must be the base offset of the first old segment.
-        """
+        Returns the paths of the old files, for a later removal. The first base must be the base offset of the first old segment."""
         first = self.segments.index(old[0])
         assert self.segments[first : first + len(old)] == list(old) and old[-1].is_sealed, "only a run of sealed segments can be replaced"
         assert bases[0] == old[0].base_offset and bases[-1] < old[-1].end_offset, f"replacements {bases} lie outside of the old segments"
@@ -466,7 +466,7 @@ class Log:
     # Closing
 
     def close(self, *, clean: bool) -> None:
-        """Closes all files. A clean close waits for the disk; the next opening then recovers nothing."""
+        """Closes all files. A clean close syncs the log first, so that the next opening need not recover it."""
         if not clean:
             self.release_files()
             return
@@ -480,7 +480,7 @@ class Log:
             segment.release_file()
 
     def delete(self) -> str:
-        """Renames the directory to Kafka's `<topic>-<partition>.<unique>-delete` and answers the new path, for removal later."""
+        """Renames the directory to Kafka's `<topic>-<partition>.<unique>-delete`. Returns the new path, which the caller removes later."""
         return self.rename_to(deleted_directory(self.disk, self.directory, self.topic_id or bytes(16)))
 
     def rename_to(self, target: str) -> str:
@@ -493,7 +493,7 @@ class Log:
         return target
 
     def take_over(self, copy: Log) -> None:
-        """Takes over the directory and the files of `copy`, which has the same records. Epochs, offsets and producers stay."""
+        """Takes over the directory and the files of `copy`, which has the same records. Epochs, offsets and producers do not change."""
         self.directory, self.segments, self.active, self.snapshots = copy.directory, copy.segments, copy.active, copy.snapshots
         self._bases, self.durability, self.is_broken = copy._bases, copy.durability, copy.is_broken
         self._plan_flush()

@@ -51,7 +51,9 @@ Entries = Mapping[TopicPartition, LogOffsets]
 
 
 def read_entries(disk: Disk, directory: str, report: Callable[[str], object]) -> dict[TopicPartition, LogOffsets]:
-    """Reads the valid entries of a directory's checkpoints and removes the others; a damaged file is reported and counts as lost."""
+    """Returns the valid entries of a directory's checkpoints and rewrites the files without the others. A damaged file is reported and
+    ignored.
+    """
     names = frozenset(disk.listdir(directory))
     columns = [
         _read(disk, directory, name, report) for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, CLEANER_OFFSET_FILE)
@@ -69,13 +71,13 @@ def read_entries(disk: Disk, directory: str, report: Callable[[str], object]) ->
     if is_first_time or len(entries) < len(keys):
         try:
             write_entries(disk, directory, entries)
-        except StorageError as error:  # a full disk, which takes no new partitions either
+        except StorageError as error:  # the entries are valid although the files were not rewritten
             report(str(error))
     return entries
 
 
 def write_entries(disk: Disk, directory: str, entries: Entries) -> None:
-    """One round: Kafka's files, then the ids."""
+    """Writes all files of a round: Kafka's four, then the ids."""
     write_offsets(disk, f"{directory}/{RECOVERY_POINT_FILE}", {key: found.recovery_point for key, found in entries.items()})
     write_offsets(disk, f"{directory}/{HIGH_WATERMARK_FILE}", {key: found.high_watermark for key, found in entries.items()})
     starts = {key: found.log_start_offset for key, found in entries.items() if found.log_start_offset > 0}
@@ -87,7 +89,7 @@ def write_entries(disk: Disk, directory: str, entries: Entries) -> None:
 
 
 def write_watermarks(disk: Disk, directory: str, watermarks: Mapping[TopicPartition, int]) -> None:
-    """The high watermarks alone, between two rounds. They count for the topic ids of the last round."""
+    """Writes only the high watermarks, between two rounds. They belong to the topic ids of the last round."""
     write_offsets(disk, f"{directory}/{HIGH_WATERMARK_FILE}", watermarks)
 
 

@@ -1,12 +1,12 @@
 """Bounds how many segments of all logs keep their file open.
 
-Of sealed segments at most `sealed_max`, since each has its indexes in memory, too; the one opened first is closed first. Of active ones,
-one that was not written to since it was last looked at is closed. A file that is not synced yet may be closed like any other: the group
-commit opens it again by its name. A reader's slice keeps its own hold on a file: when too many are held so, `is_crowded` is set and
-readers get copies.
+At most `sealed_max` sealed segments are open, because each also has its indexes in memory. The one that was opened first is closed first.
+If no other sealed segment is open, the clock algorithm (second chance) selects an active segment without recent writes. A file that is not
+synced yet may be closed too: the group commit opens it again by its name. A reader's slice keeps its file open. When more than `files_max`
+files are open in all, `is_crowded` is set and readers get copies.
 
-Left out: a failed write-back of a file that no process has open (Linux may not report it later); the bound is meant to be larger
-than the number of logs that are written to at a time.
+Not handled: a failed write-back of a file that no process has open, which Linux may not report later. So `files_max` should be larger than
+the number of logs that are written to at the same time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class OpenSegment(Protocol):
     def is_sealed(self) -> bool: ...
 
     def release_file(self) -> None:
-        """Closes the file; must call `discard`."""
+        """Closes the file and calls `OpenFiles.discard`."""
 
 
 class OpenFiles:
-    """The bound on open files, and the segments that count towards it."""
+    """The limits on open files, and the segments that have their file open."""
 
     __slots__ = ("active", "alive", "files_max", "is_crowded", "on_short", "sealed_max", "segments")
 
@@ -39,11 +39,11 @@ class OpenFiles:
         self.active: dict[OpenSegment, int] = {}  # with its size when it was last looked at
         self.alive: set[int] = set()  # the files that are open, by identity
         self.on_short: Callable[[str], object] = lambda _path: None
-        """Called with the path of a file that lacks bytes that were promised to a reader, or cannot be read."""
+        """Called with the path of a file that is shorter than a reader's slice, or cannot be read."""
         self.is_crowded = False
 
     def add(self, segment: OpenSegment) -> None:
-        """Counts a segment that has opened its file, and keeps it open for now whatever else must close."""
+        """Adds a segment that has opened its file. Closes others if there are too many, never this one."""
         self.discard(segment)
         if segment.is_sealed:
             self.segments[segment] = None
@@ -64,7 +64,7 @@ class OpenFiles:
         return self.is_crowded
 
     def _oldest(self, newest: OpenSegment) -> OpenSegment:
-        """Returns the segment to close next. Never the newest, which was added last, so there is always another."""
+        """Returns the segment to close next, never `newest`. At least one other segment must be open."""
         sealed = next(iter(self.segments), newest)
         if sealed is not newest:
             return sealed

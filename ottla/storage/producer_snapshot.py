@@ -1,10 +1,9 @@
 """The format of a `.snapshot` file: the state of a partition's producers.
 
-Kafka's format: version (int16, 1), CRC-32C of all that follows (uint32), and one entry a producer with its last batch only. A broker
-that restarts from that alone could recognise a retry of the last batch but not of the four before it, so our own part follows behind
-Kafka's entries, under the same CRC: the whole cache, the CRCs, what is known of the sequences before, and the transactions whose
-markers were not yet final. Kafka's reader takes the entries it counted and ignores what follows; we read a file without our part as
-Kafka would.
+Kafka's format: version (int16, 1), CRC-32C of all that follows (uint32), and one entry a producer with its last batch only. With these
+entries alone a restarted broker could recognize a retry of the last batch, but not of the four before it. So our own part follows Kafka's
+entries, under the same CRC: all cached batches with their CRCs, the length of the contiguous run of sequences, and the transactions with a
+marker that was not below the high watermark. Kafka's reader ignores our part, and we read a file without it as Kafka does.
 
 Invariant: decode(encode(state)) is the state. A damaged file is a `StorageError`, and the caller falls back to an older one and the
 log.
@@ -64,7 +63,9 @@ class ProducerRow(NamedTuple):
 
 
 def encode_snapshot(rows: Iterable[ProducerRow], completed: Sequence[tuple[int, int]]) -> bytes:
-    """`completed`: (first offset, marker's offset) of transactions whose markers were not below the high watermark."""
+    """Returns the content of a file. `completed`: (first offset, marker's offset) of transactions with a marker that was not below the high
+    watermark.
+    """
     encoder = SnapshotEncoder()
     for row in rows:
         encoder.add(row)
@@ -106,7 +107,7 @@ class SnapshotEncoder:
             self._ours += _OUR_BATCH.pack(*batch)
 
     def pieces(self, completed: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """The body, which follows `snapshot_head`, in pieces of bounded size."""
+        """Yields the file's content after `snapshot_head`, in pieces of at most `PIECE_BYTES` (the completed transactions in one piece)."""
         yield _COUNT.pack(self._count)
         yield from _cut(self._entries)
         yield _OURS.pack(_OURS_MAGIC, _OURS_VERSION, self._count, len(completed))
@@ -120,7 +121,7 @@ def _cut(data: bytearray) -> Iterator[bytes]:
 
 
 def decode_snapshot(data: bytes, name: str) -> tuple[list[ProducerRow], list[tuple[int, int]]]:
-    """The rows and the completed transactions; `name` says in an error whose snapshot it is."""
+    """Returns the rows and the completed transactions. Raises `StorageError` with `name` for a damaged file."""
     try:
         version, crc = _HEAD.unpack_from(data)
         if version != VERSION:
@@ -129,7 +130,7 @@ def decode_snapshot(data: bytes, name: str) -> tuple[list[ProducerRow], list[tup
             raise StorageError(f"producer snapshot of {name} has a wrong CRC")
         position = _HEAD.size + _COUNT.size
         count: int = _COUNT.unpack_from(data, _HEAD.size)[0]
-        # The size is checked before anything is made by the count.
+        # The size is checked before memory is allocated for `count` producers.
         if count < 0 or position + count * _ENTRY.size > len(data):
             raise StorageError(f"producer snapshot of {name} says {count} producers in {len(data)} bytes")
         rows = [_kafka_row(data, position + index * _ENTRY.size) for index in range(count)]
@@ -142,7 +143,7 @@ def decode_snapshot(data: bytes, name: str) -> tuple[list[ProducerRow], list[tup
 
 
 def _kafka_row(data: bytes, position: int) -> ProducerRow:
-    """A producer as Kafka's entry holds it: its last batch without a CRC, or none."""
+    """Returns a producer with the state in Kafka's entry: its last batch without a CRC, or no batch."""
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = _ENTRY.unpack_from(data, position)
     batches: tuple[CachedBatch, ...] = ()
     if last_offset >= 0:

@@ -1,10 +1,11 @@
 """The producers of one partition: sequences, fencing, duplicates, open transactions and the last stable offset.
 
 The state follows from the batches in the log: serving, recovery and following all call `apply` and `apply_marker`, which never fail and
-know no clock. `check` and `check_marker` judge a batch before a leader appends it and change nothing. The last five batches of a producer
-are kept with their sequences, offsets and CRC, so that a retry gets the offset of its first attempt. The same sequences with other bytes
-are refused with INVALID_RECORD, because answering them as a duplicate would drop records silently. A batch whose sequences were certainly
-all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is OUT_OF_ORDER_SEQUENCE_NUMBER.
+know no clock. `check` and `check_marker` accept or refuse a batch before a leader appends it, and change nothing. The last five batches of
+a producer are kept with their sequences, offsets and CRC, so that a retry gets the offset of its first attempt. The same sequences with
+other bytes are refused with INVALID_RECORD, because answering them as a duplicate would drop records silently. A batch whose sequences were
+certainly all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is
+OUT_OF_ORDER_SEQUENCE_NUMBER.
 
 The CRC is not compared when the broker stamped the batch's time, when compaction rewrote the batch, or when the codec was changed (the
 codecs then differ).
@@ -41,8 +42,9 @@ _STAMPED_BITS = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker has just been written at `last_offset`; `last_stable_offset` is the first offset of
-    the next open transaction, or the offset behind the marker."""
+    """A transaction whose marker has just been written at `last_offset`; `last_stable_offset` is the first offset of the earliest
+    transaction that is still open, or the offset after the marker.
+    """
 
     producer_id: int
     first_offset: int
@@ -78,10 +80,10 @@ class ProducerEntry:
         self.transaction_first_offset = -1
         self.batches: list[CachedBatch] = []
         self.next_sequence = 0
-        self.run_length = 0  # sequences up to next_sequence that were all appended in this epoch, as far as we know
+        self.run_length = 0  # contiguous sequences before next_sequence that are known to be appended in this epoch
         self.is_touched = True  # written to since the last sweep of `expire`
         self.idle_since_ms = -1
-        # Known to the leader alone, and not stored in the log: whose producer this is, and when this leader last got a batch of it.
+        # Only in the leader's memory: the principal of the client, and when this leader last received a batch from it.
         self.principal = UNKNOWN_PRINCIPAL
         self.written_ms = -1
 
@@ -90,8 +92,9 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def row(self, next_sweep_ms: int) -> ProducerRow:
-        """The producer's row in a snapshot. If it wrote since the last sweep, the row says that it is idle from the next sweep on: a
-        restart does not lengthen its life."""
+        """The producer's row in a snapshot. For a producer that wrote since the last sweep the row has the time of the next sweep as the
+        start of its idle time. A restart therefore does not delay its expiry.
+        """
         return ProducerRow(
             self.producer_id,
             self.epoch,
@@ -111,7 +114,7 @@ class ProducerEntry:
         self.run_length = 0
 
     def find_duplicate(self, header: BatchHeader) -> CachedBatch | None:
-        """The batch that was appended with exactly these sequences, if it is one of the last five."""
+        """Returns the cached batch with exactly these sequences, or None. Raises `ApiError` if its bytes differ."""
         first, last = header.base_sequence, header.last_sequence
         for batch in reversed(self.batches):
             if batch.first_sequence == first and batch.last_sequence == last:
@@ -129,8 +132,9 @@ class ProducerEntry:
 
 
 class SavedProducers:
-    """A snapshot that is made in steps. Each producer is saved when its turn comes, or just before a batch changes it. So all are saved as
-    they were at the beginning, but for their idle times."""
+    """A snapshot that is made in steps. A producer is saved by one of the steps, or earlier, just before a batch changes it. The snapshot
+    therefore shows the state at the beginning, except for idle times.
+    """
 
     def __init__(self, pending: dict[int, ProducerEntry], completed: Iterable[tuple[int, int]], next_sweep_ms: int) -> None:
         self._pending = pending
@@ -144,7 +148,7 @@ class SavedProducers:
             self._encoder.add(entry.row(self._next_sweep_ms))
 
     def in_steps(self) -> Iterator[None]:
-        """Saves all that is not saved yet."""
+        """Saves the producers that are not saved yet."""
         for piece in pieces_of(self._pending, PRODUCERS_PER_STEP):
             for producer_id in piece:
                 self.save(producer_id)
@@ -181,16 +185,18 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def active(self) -> Iterator[ProducerEntry]:
-        """Every producer known here, in order of its first batch (DescribeProducers)."""
+        """Iterates over all known producers, in the order of their first batches (for DescribeProducers and others)."""
         return iter(self._entries.values())
 
     # Judging, before an append
 
     def check(self, header: BatchHeader, *, is_client: bool = True, transaction_version: int = 0) -> CachedBatch | None:
-        """Checks a batch before a leader appends it: None to append, or the earlier batch that this one repeats.
+        """Checks a batch before a leader appends it. Returns None if it may be appended, the earlier batch if it is a duplicate; raises
+        `ApiError` otherwise. Unless `is_client`, sequences are not compared.
 
-        A producer without state may start at any sequence, since its earlier batches may have been deleted; but a transaction of version 2
-        has its own epoch, so its first batch here must have sequence 0; any other is refused, because an earlier batch has not arrived yet.
+        A producer without state may start at any sequence, because its earlier batches may have been deleted. A transaction of version 2
+        has its own epoch, so its first batch must have sequence 0. Any other sequence is refused, because an earlier batch has not arrived
+        yet.
         """
         entry = self._entries.get(header[9])
         if entry is None:
@@ -213,7 +219,9 @@ class ProducerStates:
         return None
 
     def _judge_sequence(self, header: BatchHeader, entry: ProducerEntry, transaction_version: int) -> CachedBatch | None:
-        """Judges a sequence of the current epoch that is not the next one: returns the batch that it repeats, else raises."""
+        """Checks a batch of the current epoch that does not have the next sequence. Returns the cached batch that it repeats; raises
+        `ApiError` if there is none.
+        """
         duplicate = entry.find_duplicate(header)
         if duplicate is not None:
             return duplicate
@@ -225,8 +233,9 @@ class ProducerStates:
         raise self._out_of_order(header, f"{entry.next_sequence} is next")
 
     def count_appended(self, producer_id: int, producer_epoch: int, base_sequence: int, count: int) -> int:
-        """Returns how many of the `count` sequences from `base_sequence` on are in the log, in this epoch. They are always the first
-        ones."""
+        """Returns how many of the `count` sequences from `base_sequence` on were appended in this epoch. They are the first ones of the
+        range.
+        """
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != producer_epoch:
             return 0
@@ -236,10 +245,11 @@ class ProducerStates:
         return min(behind, count)
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> bool:
-        """Whether this marker repeats one that is in the log already (nothing to append then); refuses fenced producers and coordinators.
+        """Returns whether this marker repeats the last one in the log and need not be appended. Raises `ApiError` for a fenced producer or
+        coordinator.
 
-        Under version 2 each transaction's marker carries a new epoch, so one with the current epoch is either a repetition or, when a
-        transaction of that epoch has begun, a straggler that must not end it (KAFKA-17754, KAFKA-19999).
+        In version 2 each transaction's marker carries a new epoch. A marker with the current epoch is therefore a repetition. If a
+        transaction of that epoch is open, the marker is late and must not end it (KAFKA-17754, KAFKA-19999).
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -318,11 +328,11 @@ class ProducerStates:
     # The last stable offset
 
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest transaction that is open, or whose marker may still be lost."""
+        """Returns the first offset of the earliest transaction that is open or has a marker that is not below the high watermark."""
         return self._first_unstable
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Markers below the high watermark are final: their transactions no longer bound the last stable offset."""
+        """Drops completed transactions with a marker below the high watermark. They no longer bound the last stable offset."""
         if self.completed:
             self.completed = [pair for pair in self.completed if pair[1] >= high_watermark]
             self._find_first_unstable()
@@ -346,9 +356,9 @@ class ProducerStates:
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Removes producers that have written nothing for `expiration_ms` of the broker's time. Returns how many it removed.
 
-        `now_ms` is wall time that does not jump (`SlewedClock`): idleness counts over restarts, and on another machine too. It counts
-        from the first sweep after the producer's last write, not from its records' timestamps: those are the client's, and may be years
-        old or ahead. Markers count as writing (KAFKA-9144). A producer with an open transaction is never removed.
+        `now_ms` is wall time that does not jump (`SlewedClock`), so idle time continues over restarts and on another machine. It begins
+        with the first sweep after the producer's last write. Timestamps of records are not used, because clients set them and they may be
+        years off. Markers count as writing (KAFKA-9144). A producer with an open transaction is never removed.
         """
         if 0 <= self._swept_ms <= now_ms:
             self._next_sweep_ms = 2 * now_ms - self._swept_ms
@@ -382,16 +392,18 @@ class ProducerStates:
     # Snapshots
 
     def snapshot(self) -> bytes:
-        """All state."""
+        """Returns the whole state as the content of a snapshot file."""
         return encode_snapshot((entry.row(self._next_sweep_ms) for entry in self._entries.values()), self.completed)
 
     def begin_saving(self) -> SavedProducers:
-        """A snapshot of the state as it is now, to be made in steps between which batches may be applied. One at a time."""
+        """Begins a snapshot of the current state, which is made in steps. Batches may be applied between the steps. Only one such snapshot
+        is made at a time.
+        """
         self._saving = SavedProducers(dict(self._entries), self.completed, self._next_sweep_ms)
         return self._saving
 
     def is_saving(self, saving: SavedProducers) -> bool:
-        """Whether `saving` is still being made. It is not after the state was cleared or restored, as when the log was truncated."""
+        """Whether `saving` is still valid. It is invalid once the state was cleared or restored, for example by a truncation."""
         return self._saving is saving
 
     def end_saving(self, saving: SavedProducers) -> None:
@@ -399,7 +411,7 @@ class ProducerStates:
             self._saving = None
 
     def restore(self, data: bytes) -> None:
-        """Takes over a snapshot in place of all state; raises `StorageError` when the file is damaged."""
+        """Replaces the state by a snapshot. Raises `StorageError` if the snapshot is damaged."""
         rows, completed = decode_snapshot(data, str(self.topic_partition))
         self.clear()
         for row in rows:

@@ -1,24 +1,22 @@
 """Opens a log from its directory, after a clean stop and after a crash.
 
-After a clean stop nothing is read but names, sizes, the last index entries and the batches behind them; a log that then ends before its
-recovery point, or has a sealed segment without a byte, has lost data since: the first is refused, the second is noted.
-After a crash everything from the recovery point on is checked (CRC, offsets): the first bad batch and all behind it is the torn tail and
-is cut, later segments go with it.
-Batches below the recovery point were synced; if the log does not reach that far, or a batch there is none, then the disk lost synced
-data, and cutting would lose acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline
-until an operator decides.
-(A log that ends at a batch boundary below the recovery point was truncated just before the crash, and is taken as it is.)
-After a failed sync the kernel may hold pages for clean that never reached the disk, and a later sync of them reports success (I44). So a
-log of a directory that failed is written again from its recovery point on, with the bytes that passed the check, before it is synced.
+After a clean stop recovery reads names, sizes, small files, the last index entries and the batches behind them. A log that ends before its
+recovery point has lost data and is refused with `DamagedLogError`. An empty sealed segment is also a loss; it is only noted. After a crash
+every batch from the recovery point on is checked (CRC, offsets, leader epoch). The log is cut at the first bad batch, the beginning of the
+torn tail; later segments are removed. Batches below the recovery point were synced. A bad batch there, or below the end that the ledger
+proves, means that the disk lost data. Cutting would lose acknowledged records silently, so `DamagedLogError` is raised with file and
+offset, and the partition is offline until it is repaired. A log that ends between two batches below the recovery point was truncated just
+before the crash, and is accepted, unless the ledger proves a later end. After a failed sync the kernel may mark pages as clean that never
+reached the disk, and a later sync of them reports success (I44). So a log in a directory that failed is written again from its recovery
+point on, with the checked bytes, before it is synced.
 
-A new directory gets `partition.metadata` and an empty segment; indexes come with the first batch, epochs with the first sync. So an empty
-segment needs no index, and a log of which nothing was synced no epochs.
+A new directory gets `partition.metadata` and an empty segment. The first batch creates the indexes, the first sync the file of leader
+epochs. So neither is missed in a log without batches or without a sync.
 
-Made again from the batches: missing or damaged indexes, the epochs from the recovery point on (all of them when their file is missing or
-torn), aborted transactions from there on, and the producers' state (newest good snapshot, then the batches after it). Leftovers of a
-deletion, of an interrupted compaction or of an atomic write are finished or removed as Kafka does: `.deleted`, `.cleaned`, `.tmp` go;
-`.swap` takes the place of what it replaces.
-`notes` say what was done, one line each. Left out: checkpoints of the log directory (the caller knows them).
+Recovery rebuilds from the batches: missing or damaged indexes, leader epochs and aborted transactions from the recovery point on (all
+epochs if their file is missing or torn), and the producers' state after the newest valid snapshot. As in Kafka, it removes leftover
+`.deleted`, `.cleaned` and `.tmp` files, and lets `.swap` files replace the old segments. `notes` gets one line for each repair. Left out:
+the checkpoints of the log directory, which the caller reads.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ from ottla.wire.batch_header import BatchHeader
 
 @dataclass(slots=True, kw_only=True)
 class Opening:
-    """The state of an opening: what is known before, and what recovery finds."""
+    """The state of an opening: the caller's parameters, and the results of recovery."""
 
     disk: Disk
     directory: str
@@ -80,9 +78,9 @@ class Opening:
 
 
 def open_log(opening: Opening) -> None:
-    """Fills in `opening` from its directory, which must exist; makes a first segment when there is none.
+    """Fills in `opening` from its directory, which must exist. Creates a first segment if there is none. Raises `StorageError`.
 
-    A new directory is not looked into, and gets two files: each further one would cost as much as the rest of a new topic."""
+    A new directory gets only two files, because further ones would be most of the cost of a new topic."""
     if not opening.is_new:
         _claim_topic_id(opening)
     elif opening.topic_id is not None:
@@ -122,7 +120,7 @@ def _open(opening: Opening) -> None:
 
 
 def _read_cut(opening: Opening) -> None:
-    """After a truncation less counts as synced than is noted, and after a restart of the machine the ledger may be older than that."""
+    """Lowers the recovery point to a noted truncation. After a restart of the machine the ledger may be older than it, and is ignored."""
     cut = None if opening.was_clean else read_cut(opening.disk, opening.directory)
     if cut is not None:
         opening.recovery_point = min(opening.recovery_point, cut)
@@ -131,7 +129,7 @@ def _read_cut(opening: Opening) -> None:
 
 
 def _check_proof(opening: Opening) -> None:
-    """Refuses a log that lacks a part of what the ledger proves to have been there."""
+    """Raises `DamagedLogError` if the log begins later or ends earlier than the ledger proves."""
     proof, first, end = opening.proof, opening.segments[0].base_offset, opening.log_end_offset
     if proof.is_exact and first > opening.log_start_offset:
         message = f"{opening.directory} begins at offset {first}, and it began at {proof.start}: segments are missing, which is damage"
@@ -142,8 +140,7 @@ def _check_proof(opening: Opening) -> None:
 
 
 def _give_up_from(opening: Opening, damage: DamagedLogError) -> None:
-    """Removes everything from the first damaged offset on; what is left is checked once more. Another replica has what is lost, or an
-    operator has accepted the loss."""
+    """Removes everything from the first damaged offset on, so that the caller can open the rest."""
     first = damage.first_offset
     kept = remove_from(opening.disk, opening.directory, first)
     opening.note(f"cut everything from offset {first} on, up to {_last_known(opening, damage)}: {damage}")
@@ -158,8 +155,8 @@ def _last_known(opening: Opening, damage: DamagedLogError) -> str:
 
 
 def _compacted_end(opening: Opening, names: list[str]) -> int:
-    """How far the log was ever compacted, whatever its configuration says today. Kafka leaves no such note: then the clean offset or the
-    policy shows that it was, not how far."""
+    """Returns the offset up to which the log was ever compacted. Kafka writes no note of it: without one returns `NEVER` if the clean
+    offset or the policy shows that the log may have been compacted."""
     ends = compacted_ends(names)
     if ends:
         return max(ends[-1], opening.clean_offset)
@@ -167,7 +164,7 @@ def _compacted_end(opening: Opening, names: list[str]) -> int:
 
 
 def _claim_topic_id(opening: Opening) -> None:
-    """Refuses a directory that belongs to another topic than the one of this id; one that belongs to none becomes its own (I41)."""
+    """Raises `StorageError` if the directory belongs to another topic id. Writes the id into a directory that has none (I41)."""
     disk, directory = opening.disk, opening.directory
     found = read_topic_id(disk, directory)
     if found is None and opening.topic_id is not None:
@@ -183,7 +180,7 @@ def _claim_topic_id(opening: Opening) -> None:
 
 
 def finish_leftovers(opening: Opening) -> list[str]:
-    """Removes or completes what a crash left half done; answers the names that remain."""
+    """Removes or completes leftovers of a crash. Returns the names of the remaining files."""
     disk, directory = opening.disk, opening.directory
     names = disk.listdir(directory)
     swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -201,7 +198,7 @@ def finish_leftovers(opening: Opening) -> list[str]:
 
 
 def _finish_swap(opening: Opening, names: list[str], swapped: list[str]) -> None:
-    """A compaction had written all of its result and was putting it in place: the segments within its range make room."""
+    """Installs a complete result of compaction: removes the old segments in its range and renames the `.swap` files."""
     disk, directory = opening.disk, opening.directory
     bases = [base for name in swapped if (base := offset_of(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None]
     ends = [_end_of_file(opening, f"{directory}/{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}", base) for base in bases]
@@ -225,7 +222,7 @@ def _end_of_file(opening: Opening, path: str, base: int) -> int:
         for _, header, _ in scan_batches(file, 0, file.size(), next_offset=base):
             end = header.next_offset
     except DamageError:
-        pass  # the torn end of an active segment; what stands before it counts
+        pass  # the torn end of an active segment; the batches before it count
     finally:
         file.close()
     return end
@@ -247,7 +244,7 @@ def _find_segments(opening: Opening, names: list[str]) -> None:
         segment.is_name_durable = opening.was_clean
         opening.segments.append(segment)
     while len(opening.segments) > 1 and opening.segments[1].base_offset <= opening.log_start_offset:
-        opening.segments.pop(0).remove()  # all of it lies below the log's start, and was perhaps about to go
+        opening.segments.pop(0).remove()  # all of it is below the log's start
     for segment, following in zip(opening.segments, opening.segments[1:], strict=False):
         segment.end_offset = following.base_offset
         segment.forget_tail(following.base_offset)
@@ -286,7 +283,7 @@ def _read_epochs(opening: Opening) -> None:
     if not any(segment.size for segment in opening.segments):
         return
     if not opening.has_epoch_file and not opening.was_clean and opening.recovery_point <= opening.segments[0].base_offset:
-        return  # it comes with the first sync, and the check of all batches finds every epoch
+        return  # nothing was synced yet, and the check of all batches finds every epoch
     opening.epochs.distrust_file()
     opening.note(f"leader-epoch-checkpoint {problem}; making it again from the batches")
     try:
@@ -330,7 +327,7 @@ def _open_clean(opening: Opening) -> None:
 
 
 def _mend_missing_index(opening: Opening, segment: Segment) -> None:
-    """Indexes a segment that has no index file; a damaged file is found, and mended, when it is first used."""
+    """Rebuilds the indexes of a segment that lacks an index file. A damaged index is found and rebuilt on its first use."""
     disk = opening.disk
     if segment.size and not (disk.exists(segment.path(INDEX_SUFFIX)) and disk.exists(segment.path(TIME_INDEX_SUFFIX))):
         opening.note(f"segment {segment.base_offset} lacks an index; made it again")
@@ -393,7 +390,7 @@ class _Check:
         self.completed: list[CompletedTransaction] = []
 
     def recover_segment(self, segment: Segment, producers_from: int) -> int:
-        """Checks and indexes one segment; answers its end. A `DamageError` says where it must be cut."""
+        """Checks and indexes one segment. Returns its end offset. Raises `DamageError` with the position at which it must be cut."""
         opening, point = self.opening, self.point
         problem = segment.read_indexes()
         if problem:
@@ -422,7 +419,8 @@ class _Check:
         return end
 
     def _judge(self, path: str, position: int, header: BatchHeader, end: int) -> None:
-        """Compares base offset and leader epoch, which the CRC does not cover, with what is noted: an append ended at the proved end."""
+        """Compares base offset and leader epoch, which the CRC does not cover, with the ledger and the known epochs. Raises `DamageError`.
+        """
         proof, epoch = self.opening.proof, header.partition_leader_epoch
         if proof.is_exact and end < proof.end < header.next_offset:
             message = f"{path}: the batch at {position} ends at {header.next_offset}, and one ended at {proof.end}"
@@ -436,12 +434,12 @@ class _Check:
         raise DamageError(message, path, position, end)
 
     def _start_of_scan(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """A batch at or before `offset` by the index; else the segment's beginning."""
+        """Returns position and base offset of an indexed batch at or before `offset`, or of the segment's beginning."""
         start = segment.drop_index_tail(offset)
         return (start, segment.header_at(start).base_offset) if start > 0 else (0, segment.base_offset)
 
     def write_aborted(self) -> None:
-        """Brings the aborted transactions of the checked segments in line with the markers that were found."""
+        """Writes the aborted transactions of the checked segments from the markers that were found."""
         for segment in self.opening.segments:
             if segment.is_sealed and segment.end_offset <= self.point:
                 continue
@@ -461,7 +459,7 @@ class _Check:
 
 
 def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
-    """Cuts the torn tail; refuses to cut what was synced, or what the ledger proves to have been there."""
+    """Cuts the torn tail and returns the new end. Raises `DamagedLogError` for damage below the recovery point or the ledger's end."""
     if damage.offset < point and opening.log_start_offset < point:
         message = f"{damage}; offset {damage.offset} lies below the recovery point {point}: this is damage, not a torn tail, and is not cut"
         raise DamagedLogError(message, opening.directory, first_offset=damage.offset)
@@ -484,10 +482,10 @@ def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
 
 
 def _apply_log_start(opening: Opening) -> None:
-    """Moves the log start to the noted offset, but not before the first batch; a log that ends before it begins anew there."""
+    """Sets the log start to the noted offset, but not before the first segment. A log that ends before it is emptied and begins there."""
     start = max(opening.log_start_offset, opening.segments[0].base_offset)
     if start > opening.log_end_offset:
-        opening.note(f"the log ends at {opening.log_end_offset}, before its start {start}: begins anew there")
+        opening.note(f"the log ends at {opening.log_end_offset}, before its start {start}: it is emptied and begins there")
         for segment in reversed(opening.segments):
             segment.remove()
         opening.producers.clear()

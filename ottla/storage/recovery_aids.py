@@ -1,7 +1,6 @@
-"""Files that let a recovery skip the log below its recovery point. They are written before the recovery point, while the log serves.
-
-They are the indexes of the active segment and a snapshot of the producers; of many producers the snapshot is made in steps. Losing them
-costs a slower recovery.
+"""Files that let a recovery skip the log below its recovery point: the indexes of the active segment and a snapshot of the producers. They
+are written before the recovery point, while the log is served. The snapshot of many producers is made in steps. Without these files
+recovery is slower.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ class ServedLog(Protocol):
 
 
 def are_due(log: ServedLog, unaided_bytes_max: int) -> bool:
-    """Whether more than so many bytes were appended since the newest snapshot, or a segment was begun without one."""
+    """Whether more than `unaided_bytes_max` bytes of the active segment follow the newest snapshot, or the segment was begun without a
+    snapshot because there were too many producers.
+    """
     active, newest = log.active, log.snapshots.newest
     if newest < active.base_offset and len(log.segments) > 1 and len(log.producers) > AT_ONCE_MAX:
         return True
@@ -37,15 +38,15 @@ def are_due(log: ServedLog, unaided_bytes_max: int) -> bool:
 
 
 def removable_count(log: ServedLog) -> int:
-    """How many segments, from the oldest on, may go without taking away what is known of the producers in them after a crash (I20)."""
+    """Returns how many segments, from the oldest on, may be removed so that a recovery after a crash still knows their producers (I20)."""
     newest, count = log.snapshots.newest, len(log.segments)
     if len(log.producers) <= AT_ONCE_MAX or newest == log.log_end_offset:
-        return count  # a roll writes a snapshot where there is none
+        return count  # a roll writes a missing snapshot
     return max(0, bisect_right(log.segments, newest, key=lambda segment: segment.base_offset) - 1)
 
 
 def write_new_entries(segment: Segment) -> None:
-    """Brings the index files of a segment up to date that was only appended to. A file that lacks no entry is not opened."""
+    """Writes the new index entries of a segment that was only appended to. A file that lacks no entry is not opened."""
     if not segment.has_index_files:
         segment.write_indexes()
     for index in (segment.index, segment.times):
@@ -54,7 +55,7 @@ def write_new_entries(segment: Segment) -> None:
 
 
 def write(log: ServedLog, unaided_bytes_max: int) -> None:
-    """Does nothing while less than that is unaided; 0 brings everything up to date."""
+    """Writes the files at once, if more than `unaided_bytes_max` bytes lack them."""
     if are_due(log, unaided_bytes_max):
         write_new_entries(log.active)
         log.snapshots.write(log.log_end_offset, log.producers)
@@ -62,7 +63,9 @@ def write(log: ServedLog, unaided_bytes_max: int) -> None:
 
 
 def in_steps(log: ServedLog) -> Iterator[None]:
-    """The same for a log that serves on between the steps; it must not be taken further once the log is deleted or elsewhere."""
+    """Writes the files in steps, if more than `UNAIDED_BYTES_MAX` bytes lack them. The log is served between the steps. The caller must not
+    continue after the log was deleted or moved.
+    """
     if len(log.producers) <= AT_ONCE_MAX:
         write(log, UNAIDED_BYTES_MAX)
     elif are_due(log, UNAIDED_BYTES_MAX):

@@ -1,10 +1,9 @@
-"""Selects the segments at the head of a log that retention removes: Kafka's three reasons, whole segments, oldest first.
+"""Selects the segments that retention removes from the head of a log: whole segments, the oldest first, for one of Kafka's three reasons.
 
-Below the log start offset (DeleteRecords moved it), for every cleanup policy; beyond `retention.bytes`, counting what would remain; older
-than `retention.ms` by the largest timestamp in the segment, both only where the policy contains "delete". A segment without any timestamp
-counts from when this broker created or opened it.
-Invariants: nothing at or above the high watermark is ever named (I7), and the answer is always a run from the oldest segment on.
-Left out: removing files (`Log.delete_expired`), compaction.
+A segment below the log start offset (after DeleteRecords) is removed under every cleanup policy. If the policy contains "delete", a segment
+is also removed if the rest has at least `retention.bytes` without it, or if its largest timestamp is older than `retention.ms`. The age of
+a segment without any timestamp counts from its creation or opening by this broker. Invariant: no segment with a record at or above the high
+watermark is selected (I7). Left out: removing files (`Log.delete_expired`), compaction.
 """
 
 from __future__ import annotations
@@ -16,13 +15,15 @@ from ottla.base.log_config import LogConfig
 from ottla.storage.segment import Segment
 
 CLOCK_SKEW_MS = 60_000
-"""Timestamps up to this far ahead are no reason for a warning: clocks of clients differ."""
+"""Timestamps up to this far in the future cause no warning, because clients' clocks differ."""
 
 
 def count_expired(
     segments: Sequence[Segment], config: LogConfig, *, now_ms: int, high_watermark: int, log_start_offset: int, log_end_offset: int
 ) -> int:
-    """How many segments from the oldest on are expired. Possibly all; the caller then rolls first. An empty active one never counts."""
+    """Returns the number of expired segments, from the oldest on. If all are expired, the caller first rolls the log. An empty active
+    segment is never expired.
+    """
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
     for segment in segments:
@@ -46,8 +47,9 @@ class FutureSegment(NamedTuple):
 
 
 def kept_by_the_future(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> FutureSegment | None:
-    """The oldest segment, if its largest timestamp is in the future: it and all segments behind it stay until that time and
-    `retention.ms` have passed (KAFKA-18929)."""
+    """Returns the oldest segment if its largest timestamp is more than `CLOCK_SKEW_MS` in the future. `retention.ms` removes neither this
+    segment nor later ones until it is older than `retention.ms` (KAFKA-18929).
+    """
     if not config.is_deleted or config.retention_ms < 0 or not segments[0].size:
         return None
     timestamp = segments[0].largest_timestamp()

@@ -1,15 +1,12 @@
 """Walks the batches of a segment file and reports the position of the first damaged one.
 
-Used wherever many batches are looked at: recovery, making an index again, replaying producers, searching a timestamp. The file is read in
-pieces of `SCAN_BYTES`, or of growing ones up to that where the first batches are likely to do; a batch larger than that is read whole,
-after its length was found to lie within the file. The CRC is checked from an offset on (below the recovery point it was checked before,
-and only headers matter).
-Invariant: offsets strictly increase, batches touch each other, and nothing is read past `end`. Leader epochs never fall where the CRC is
-checked. Damage is a `DamageError` with the position of the bad batch: all before it is good.
-The CRC does not cover base offset and leader epoch. When two neighbours are in the wrong order, either can be the damaged one. The error
-then names the earlier one if that one began with a jump (of offset or epoch) and the later one has a right CRC. The earlier one was yielded
-already.
-Left out: what to do about it (`recovery.py`).
+Recovery, rebuilding of indexes, replaying of producers and searches by time use it. The file is read in pieces of `SCAN_BYTES`. A caller
+that probably needs few batches begins with a smaller piece (`first_bytes`). A larger batch is read whole, if its length fits the file. The
+CRC is checked from the offset `crc_from` on. Invariant: offsets of the yielded batches strictly increase, there are no bytes between them,
+and nothing is read past `end`. Leader epochs never decrease where the CRC is checked. For damage `DamageError` is raised with the position
+of the bad batch; the batches before it are valid. The CRC does not cover base offset and leader epoch. When two neighbours are in the wrong
+order, either can be the damaged one. The error names the earlier batch if it began with a jump (of offset or epoch) and the later batch has
+a right CRC. The earlier batch was then already yielded. Left out: handling of damage (`recovery.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LO
 
 SCAN_BYTES = 1 << 20
 LEAST_BYTES = 1 << 12
-"""Where a larger piece cannot be read; a page of the system, which cannot be read in part."""
+"""Bytes of a piece after a larger one could not be read: a page, the smallest unit that the system reads."""
 NEVER = (1 << 63) - 1
 """As `crc_from`: check no CRC."""
 
@@ -46,14 +43,14 @@ def scan_batches(
     wanted = piece_bytes = first_bytes
     needed = 0
     epoch = NO_LEADER_EPOCH
-    jump: tuple[int, int] | None = None  # position and expected offset of the batch before, if it began with a jump
+    jump: tuple[int, int] | None = None  # position and expected offset of the previous batch, if it began with a jump
     while position < end:
         asked = min(wanted, end - position)
         try:
             piece = memoryview(file.pread(asked, position))
         except DamagedLogError as error:
             if wanted > max(needed, LEAST_BYTES):
-                wanted = max(needed, LEAST_BYTES)  # the damage may lie behind this batch
+                wanted = max(needed, LEAST_BYTES)  # the unreadable part may be behind this batch
                 continue
             raise DamageError(str(error), file.path, position, next_offset) from error
         needed = 0

@@ -1,11 +1,11 @@
-"""One segment of a log: a run of batches in `%020d.log`, its two indexes and its aborted transactions, all named by the first offset.
+"""One segment of a log: consecutive batches in `%020d.log`, two indexes and the aborted transactions, in files that are named by the first
+offset.
 
-The last segment of a log is the active one: it is appended to, and the ends and positions of its last few hundred batches are remembered,
-so that tail reads need no look at the disk. All others are sealed: they load their indexes when asked. Files are opened when needed; all
-logs share one bound of open files (`OpenFiles`). A damaged index of a sealed segment is made again from the batches, with a note.
-Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only, whatever a failed write left
-behind it.
-Left out: which segment to ask, rolling, recovery (`log.py`, `recovery.py`).
+The last segment of a log is the active one, which takes appends. It remembers the last offsets and positions of its last few hundred
+batches, so that reads at the end of the log find their position without reading the disk. All others are sealed, and load their indexes on
+use. Files are opened on use; all logs share one limit of open files (`OpenFiles`). A damaged index is rebuilt from the batches, with a line
+in `notes`. Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only, without the bytes of a
+failed write. Left out: selecting the segment of an offset, rolling, recovery (`log.py`, `recovery.py`).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ TAIL_MAX = 512
 LOOKUP_BYTES = 8192
 POSITION_MAX = (1 << 31) - 1
 LOOK_CLOSER = -2
-"""A `roll_timestamp` below every timestamp: the next append asks `should_roll`."""
+"""A `roll_timestamp` below every timestamp, so that the next append calls `should_roll`."""
 
-_PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: all that a look-up needs of a header
+_PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: the fields of a header that a look-up needs
 COPY_BYTES_MAX = 1 << 16
 
 
 class Segment:
-    """See the module; made by `Log.roll` (new) or by recovery (found)."""
+    """See the module. `Log` and recovery create it."""
 
     __slots__ = (
         "_aborted", "base_offset", "bytes_max", "created_ms", "directory", "disk", "end_offset", "first_timestamp", "has_aborted",
@@ -102,7 +102,7 @@ class Segment:
         """Applies settings. The limits at which an append may have to roll are computed by the next append."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
-        jitter = crc32(self.path(LOG_SUFFIX).encode())  # by name, so that a run can be repeated
+        jitter = crc32(self.path(LOG_SUFFIX).encode())  # derived from the name, so that a simulation can be repeated
         self.roll_ms = roll_ms - jitter % max(config.segment_jitter_ms, 1)
         self.roll_timestamp = LOOK_CLOSER
         self.index_interval_bytes = config.index_interval_bytes
@@ -126,7 +126,7 @@ class Segment:
         return f"{self.directory}/{self.base_offset:020d}{suffix}"
 
     def move_to(self, directory: str) -> None:
-        """The partition's directory was renamed; open descriptors stay good."""
+        """Notes that the partition's directory was renamed. Open descriptors remain valid."""
         self.directory = directory
         self.index.path = self.path(INDEX_SUFFIX)
         self.times.path = self.path(TIME_INDEX_SUFFIX)
@@ -163,7 +163,7 @@ class Segment:
     # Appending: the active segment only
 
     def append(self, data: memoryview | bytes | bytearray, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Writes one batch at the end. A failed write changes nothing: the next one overwrites its bytes."""
+        """Writes one batch at the end. After a failed write the next one overwrites its bytes. Raises `StorageError`."""
         position = self.size
         (self.write or self.open_file().file.pwrite)(data, position)
         self.note_batch(size, last_offset, max_timestamp)
@@ -203,12 +203,12 @@ class Segment:
             self._write_early()
 
     def _write_early(self) -> None:
-        """Writes index entries, so that little is indexed again after a kill. The batch is stored: a failure shows at the next flush."""
+        """Writes index entries, so that recovery indexes few batches again. Ignores a failure, because the batch is stored already."""
         with suppress(StorageError):
             self.write_indexes()
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether Kafka's rules ask for a new segment; called when an append passes `bytes_max`, `roll_timestamp` or `roll_offset`."""
+        """Whether Kafka's rules demand a new segment. Called when an append exceeds `bytes_max`, `roll_timestamp` or `roll_offset`."""
         if last_offset > self.roll_offset:
             return True
         if self.size == 0:
@@ -222,14 +222,14 @@ class Segment:
         return now_ms - self.created_ms > self.roll_ms
 
     def write_indexes(self) -> None:
-        """Brings both index files up to date, without a sync. A segment that never had a batch has none: files are most of its cost."""
+        """Writes the new entries of both indexes, without a sync. A segment that never had a batch gets no index files."""
         if self.is_loaded and (self.size > 0 or self.has_index_files):
             self.index.write(self.disk)
             self.times.write(self.disk)
             self.has_index_files = True
 
     def add_final_time_entry(self) -> None:
-        """Adds Kafka's closing entry, so that the time index knows the largest timestamp of the whole segment."""
+        """Adds Kafka's closing entry: the largest timestamp of the whole segment."""
         if self.is_loaded and self.size > 0:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
@@ -243,7 +243,7 @@ class Segment:
             self.open_files.add(self)
 
     def unseal(self) -> None:
-        """Makes it the active segment again, after those behind it were removed."""
+        """Makes this the active segment again, after later segments were removed."""
         self.load_indexes()
         self.end_offset = NO_OFFSET
         self.open_files.discard(self)
@@ -256,7 +256,8 @@ class Segment:
         self.tail_floor = end_offset - 1
 
     def first_batch_timestamp(self) -> int:
-        """The largest timestamp of the first batch, the start of the segment's age; -1 if it has none."""
+        """Returns the first batch's largest timestamp, the start of the segment's age (the base timestamp if that cannot be true), or -1.
+        """
         if self.first_timestamp is None:
             if self.size == 0:
                 return NO_TIMESTAMP
@@ -281,7 +282,7 @@ class Segment:
         return position
 
     def _walk_to(self, offset: int, entry: tuple[int, int]) -> int:
-        """From the batch of an index entry on, the first one that does not end before `offset`; -1 if the entry is wrong."""
+        """Returns the position of the first batch from an index entry on that reaches `offset`, or the size; -1 if the entry is wrong."""
         file, size, position = self.file(), self.size, entry[1]
         unpack = _PREFIX.unpack_from
         expected = NO_OFFSET if entry is NO_ENTRY else self.base_offset + entry[0]
@@ -319,7 +320,7 @@ class Segment:
         return self.header_at(position).batch_length + LOG_OVERHEAD
 
     def slice(self, position: int, length: int) -> FileSlice:
-        """The slice for a reader: a hold on the file, or a copy of the beginning when too many files are held."""
+        """Returns a slice for a reader. It keeps the file open, or is a copy of its first bytes while too many files are open."""
         if not (self.open_files.is_crowded and self.open_files.look_again()):
             return FileSlice(self.shared or self.open_file(), position, length)
         if length > COPY_BYTES_MAX:
@@ -328,11 +329,11 @@ class Segment:
         return FileSlice(SharedFile(BytesFile(data, self.path(LOG_SUFFIX))), 0, len(data))
 
     def scan(self, position: int, *, first_bytes: int = SCAN_BYTES) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """All batches from `position`, without looking at CRCs."""
+        """Yields all batches from `position` on, without a check of CRCs."""
         return scan_batches(self.file(), position, self.size, next_offset=self.base_offset, first_bytes=first_bytes)
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of all batches, of a sealed segment by one look at the end of its time index."""
+        """Returns the largest timestamp of all batches; if it is not known, from the last entry of the time index file."""
         if not self.is_max_known:
             entry = read_last_time(self.disk, self.path(TIME_INDEX_SUFFIX))
             if entry is None:
@@ -345,7 +346,7 @@ class Segment:
     # Indexes on demand
 
     def load_indexes(self) -> None:
-        """Reads the index files once; damaged ones are made again from the batches."""
+        """Reads the index files, if they are not loaded. Rebuilds damaged ones from the batches."""
         if self.is_loaded:
             return
         problem = self.read_indexes()
@@ -360,7 +361,7 @@ class Segment:
         self.write_indexes()
 
     def read_indexes(self) -> str:
-        """Reads both index files, without a look at the batches. Answers what is wrong with them, or an empty string."""
+        """Reads both index files, without comparing them with the batches. Returns their problem, or an empty string."""
         self._reset(is_loaded=True)
         if not self.size:
             return ""
@@ -382,7 +383,7 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
 
     def drop_index_tail(self, offset: int) -> int:
-        """Removes index entries from `offset` on, and before it what a scan from the answered position makes again; all if one is wrong."""
+        """Removes index entries from `offset` on and some before it. Returns the position from which a scan adds the latter again."""
         base = self.base_offset
         self.times.keep(self.times.count_below(offset - base))
         known_to = min(offset - 1 - base, self.times.last[1])
@@ -427,7 +428,7 @@ class Segment:
         return offset
 
     def cut_at(self, position: int, offset: int) -> None:
-        """Cuts at a batch boundary, where `offset` begins; indexes follow."""
+        """Cuts the file durably at the start of a batch with base offset `offset`, and updates the indexes."""
         file = self.file()
         file.truncate(position)
         file.sync()
@@ -452,7 +453,7 @@ class Segment:
     # Aborted transactions
 
     def aborted(self) -> AbortedTransactions:
-        """The transactions whose abort marker lies here; `StorageError` when the index is damaged (then `replace_aborted`)."""
+        """Returns the transactions with an abort marker in this segment. Raises `StorageError` for a damaged index."""
         if self._aborted is None:
             path = self.path(ABORTED_SUFFIX)
             data = read_whole(self.disk, path) if self.has_aborted else None
@@ -460,7 +461,7 @@ class Segment:
         return self._aborted
 
     def add_aborted(self, transaction: AbortedTransaction) -> str:
-        """Notes an aborted transaction; answers the path of the index, which must be synced with the log."""
+        """Adds an aborted transaction to the index file. Returns the file's path, which must be synced with the log."""
         known = self.aborted()
         path = self.path(ABORTED_SUFFIX)
         file = self.disk.open(path, create=True)
@@ -473,19 +474,19 @@ class Segment:
         return path
 
     def cut_aborted(self, offset: int) -> None:
-        """Removes transactions whose marker stood at or after `offset`."""
+        """Removes transactions with a marker at or after `offset`."""
         known = self.aborted()
         kept = known.count_below(offset)
         if kept < len(known):
             self.replace_aborted(list(known)[:kept])
 
     def replace_aborted(self, transactions: list[AbortedTransaction]) -> None:
-        """Replaces the index atomically: entries lost in an interrupted recovery would read as transactions that were not aborted."""
+        """Replaces the index atomically, because lost entries would make records of aborted transactions visible."""
         write_atomically(self.disk, self.path(ABORTED_SUFFIX), b"".join(map(encode_aborted, transactions)))
         self.has_aborted = bool(transactions)
         self._aborted = AbortedTransactions(transactions)
 
-    # The end of it
+    # Removal
 
     def files(self) -> list[str]:
         """The paths of this segment's files that exist."""

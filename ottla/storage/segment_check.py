@@ -1,13 +1,13 @@
-"""Checks the CRCs in a segment's file, piece by piece, and finds where damage begins and ends.
+"""Checks the batches in a segment's file, piece by piece, and finds the ranges of damaged ones.
 
-Every batch must be whole, have the right CRC, and begin behind the batch before it. Its leader epoch must be the one that the log knows for
-its offset. The last batch must end where the next segment begins, unless the segment was compacted. (Gaps within a segment are legal: the
-leader may have compacted its log before it sent it.) After damage the check continues at the next batch whose CRC is right: the one that
-follows by the bad batch's own length, or one that the index names. So a flipped bit costs one batch, and a damaged length costs the batches
-before the next entry of the index.
+Every batch must be whole, have the right CRC, and begin behind the batch before it. Its leader epoch must be the log's epoch at its offset,
+if both are known. The last batch must end where the next segment begins, unless the segment was compacted. (Gaps within a segment are
+legal: the leader may have compacted its log before it sent it.) After damage the check continues at the next valid batch: the batch after
+the bad one by its length field, or else a batch with an entry in the index. So a flipped bit in the records loses one batch, a damaged
+length field all batches before the next index entry.
 
-It opens the file for each piece and shares nothing with the log, so a thread may do it. The caller must look afterwards whether the log
-still has the segment that was checked. Left out: when and how fast to check (`server/repair/segment_checks.py`), and the repair.
+It opens the file for each piece and shares nothing with the log, so it may run in a thread. Afterwards the caller must compare the segment
+with the log again. Left out: when and how fast to check (`server/repair/segment_checks.py`), and the repair.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.storage.scan import DamageError, scan_batches
 from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
 
 RANGES_MAX = 1_000
-"""Damage of more places than this is one range to the end of the segment."""
+"""Damaged ranges that are reported for one segment, at most. The last one then reaches to the end of the segment."""
 _LOOK_BYTES = 1 << 14
 
 
@@ -42,13 +42,17 @@ class DamagedRange:
 
 
 class SegmentCheck:
-    """The check of one segment up to `size`; the next segment begins at `end_offset`. `may_end_early`: it was compacted."""
+    """The check of the first `size` bytes of one segment. The next segment begins at `end_offset`. `may_end_early`: the segment was
+    compacted.
+    """
 
     def __init__(
         self, disk: Disk, stem: str, base_offset: int, end_offset: int, size: int, *,
         epochs: LeaderEpochs | None = None, may_end_early: bool,
     ) -> None:  # fmt: skip
-        """`stem`: the path of the segment's files without their suffixes. `epochs`: of all batches, if they are known; a copy."""
+        """`stem`: the path of the segment's files without their suffixes. `epochs`: a copy of the log's leader epochs, if they are
+        known.
+        """
         self.batches = 0
         self.bytes = 0
         self.damaged: list[DamagedRange] = []
@@ -64,7 +68,7 @@ class SegmentCheck:
         self._next_offset = base_offset
 
     def run(self, bytes_max: int) -> bool:
-        """Checks about so many bytes more; whether there is more to check. Raises `StorageError` when the disk does."""
+        """Checks about `bytes_max` more bytes. Returns whether there are more to check. Raises `StorageError`."""
         try:
             file = self._disk.open(self.path)
         except FileNotFoundError:
@@ -96,19 +100,19 @@ class SegmentCheck:
                 if self._position >= stop:
                     return
         except DamageError as damage:
-            self._position, self._next_offset = damage.position, damage.offset  # perhaps of the batch before
+            self._position, self._next_offset = damage.position, damage.offset  # perhaps the position of the previous batch
             position, offset = self._resume(file, damage.position)
             self._add(position, offset, str(damage))
 
     def _check_epoch(self, position: int, header: BatchHeader) -> None:
-        """The CRC does not cover the leader epoch."""
+        """Raises `DamageError` if the batch has another leader epoch than the log, because the CRC does not cover it."""
         known = self._epochs.epoch_at(header.base_offset)
         if NO_LEADER_EPOCH not in (known, header.partition_leader_epoch) and header.partition_leader_epoch != known:
             text = f"{self.path}: the batch at {position} is of leader epoch {header.partition_leader_epoch}, not of {known}"
             raise DamageError(text, self.path, position, self._next_offset)
 
     def _add(self, end_position: int, end_offset: int, reason: str) -> None:
-        """Notes that all up to `end_offset` is damaged; the check continues there."""
+        """Adds the range from the present offset to `end_offset`, at which the check continues."""
         if len(self.damaged) == RANGES_MAX - 1:
             end_position, end_offset = self._size, self._end_offset
         self.damaged.append(
@@ -124,7 +128,7 @@ class SegmentCheck:
         self._position, self._next_offset = end_position, end_offset
 
     def _resume(self, file: File, damaged_at: int) -> tuple[int, int]:
-        """Position and offset of the first good batch behind a bad one; the end of the segment if there is none."""
+        """Returns position and offset of the first valid batch after a bad one; the end of the segment if there is none."""
         for position in self._candidates(file, damaged_at):
             try:
                 found = scan_batches(

@@ -1,15 +1,15 @@
-"""Writes damaged segments again from the batches of another replica, and puts them in place.
+"""Replaces damaged segments by the batches of another replica.
 
 The new files are written and swapped in like the files of a compaction (`.cleaned`, with indexes, synced), so after a crash at any moment
-the log has the old segments or the new ones. Three things are checked of every batch before it is written: its CRC, that it begins where
-the last batch ends (only a compacted log has gaps), and that its leader epoch is the epoch of this log at that offset. So batches of
-another history, or damage at the other replica, never replace anything. The aborted transactions are found again by replaying the producers
-from the newest snapshot.
+the log has the old segments or the new ones. Every batch is checked before it is written: its CRC must be right, it must begin at the end
+of the last batch (only a compacted log has gaps), and its leader epoch must be this log's epoch at that offset. So diverging or damaged
+batches of the other replica never replace anything. The aborted transactions are rebuilt by replaying the producers from the newest
+snapshot.
 
 A damaged log that was compacted is fetched from its beginning up to the end of the damaged segment. Otherwise an old value of a key could
 remain here although the other replica has already removed its tombstone.
 
-`Replacement` shares nothing with the log and works in a thread; `plan` and `install` belong to the loop. Left out: who sends the batches
+`Replacement` shares nothing with the log and runs in a thread; `plan` and `install` run on the event loop. Left out: fetching the batches
 (`server/repair/segment_fetch.py`).
 """
 
@@ -42,9 +42,9 @@ class RepairPlan:
     end_offset: int
     fetch_from: int
     epochs: LeaderEpochs
-    """As this log has them now; a copy."""
+    """A copy of this log's epochs."""
     earlier: tuple[SegmentFile, ...]
-    """The segments before, which hold the producers' state where no snapshot has it."""
+    """The earlier segments, from which the producers' state is replayed if no snapshot has it."""
     snapshots: tuple[int, ...]
     config: LogConfig
     may_have_gaps: bool
@@ -52,11 +52,11 @@ class RepairPlan:
 
 
 class RefusedBatch(Exception):
-    """The other replica has sent what cannot replace anything; one sentence."""
+    """The other replica sent bytes that cannot replace the segment. The message is one sentence."""
 
 
 def plan(log: Log, segment: Segment, *, now_ms: int) -> tuple[RepairPlan, list[Segment]]:
-    """The repair of a sealed segment of this log, and the segments that it replaces."""
+    """Returns the repair of a sealed segment of this log, and the segments that it replaces."""
     number = log.segments.index(segment)
     may_have_gaps = log.config.is_compacted or log.compacted_end > 0
     old = log.segments[: number + 1] if may_have_gaps else [segment]
@@ -79,8 +79,9 @@ def plan(log: Log, segment: Segment, *, now_ms: int) -> tuple[RepairPlan, list[S
 
 
 def install(log: Log, repair: RepairPlan, old: Sequence[Segment], bases: Sequence[int]) -> list[str] | None:
-    """Puts the written segments in place; the old files, to be removed after `file.delete.delay.ms`. None, and nothing has changed, if the
-    log has meanwhile lost or changed one of the old ones."""
+    """Replaces `old` by the written segments at `bases`. Returns the paths of the old files, which the caller removes after
+    `file.delete.delay.ms`. Returns None, without a change, if the log has meanwhile lost or changed one of the old segments.
+    """
     first = log.segments.index(old[0]) if old[0] in log.segments else len(log.segments)
     is_same = log.segments[first : first + len(old)] == list(old) and old[-1].end_offset == repair.end_offset
     if not is_same or log.is_broken or log.directory != repair.directory:
@@ -89,11 +90,11 @@ def install(log: Log, repair: RepairPlan, old: Sequence[Segment], bases: Sequenc
 
 
 class Replacement:
-    """The new segments. Every method may raise `StorageError`."""
+    """Writes the new segments. Every method may raise `StorageError`."""
 
     def __init__(self, disk: Disk, repair: RepairPlan) -> None:
         self.next_offset = repair.fetch_from
-        """Where the next batch is expected."""
+        """The offset at which the next batch must begin."""
         self.batches = 0
         self._disk = disk
         self._repair = repair
@@ -106,7 +107,7 @@ class Replacement:
         return self.next_offset >= self._repair.end_offset
 
     def add(self, records: bytes) -> None:
-        """Judges and writes what a fetch from `next_offset` on has brought. Raises `RefusedBatch`."""
+        """Checks and writes the records of a fetch from `next_offset` on. Raises `RefusedBatch`."""
         before, view = self.next_offset, memoryview(records)
         try:
             for position, header in iter_batches(records):
@@ -122,7 +123,7 @@ class Replacement:
             raise RefusedBatch(f"nothing at offset {before}")
 
     def finish(self) -> tuple[int, ...]:
-        """Makes the new files durable; the bases of the new segments."""
+        """Makes the new files durable. Returns the base offsets of the new segments."""
         self._output.finish(self._repair.end_offset)
         self._disk.sync_directory(self._repair.directory)
         return tuple(segment.base_offset for segment in self._output.made)
@@ -131,7 +132,7 @@ class Replacement:
         remove_cleaned(self._disk, self._repair.directory)
 
     def _is_behind(self, header: BatchHeader) -> bool:
-        """Whether the other replica has nothing more in the range: it compacted the end of it."""
+        """Whether the batch is after the range. Then the range is complete: the other replica has compacted the end of it."""
         if header.base_offset < self._repair.end_offset or not self._repair.may_have_gaps:
             return False
         self.next_offset = self._repair.end_offset
@@ -161,7 +162,7 @@ class Replacement:
         self.batches += 1
 
     def _restore(self) -> ProducerStates:
-        """The producers as they were where the range begins."""
+        """Returns the producers' state at the beginning of the range."""
         repair, producers = self._repair, ProducerStates(self._repair.topic_partition)
         snapshots = ProducerSnapshots(self._disk, repair.directory, list(repair.snapshots))
         start = snapshots.restore(producers, repair.base_offset, []) or 0

@@ -1,17 +1,17 @@
 """Rewrites a run of sealed segments with only the last value of each key.
 
-It is a pure job over files, made for a worker process: plain values in (`CompactionJob`), plain values out (`CompactionResult`), and a
-`Disk`. The first pass reads the dirty part and notes the last offset of each key. The second pass reads everything and writes `.cleaned`
-segments, complete with indexes and synced; records keep their offsets. The log keeps serving, and does not change until
-`Log.replace_segments`.
+`compact` runs in a worker process: it gets a `CompactionJob` and a `Disk`, and returns a `CompactionResult`. The first pass reads the dirty
+part and notes the last offset of each key. The second pass reads everything and writes `.cleaned` segments with their indexes, synced.
+Records keep their offsets. Meanwhile the log is served; it changes only in `Log.replace_segments`.
 
-Kept records (I8): the last record of each key, and everything that the first pass did not reach. A tombstone is kept until its delete
-horizon. The first round that keeps it writes the horizon down (KIP-534), so that every reader has `delete.retention.ms` to see it. Records
-of aborted transactions are removed at once. A marker is kept as long as a record of its transaction, and for a delete horizon after that.
-The batches of each producer's duplicate check are kept, emptied if necessary, so that the log alone can restore its sequences. So are a
-marker that holds a producer's last epoch, and the last batch of the round, so that no offset is lost at the end.
+Kept records (I8): the last record of each key, and all records from the offset on that the first pass did not reach. Records without a key
+are removed. A tombstone is kept until its delete horizon. The first round that keeps it writes the horizon into the batch (KIP-534), so
+that every reader has `delete.retention.ms` to read it. Records of aborted transactions are removed at once. A marker is kept as long as a
+record of its transaction, and for a delete horizon after that. The batches of each producer's duplicate check are kept, if necessary
+without records, so that the log alone can restore its sequences. A marker with a producer's last epoch is kept, and so is the last batch of
+the round, because the segment must not end earlier.
 
-Left out: which part is dirty, and putting the result in place (`compaction_plan.py`).
+Left out: selection of the dirty part, and installation of the result (`compaction_plan.py`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from ottla.wire.records import (
 )
 
 KEYS_MAX = 1_000_000
-"""Keys in one round, about 150 bytes of memory each; what does not fit waits for the next round."""
-_RAW_KEY_BYTES_MAX = 15  # a digest has 16 bytes, so a shorter key needs none
+"""Keys in one round, at most. Each takes about 150 bytes of memory; further keys wait for the next round."""
+_RAW_KEY_BYTES_MAX = 15  # a shorter key is stored itself, because a digest has 16 bytes
 _DIGEST_BYTES = 16
 
 
@@ -80,9 +80,10 @@ class CompactionJob:
 
 @immutable(kw_only=True)
 class CompactionResult:
-    """`old` gave way to the `.cleaned` segments at `bases`; all below `end_offset` is clean now. `unread_batches` stay as they are because
-    their records cannot be read (they are damaged, or unpack to more than `ottla.batch.decompressed.max.bytes`), the first one for the
-    reason given."""
+    """The `.cleaned` segments at `bases` replace `old`; all below `end_offset` is clean. `unread_batches` is the number of batches that
+    were kept unchanged because their records cannot be read (malformed, or larger than `ottla.batch.decompressed.max.bytes`);
+    `unread_reason` is the reason of the first one.
+    """
 
     old: tuple[SegmentFile, ...]
     bases: tuple[int, ...]
@@ -122,7 +123,9 @@ class CleanedSegment(Segment):
 
 
 def compact(disk: Disk, job: CompactionJob) -> CompactionResult | None:
-    """Does the job; None when the log has lost a segment meanwhile. Raises `StorageError` for a failing disk or a damaged batch."""
+    """Writes the `.cleaned` segments. Returns None if the log has meanwhile lost a segment. Raises `StorageError` for a failing disk or a
+    damaged batch.
+    """
     remove_cleaned(disk, job.directory)
     try:
         latest, end_offset = _note_latest(disk, job)
@@ -154,7 +157,7 @@ def remove_cleaned(disk: Disk, directory: str) -> None:
 
 
 def _batches(disk: Disk, job: CompactionJob, segment: SegmentFile) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of one segment, each checked: a damaged one must not get a fresh CRC (P11)."""
+    """Yields the batches of one segment. The CRC of each is checked, because a damaged batch must not be written with a new CRC (P11)."""
     file = disk.open(f"{job.directory}/{segment.base_offset:020d}{LOG_SUFFIX}")
     try:
         for _, header, batch in scan_batches(file, 0, segment.size, next_offset=segment.base_offset, crc_from=0):
@@ -167,12 +170,12 @@ def _batches(disk: Disk, job: CompactionJob, segment: SegmentFile) -> Iterator[t
 
 
 def short_key(key: bytes) -> bytes:
-    """The form of a key in the map: itself if short, else a digest."""
+    """Returns the key of the map for a record's key: a short key itself, else a digest."""
     return key if len(key) <= _RAW_KEY_BYTES_MAX else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 def _note_latest(disk: Disk, job: CompactionJob) -> tuple[dict[bytes, int], int]:
-    """The last offset of each key of the dirty part, and up to where that was looked at."""
+    """Returns the last offset of each key of the dirty part, and the offset up to which it was read."""
     latest: dict[bytes, int] = {}
     first_dirty = job.first_dirty_offset
     transactions = CleanedTransactions(entry for entry in job.aborted if entry.last_offset >= first_dirty)
@@ -194,9 +197,10 @@ def _note_latest(disk: Disk, job: CompactionJob) -> tuple[dict[bytes, int], int]
 
 
 def _note_keys(job: CompactionJob, batch: memoryview, latest: dict[bytes, int]) -> int | None:
-    """Notes the keys of one batch, record by record; returns where the map was full, if it was. A batch that does not fit is left to the
-    next round, unless it would not fit into an empty map either: then the round ends within it, and all from there on stays."""
-    first_dirty, room = job.first_dirty_offset, job.keys_max - len(latest)
+    """Notes the keys of one batch. Returns the offset at which the map was full, or None. A batch that does not fit is left to the next
+    round. If it does not even fit an empty map, the round ends within the batch.
+    """
+    first_dirty, keys_left = job.first_dirty_offset, job.keys_max - len(latest)
     noted: dict[bytes, int] = {}
     try:
         for record in iter_records(batch, decompressed_bytes_max=job.config.decompressed_bytes_max):
@@ -204,14 +208,14 @@ def _note_keys(job: CompactionJob, batch: memoryview, latest: dict[bytes, int]) 
                 continue
             key = short_key(record.key)
             if key not in latest and key not in noted:
-                if len(noted) >= room and latest:
+                if len(noted) >= keys_left and latest:
                     return read_batch_header(batch).base_offset
-                if len(noted) >= room:
+                if len(noted) >= keys_left:
                     latest.update(noted)
                     return record.offset
             noted[key] = record.offset
     except WireError:
-        return None  # it stays as it is, so none of its records may replace another
+        return None  # the batch is kept unchanged, so none of its records replaces an earlier one
     latest.update(noted)
     return None
 
@@ -220,7 +224,7 @@ def _read_control(batch: memoryview) -> ControlRecord | None:
     try:
         return read_control_record(batch)
     except WireError:
-        return ControlRecord(-1, -1)  # of a kind that we do not know: it stays
+        return ControlRecord(-1, -1)  # an unknown kind of marker, which is kept
 
 
 class CleanedTransactions:
@@ -229,7 +233,7 @@ class CleanedTransactions:
     def __init__(self, aborted: Iterator[AbortedTransaction]) -> None:
         self._waiting = deque(sorted(aborted, key=lambda entry: entry.first_offset))
         self._aborted: dict[int, AbortedTransaction] = {}  # begun and not yet ended, by producer
-        self._with_data: dict[int, None] = {}  # producers whose present transaction has a record
+        self._with_data: dict[int, None] = {}  # producers with a record in their open transaction
 
     def is_aborted(self, header: BatchHeader) -> bool:
         if not header.is_transactional:
@@ -239,7 +243,9 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def end(self, header: BatchHeader, control: ControlRecord | None) -> tuple[bool, AbortedTransaction | None]:
-        """Whether this marker marks nothing any more, and else its entry of the aborted index if it has one."""
+        """Ends a transaction. Returns (True, None) if no record of it is left, so that its marker is needless; else False and the marker's
+        entry of the aborted index, if it has one.
+        """
         self._begin(header.last_offset)
         if control is None:
             return True, None
@@ -260,7 +266,7 @@ class CleanedTransactions:
 
 
 class CleanedOutput:
-    """The `.cleaned` segments that are being written; a new one begins when the last is full."""
+    """Writes `.cleaned` segments, and begins a new one when the last is full."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> None:
         self._disk = disk
@@ -295,7 +301,7 @@ class CleanedOutput:
         return made
 
     def _end(self, segment: Segment, end_offset: int) -> None:
-        """Syncs here, in the worker, so that the loop finds nothing left to sync."""
+        """Seals and syncs a segment in the worker, so that the event loop need not sync it."""
         segment.seal(end_offset)
         segment.file().sync()
         segment.release_file()
@@ -313,7 +319,7 @@ def _pairs(numbers: array[int]) -> frozenset[tuple[int, int]]:
 
 
 class _Rewrite:
-    """The second pass: what becomes of each batch."""
+    """The second pass: keeps, shortens or removes each batch."""
 
     def __init__(self, job: CompactionJob, latest: dict[bytes, int], end_offset: int, output: CleanedOutput) -> None:
         self._job = job
@@ -375,7 +381,8 @@ class _Rewrite:
 
     def _judge(self, header: BatchHeader, batch: memoryview) -> tuple[Retained, int, bool]:
         """Returns the kept part, the number of removed records, and whether a kept tombstone needs a delete horizon. It decodes one record
-        at a time: as a list of objects the records of a batch of a few kilobytes may need a gigabyte."""
+        at a time, because all records of a batch of a few kilobytes may need a gigabyte.
+        """
         count = dropped = first_timestamp = max_timestamp = 0
         is_horizon_due = False
         horizon_ms = header.delete_horizon_ms
@@ -396,7 +403,7 @@ class _Rewrite:
         if record.offset >= self._end_offset:
             return True
         if record.key is None:
-            return False  # of the time before the topic was compacted: nothing could ever replace it
+            return False  # from before the topic was compacted; no later record could ever replace it
         if record.offset < self._latest.get(short_key(record.key), -1):
             return False
         return record.value is not None or horizon_ms is None or horizon_ms > self._job.now_ms

@@ -1,11 +1,12 @@
-"""The small text files beside the segments: their formats, and replacing them so that the old file or the new one is whole after a crash.
+"""Reads and writes the small text files of log directories and partitions. A file is replaced atomically: after a crash it is the old or
+the new one.
 
-Kafka's own forms: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a
+Kafka's formats: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a
 partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the clean-shutdown marker.
 
 A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. With `is_durable=False` the caller
-syncs both (a group commit does so later). A file that does not have its form is a `StorageError` with its name, and the caller decides: an
-epoch file is rebuilt from batches, lost offset checkpoints mean that everything is recovered, a wrong `meta.properties` is fatal.
+syncs both later, in a group commit. `StorageError` is raised for a malformed file. The caller then rebuilds an epoch file from the batches,
+recovers every log if offset checkpoints are lost, and ends for a wrong `meta.properties`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 BOOT_FILE = ".ottla-boot"
-"""The boot of the machine under which the logs of this directory were last written: a killed process loses nothing, a machine may."""
+"""The id of the machine's boot in which the logs of this directory were last written. If it differs, writes that were not synced may be
+lost.
+"""
 SYNCED, LEDGER = "synced", "ledger"
 CUT_FILE = "recovery-point-cut"
 
@@ -37,7 +40,7 @@ _Line = TypeVar("_Line")
 
 
 def read_whole(disk: Disk, path: str) -> bytes | None:
-    """All bytes of a small file, or None when it does not exist."""
+    """Returns all bytes of a small file, None if it does not exist."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
@@ -49,7 +52,7 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
 
 
 def write_atomically(disk: Disk, path: str, data: bytes, *, is_durable: bool = True) -> None:
-    """Replaces a file so that a reader, also one after a crash, finds all of the old bytes or all of the new ones."""
+    """Replaces a file. Readers find either the old bytes or the new ones, also after a crash."""
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)
     try:
@@ -69,7 +72,9 @@ def directory_of(path: str) -> str:
 
 
 def read_lines(disk: Disk, path: str, parse: Callable[[list[str]], _Line], field_count: int) -> list[_Line] | None:
-    """The entries of a checkpoint file (version, count, lines), or None when there is no such file."""
+    """Returns the entries of a checkpoint file (version, count, lines), None if it does not exist. Raises `StorageError` if it is
+    malformed.
+    """
     data = read_whole(disk, path)
     if data is None:
         return None
@@ -90,12 +95,12 @@ def write_lines(disk: Disk, path: str, lines: list[str], *, is_durable: bool = T
 
 
 def lines_text(lines: list[str]) -> str:
-    """A checkpoint file with these entries."""
+    """Returns the text of a checkpoint file with these entries."""
     return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint of a log directory; empty when it does not exist."""
+    """Returns the entries of an offset checkpoint of a log directory; none if the file does not exist."""
     entries = read_lines(disk, path, lambda fields: (TopicPartition(fields[0], int(fields[1])), int(fields[2])), 3)
     return dict(entries or ())
 
@@ -105,7 +110,7 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
-    """A Java properties file of the simple kind (`key=value`, `#` comments), or None when there is none."""
+    """Returns the entries of a simple Java properties file (`key=value`, comments with `#` or `!`), None if it does not exist."""
     data = read_whole(disk, path)
     if data is None:
         return None
@@ -157,7 +162,7 @@ def write_meta_properties(disk: Disk, log_directory: str, properties: MetaProper
 
 
 def read_topic_id(disk: Disk, partition_directory: str) -> bytes | None:
-    """The topic's id from `partition.metadata`, or None when the file is missing, or torn by a crash before its first sync."""
+    """Returns the topic's id from `partition.metadata`, None if the file is missing or was torn by a crash before its first sync."""
     data = read_whole(disk, f"{partition_directory}/{PARTITION_METADATA_FILE}")
     if data is None:
         return None
@@ -173,8 +178,9 @@ def write_topic_id(disk: Disk, partition_directory: str, topic_id: bytes, *, is_
 
 
 def write_first_topic_id(disk: Disk, new_directory: str, topic_id: bytes) -> None:
-    """Writes `partition.metadata` of a new directory, without a sync and under its own name: a crash can tear no older one, and opening
-    writes a torn one again."""
+    """Writes `partition.metadata` of a new directory, in place and without a sync. There is no older file that a crash could tear, and the
+    next opening replaces a torn one.
+    """
     file = disk.open(f"{new_directory}/{PARTITION_METADATA_FILE}", create=True)
     try:
         file.pwrite(_partition_metadata(topic_id), 0)
@@ -187,7 +193,7 @@ def _partition_metadata(topic_id: bytes) -> bytes:
 
 
 def take_clean_shutdown(disk: Disk, log_directory: str) -> bool:
-    """Whether the last stop was clean. The marker is removed, durably, before any log may change."""
+    """Returns whether the last stop was clean, and removes its marker durably, before any log may change."""
     path = f"{log_directory}/{CLEAN_SHUTDOWN_FILE}"
     if not disk.exists(path):
         return False
@@ -197,13 +203,14 @@ def take_clean_shutdown(disk: Disk, log_directory: str) -> bool:
 
 
 def write_clean_shutdown(disk: Disk, log_directory: str) -> None:
-    """Writes the marker of a clean shutdown, last, when every log of the directory is closed and synced."""
+    """Writes the marker of a clean shutdown, after every log of the directory was closed and synced."""
     write_atomically(disk, f"{log_directory}/{CLEAN_SHUTDOWN_FILE}", _CLEAN_SHUTDOWN_BODY)
 
 
 class Boot(NamedTuple):
-    """The boot of the machine under which the logs of a directory were last written, and whether all that was acknowledged was synced
-    before: then a power failure has lost nothing of it. `has_ledger`: there was a ledger (`ledger.py`), so one that is missing is lost."""
+    """The boot of the machine in which the logs of a directory were last written. `is_synced`: records were acknowledged only after a sync,
+    so a power failure loses none of them. `has_ledger`: the directory had a ledger (`ledger.py`), so a missing one is lost.
+    """
 
     boot_id: str
     is_synced: bool
@@ -227,7 +234,9 @@ def remove_boot(disk: Disk, log_directory: str) -> None:
 
 
 def read_cut(disk: Disk, directory: str) -> int | None:
-    """The offset below which alone a log may count as synced, after it was truncated below its recovery point."""
+    """Returns the offset that bounds a log's recovery point after a truncation below it; None if there was none, 0 if the file is
+    damaged.
+    """
     data = read_whole(disk, f"{directory}/{CUT_FILE}")
     if data is None:
         return None
@@ -235,7 +244,7 @@ def read_cut(disk: Disk, directory: str) -> int | None:
 
 
 def write_cut(disk: Disk, directory: str, offset: int) -> None:
-    """Notes the offset of a cut, durably. A lower offset that is noted already stays."""
+    """Notes the offset of a truncation durably, unless the file has a lower offset."""
     known = read_cut(disk, directory)
     if known is None or offset < known:
         write_atomically(disk, f"{directory}/{CUT_FILE}", b"%d\n" % offset)

@@ -1,10 +1,10 @@
-"""The producer snapshots of a log (`%020d.snapshot`), and restoring the state at an offset from them.
+"""Writes and removes the producer snapshots of a log (`%020d.snapshot`), and restores the state at an offset from them.
 
-A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base). A checkpoint of
+A snapshot at offset N has the state after all batches below N. One is written at each roll (N is the new segment's base). A checkpoint of
 the recovery point and a clean close write one if the newest lacks more than a few bytes of the log (`recovery_aids.py`, `clean_close.py`).
-A roll of a log with many producers writes none, because other clients would wait for it: the next checkpoint makes it in steps. Of the
-snapshots that are not at a segment's base only the newest is kept. Snapshots are not synced: a torn one fails its CRC, and the one before
-it is used, with more batches to replay.
+A roll of a log with many producers writes none, because other clients would wait for it; the next checkpoint writes it in steps. Snapshots
+at the base of a segment are kept, and the newest one. Snapshots are not synced. A torn one fails its CRC; recovery then uses the previous
+one and replays more batches.
 
 Invariant: a snapshot above a truncation point is removed before the log is cut, so every snapshot agrees with the log.
 
@@ -31,7 +31,7 @@ from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_recor
 
 SNAPSHOT_SUFFIX = ".snapshot"
 AT_ONCE_MAX = 1_000
-"""Most producers in a snapshot that is written in one call. Larger snapshots are made in steps."""
+"""Producers in a snapshot that is written in one call, at most. Larger snapshots are made in steps."""
 
 
 class ProducerSnapshots:
@@ -61,7 +61,7 @@ class ProducerSnapshots:
             self.write(offset, producers)
 
     def write_in_steps(self, offset: int, producers: ProducerStates) -> Iterator[None]:
-        """The same in steps, of what the producers are at the first of them. Nothing is written if the log is cut meanwhile."""
+        """Writes the state at the first step, in steps. Writes no snapshot if the log is truncated meanwhile."""
         saving = producers.begin_saving()
         path = self.path(offset)
         temporary = path + ".tmp"
@@ -91,7 +91,9 @@ class ProducerSnapshots:
             self.disk.remove(temporary)
 
     def restore(self, producers: ProducerStates, offset_max: int, notes: list[str]) -> int | None:
-        """Loads the newest good snapshot at or below `offset_max` and answers its offset, or None; bad ones are removed."""
+        """Loads the newest valid snapshot at or below `offset_max` and returns its offset. Removes damaged ones. Returns None, with an
+        empty state, if there is no valid one.
+        """
         for offset in reversed(self.offsets[: bisect_right(self.offsets, offset_max)]):
             try:
                 producers.restore(read_whole(self.disk, self.path(offset)) or b"")
@@ -110,7 +112,9 @@ class ProducerSnapshots:
             self.disk.remove(self.path(offset))
 
     def retire(self, offset: int) -> list[str]:
-        """Like `remove`, but only renames, so that the loop does not wait; answers the new names, to be removed later."""
+        """Renames the file of a snapshot, which the event loop does faster than removing it. Returns the new path, which the caller removes
+        later.
+        """
         if offset not in self.offsets:
             return []
         self.offsets.remove(offset)
@@ -136,7 +140,7 @@ class ProducerSnapshots:
 
 
 def apply_batch(producers: ProducerStates, header: BatchHeader, batch: memoryview) -> CompletedTransaction | None:
-    """Applies one batch of the log to the producers' state; answers the transaction that it ended."""
+    """Applies one batch of the log to the producers' state. Returns the transaction that it ended, or None."""
     if header.producer_id < 0:
         return None
     if not header.attributes & CONTROL_BIT:
@@ -149,7 +153,7 @@ def apply_batch(producers: ProducerStates, header: BatchHeader, batch: memoryvie
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> list[CompletedTransaction]:
-    """Applies the batches of [start, end) to the producers; answers the transactions that ended there."""
+    """Applies the batches of [start, end) to the producers. Returns the transactions that ended there."""
     completed = []
     for segment in segments:
         if start >= end or segment.base_offset >= end or (segment.is_sealed and segment.end_offset <= start):
@@ -179,7 +183,7 @@ def aborted_of(
     log_end_offset: int,
     notes: list[str],
 ) -> AbortedTransactions:
-    """The aborted transactions whose markers lie in a segment; a damaged index is made again."""
+    """Returns the transactions with an abort marker in a segment. Rebuilds a damaged index."""
     try:
         return segment.aborted()
     except StorageError as error:
@@ -193,7 +197,7 @@ def aborted_of(
 def aborted_between(
     topic_partition: TopicPartition, snapshots: ProducerSnapshots, segments: Sequence[Segment], start: int, end: int, notes: list[str]
 ) -> list[AbortedTransaction]:
-    """The aborted transactions whose markers lie in [start, end), found by replaying the producers."""
+    """Returns the transactions with an abort marker in [start, end), found by replaying the producers."""
     producers = ProducerStates(topic_partition)
     restored = snapshots.restore(producers, start, notes)
     ended = replay(producers, segments, segments[0].base_offset if restored is None else restored, end)

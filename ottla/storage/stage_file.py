@@ -1,7 +1,7 @@
-"""One file of staged chunks, which belong to no log yet: appended one after another, read by position, never synced.
+"""A file of staged chunks, which are not in a log yet. They are appended one after another, read by position, and never synced.
 
 The files are beside the checkpoints in the log directory itself. (Kafka takes every directory there for a partition and ignores unknown
-files.) After the process has ended, its files are worthless: `sweep` removes them.
+files.) The files are useless after the process has ended; `sweep` removes them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SUFFIX = ".ottla-staged"
 
 
 class StageFile:
-    """A file that is made by its first chunk."""
+    """A file that the first chunk creates."""
 
     __slots__ = ("_disk", "path", "size_bytes")
 
@@ -23,7 +23,9 @@ class StageFile:
         self.size_bytes = 0
 
     def append(self, chunk: bytes | bytearray | memoryview) -> int:
-        """Writes a chunk behind the last one and returns its position. After a `StorageError` the next one takes its place."""
+        """Writes a chunk after the last one and returns its position. Raises `StorageError`; the next chunk then overwrites the failed
+        one.
+        """
         file = self._disk.open(self.path, create=True)
         try:
             file.pwrite(chunk, self.size_bytes)
@@ -34,7 +36,7 @@ class StageFile:
         return position
 
     def read(self, position: int, buffer: memoryview) -> int:
-        """Fills the buffer with the bytes of a chunk and returns their number, fewer where the file was cut. Raises `StorageError`."""
+        """Fills the buffer with bytes from `position` on and returns their number, fewer if the file is shorter. Raises `StorageError`."""
         try:
             file = self._disk.open(self.path)
         except FileNotFoundError:
@@ -46,7 +48,7 @@ class StageFile:
 
 
 def sweep(disk: Disk, directory: str) -> int:
-    """Removes what an earlier process has left in a log directory; returns the number of files."""
+    """Removes the files of earlier processes from a log directory. Returns their number."""
     left = [name for name in disk.listdir(directory) if name.endswith(SUFFIX)]
     for name in left:
         disk.remove(f"{directory}/{name}")

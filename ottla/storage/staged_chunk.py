@@ -20,7 +20,7 @@ from ottla.storage.validate import check_batch, settle_times
 from ottla.wire.batch_header import BATCH_LENGTH_AT, BATCH_OVERHEAD, LOG_OVERHEAD, BatchHeader
 
 CHUNK_BYTES_MAX = 1 << 20
-"""The largest chunk, unless a single batch of the topic may be larger."""
+"""Bytes of a chunk, at most, unless `max.message.bytes` of the topic is larger."""
 CHUNK_BATCHES_MAX = 1_000
 CHUNK_RECORDS_MAX = 1 << 30
 """Half of all sequence numbers. They wrap, so with more of them earlier and later numbers could not be distinguished."""
@@ -35,7 +35,7 @@ _read_length = Struct(">i").unpack_from
 
 
 class ChunkContents(NamedTuple):
-    """How much a good chunk holds."""
+    """The number of batches and records in a valid chunk."""
 
     batches: int
     records: int
@@ -44,7 +44,7 @@ class ChunkContents(NamedTuple):
 def check_chunk(
     chunk: memoryview, config: LogConfig, *, now_ms: int, batches_max: int = CHUNK_BATCHES_MAX
 ) -> ChunkContents:
-    """Refuses a chunk that could not be appended, with the codes of Produce; `now_ms` is wall time."""
+    """Checks a chunk and counts its batches and records. Raises `ApiError` with the codes of Produce. `now_ms` is wall time."""
     bytes_max = max(config.max_message_bytes, CHUNK_BYTES_MAX)
     if len(chunk) > bytes_max:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a staged chunk of {len(chunk)} bytes, {bytes_max} are allowed")
@@ -66,8 +66,7 @@ def check_chunk(
 
 
 def _look_into(batch: memoryview, header: BatchHeader, config: LogConfig, budget: LoopBudget, now_ms: int) -> None:
-    """Decodes the records if the topic needs that, and checks the timestamps. May correct the header's largest timestamp. Never
-    recompresses."""
+    """Decodes the records if the topic demands that, and checks the timestamps. May correct the largest timestamp in the header."""
     demands = demands_of(header, config, is_staged=True)
     try:
         found = None if demands is None else inspect_here(batch, header, demands, budget)

@@ -1,8 +1,8 @@
 """Look-ups by time: their budget on the loop, the remembered timestamps of batches, and the questions for the worker process.
 
 The header of a batch names the largest timestamp of its records. It may be wrong, and a few kilobytes may hold millions of records, so a
-look-up that must read records has a budget. Beyond it `SearchPaused` is raised: the caller has the worker process answer its question
-(`find_time`), notes the answer in the search's `TimeAnswers`, and calls the look-up again, which continues where it was. Batches without a
+look-up that must read records has a budget. Beyond it `SearchPaused` is raised. The caller has the worker process answer its question
+(`find_time`), passes the answer to `TimeSearch.note`, and repeats the look-up, which continues at the same batch. Batches without a
 matching record are remembered, so that later look-ups do not read them again.
 
 A batch that cannot be read (damaged, or it unpacks to more than `ottla.batch.decompressed.max.bytes`) is skipped; `unread` says why.
@@ -19,14 +19,14 @@ from ottla.wire.record_times import INT64_MAX, record_times
 
 ANSWERS_MAX = 10_000
 LOOP_RECORDS_MAX = 10_000
-"""Records whose timestamps one request may have read on the loop: about 0.4 µs each."""
+"""Records with timestamps that are read on the loop for one request, at most: about 0.4 µs each."""
 LOOP_UNPACKED_BYTES_MAX = 1 << 20
 WALKED_BATCHES_MAX = 1_000
 WALKED_BYTES_MAX = 8 << 20
-"""How far one go walks over batch headers."""
+"""Batches and bytes that a search passes before other requests are executed."""
 NO_OFFSET = -1
 ABOVE_ALL = INT64_MAX + 1
-"""As a timestamp: nothing is found, and the answer has the largest one."""
+"""A timestamp that no record reaches, so that the answer has only the largest timestamp."""
 
 Found = tuple[int, int, int]
 """(timestamp, offset, leader epoch)"""
@@ -34,7 +34,7 @@ Found = tuple[int, int, int]
 
 @immutable
 class FindTime:
-    """The question to the worker: the first record of the batch at or after a timestamp and not below an offset."""
+    """The question to the worker: find the first record of the batch at or after a timestamp, from an offset on."""
 
     batch: bytes
     timestamp_ms: int
@@ -44,7 +44,9 @@ class FindTime:
 
 @immutable(kw_only=True)
 class BatchTimes:
-    """The answer: the record found (offset -1: none), the largest timestamp of the records from the start on, or why it cannot be read."""
+    """The answer: the record (offset -1 if there is none), the largest timestamp among the records that were read from the start offset on,
+    or the reason why the batch cannot be read.
+    """
 
     timestamp: int = -1
     offset: int = NO_OFFSET
@@ -53,7 +55,7 @@ class BatchTimes:
 
 
 def find_time(question: FindTime) -> BatchTimes:
-    """Reads the batch, as far as the record that is wanted. Raises nothing: what cannot be read is the answer."""
+    """Reads the batch up to the wanted record. A batch that cannot be read is not an error; the answer has the reason."""
     try:
         return _find_time(question.batch, question.timestamp_ms, question.start_offset, question.decompressed_bytes_max)
     except WireError as error:
@@ -80,7 +82,7 @@ class TimeAnswers:
         self._answers: dict[tuple[object, ...], BatchTimes] = {}
 
     def get(self, key: tuple[object, ...], timestamp_ms: int) -> BatchTimes | None:
-        """The answer to this question, if it is known or follows from one that found nothing."""
+        """Returns the answer, if it is known or if all timestamps of the batch are known to be older. Returns None otherwise."""
         known = self._answers.get(key)
         if known is not None and known.max_timestamp < timestamp_ms:
             return known
@@ -103,16 +105,17 @@ class TimeBudget:
 
 
 class SearchPaused(Exception):
-    """The look-up must go on later: when the question has been answered, or (None) when others have been served."""
+    """The look-up must continue later: after the question was answered or, if it is None, after other requests were executed."""
 
     def __init__(self, question: FindTime | None) -> None:
-        super().__init__("a look-up by time goes on later")
+        super().__init__("a look-up by time continues later")
         self.question = question
 
 
 class TimeSearch:
-    """One look-up. Without a budget it reads every batch in the caller's thread. With `is_exact=False` it asks no question: the start of a
-    batch is taken for the wanted record in it."""
+    """One look-up. Without a budget it reads every batch in the caller's thread. With `is_exact=False` it asks no question: if a batch is
+    beyond the budget, the result is the first record of the batch.
+    """
 
     def __init__(
         self, partition: TopicPartition | None = None, answers: TimeAnswers | None = None, budget: TimeBudget | None = None,
@@ -128,22 +131,24 @@ class TimeSearch:
         self._older_end = 0
         self.left: tuple[int, int] | None = None
         self.largest: dict[int, int] = {}
-        """The largest timestamp of the records that are left, by the base offset of each segment that was searched for it."""
+        """The largest timestamp of the existing records, by the base offset of each segment that was searched for it."""
         self.unread = ""
-        """Why the first of the batches that were skipped could not be read."""
+        """The reason why the first skipped batch could not be read."""
 
     def start_for(self, timestamp_ms: int, start_offset: int) -> int:
-        """Where to go on: everything below is known to be older."""
+        """Returns the offset at which to continue. All records below it are known to be older."""
         return max(start_offset, self._older_end) if timestamp_ms >= self._older_than else start_offset
 
     def walk(self, header: BatchHeader, timestamp_ms: int) -> None:
-        """Called for each batch before it is judged; raises `SearchPaused` when that is enough for one go."""
+        """Called for each batch before `judge`. Raises `SearchPaused` if the search has passed enough batches or bytes."""
         if self._has_walked_enough(header):
             self._note_older(header, timestamp_ms)
             raise SearchPaused(None)
 
     def walk_left(self, header: BatchHeader, largest: int) -> None:
-        """As `walk`, where the largest timestamp is looked for: `left` says from where on, and what was found before."""
+        """As `walk`, in a search for the largest timestamp: `left` keeps the offset at which to continue, and the largest timestamp so
+        far.
+        """
         if self._has_walked_enough(header):
             self.left = (header.base_offset, largest)
             raise SearchPaused(None)
@@ -161,7 +166,9 @@ class TimeSearch:
     def judge(
         self, header: BatchHeader, batch: memoryview, timestamp_ms: int, start_offset: int, decompressed_bytes_max: int
     ) -> BatchTimes:
-        """The first record of a batch at or after the timestamp. Raises `SearchPaused` with the question if it is too large for here."""
+        """Finds the first record of a batch at or after the timestamp. Raises `SearchPaused` with the question if the batch is beyond the
+        budget.
+        """
         if len(batch) <= RECORDS_AT:
             return BatchTimes()
         key = (self._partition, header.base_offset, header.crc, max(start_offset - header.base_offset, 0))
@@ -180,13 +187,13 @@ class TimeSearch:
         return answer
 
     def note(self, answer: BatchTimes) -> None:
-        """The answer to the question of the last pause."""
+        """Stores the answer to the question of the last `SearchPaused`."""
         self._answers.note(*self._asked, answer)
 
     def _read(
         self, header: BatchHeader, batch: memoryview, timestamp_ms: int, start_offset: int, bytes_max: int
     ) -> BatchTimes | None:
-        """Reads the batch, unless it is beyond the budget."""
+        """Reads the batch; returns None if it is beyond the budget."""
         budget, is_packed = self._budget, header.attributes & CODEC_MASK != 0
         bounded_max = bytes_max
         if budget is not None:

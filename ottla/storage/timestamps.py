@@ -1,9 +1,9 @@
-"""Finds the first record not older than a timestamp, and the newest record of all.
+"""Finds the first record that is not older than a timestamp, and the record with the largest timestamp.
 
-The first segment whose largest timestamp reaches the wanted one is used; its time index gives an offset before which everything is older,
-its offset index a position; from there batch headers are walked, and only the records of the one batch that must hold the answer are
-read. Where headers lie, that may be many batches: a `TimeSearch` bounds what is done in one go.
-Left out: isolation levels; the caller says by `end_offset` what may be seen.
+Segments with an older largest timestamp are skipped. In the first other one, the time index gives an offset before which all batches are
+older, and the offset index its position. From there the headers of batches are read, and the records of the batches that may have the
+answer: usually one, but many if their headers have wrong timestamps. A `TimeSearch` limits the work of one call. Left out: isolation
+levels; the caller passes the end of the visible records as `end_offset`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ottla.storage.time_search import ABOVE_ALL, NO_OFFSET, Found, TimeSearch
 from ottla.wire.batch_header import RECORDS_AT
 
 LOOK_BYTES = 1 << 14
-"""The indexes lead to within a few batches of the answer."""
+"""Bytes of the first piece that is read. The indexes give a position a few batches before the answer."""
 
 
 def first_at_or_after(
     segments: Sequence[Segment], timestamp_ms: int, start_offset: int, end_offset: int, decompressed_bytes_max: int,
     search: TimeSearch | None = None,
 ) -> Found | None:  # fmt: skip
-    """The first record of [start_offset, end_offset) with this timestamp or a later one. Raises `SearchPaused`."""
+    """Returns the first record of [start_offset, end_offset) with this timestamp or a later one. Raises `SearchPaused`."""
     search = search or TimeSearch()
     walk_from = search.start_for(timestamp_ms, start_offset)
     for segment in segments:
@@ -48,10 +48,11 @@ def first_at_or_after(
 def newest(
     segments: Sequence[Segment], start_offset: int, end_offset: int, decompressed_bytes_max: int, search: TimeSearch | None = None
 ) -> Found | None:
-    """The first of the records with the largest timestamp of all that are left (Kafka's ListOffsets -3). Raises `SearchPaused`.
+    """Returns the first record with the largest timestamp of all existing records (Kafka's ListOffsets -3). Raises `SearchPaused`.
 
-    The largest timestamp of a segment may be of no record that is left: it lies below the start of the log, or compaction has kept the
-    header of a batch without its records. Then that segment is searched for its largest one, and the next best segment is asked.
+    No existing record may have the largest timestamp of its segment: the record is below the start of the log, or compaction has kept only
+    the header of its batch. Then that segment is searched for its largest existing timestamp, and the segment with the next smaller
+    timestamp is tried.
     """
     search = search or TimeSearch()
     left = [segment for segment in segments if segment.size and not (segment.is_sealed and segment.end_offset <= start_offset)]
@@ -64,7 +65,7 @@ def newest(
 
 
 def _largest_left(segment: Segment, start_offset: int, end_offset: int, decompressed_bytes_max: int, search: TimeSearch) -> int:
-    """The largest timestamp of the records in a segment from an offset on; -1 if there is none."""
+    """Returns the largest timestamp of the records in a segment from `start_offset` on; -1 if there is none."""
     known = search.largest.get(segment.base_offset)
     if known is None:
         found = first_at_or_after([segment], segment.largest_timestamp(), start_offset, end_offset, decompressed_bytes_max, search)
@@ -74,7 +75,7 @@ def _largest_left(segment: Segment, start_offset: int, end_offset: int, decompre
 
 
 def _walk_for_largest(segment: Segment, start_offset: int, decompressed_bytes_max: int, search: TimeSearch) -> int:
-    """The same by a walk over all batches of the segment."""
+    """Finds the same by reading all batches of the segment."""
     walk_from, largest = search.left or (start_offset, -1)
     for _, header, batch in segment.scan(segment.position_of(walk_from)):
         if header.last_offset < walk_from:

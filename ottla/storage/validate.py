@@ -1,16 +1,16 @@
 """Checks a producer's batch before it is appended, and stamps it.
 
-`check_batch` is the hot path: one header, one CRC, a few comparisons. The records behind the header are looked into by `inspection.py`:
-for their timestamps and, where a setting makes the broker responsible for them, in full: a compacted topic (every record needs a key),
-`compression.type` (the batch is compressed again), or `is_strict` (`ottla.validate.records`: every record is checked). Elsewhere a record
-damaged on purpose under a right CRC can be stored; it hurts the readers of that topic, never the broker, whose own readers take nothing
-but `WireError` from it.
+`check_batch` is the hot path: one header, one CRC, a few comparisons. `inspection.py` reads the timestamps of records. It reads whole
+records only if a setting demands that: a compacted topic (every record needs a key), `compression.type` (the batch is compressed again), or
+`ottla.validate.records` (every record is checked). In other topics malformed records with a right CRC can be stored. They harm the readers
+of that topic, not the broker, which handles the `WireError` of its own readers.
 
-`settle_times` applies the topic's window of timestamps and corrects the largest timestamp in the header. `stamp_batch` writes what
-the broker changes in a good batch: LogAppendTime and the codec. It is not called for topics that want neither.
+`settle_times` applies the topic's window of timestamps and corrects the largest timestamp in the header. `stamp_batch` applies
+LogAppendTime and the topic's codec to a valid batch. It is called only for topics with one of them.
 
-Refusals are `ApiError`: CORRUPT_MESSAGE for bytes damaged on the way (a client sends them again), INVALID_RECORD for bytes made wrong.
-Left out: sequences and transactions (`producers.py`), the records (`inspection.py`).
+A refusal is an `ApiError`: CORRUPT_MESSAGE for bytes that were damaged on the way (clients send them again), INVALID_RECORD for malformed
+bytes, and MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE or INVALID_TIMESTAMP. Left out: sequences and transactions (`producers.py`), the
+records (`inspection.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _new_tuple = tuple.__new__
 
 
 def check_batch(batch: memoryview, config: LogConfig, *, is_staged: bool = False, is_intact: bool = False) -> BatchHeader:
-    """Returns the header of the single valid batch in `batch`. Refuses everything else with `ApiError`; nothing is changed.
+    """Returns the header of the single valid batch in `batch`. Raises `ApiError` for anything else. Changes nothing.
 
     A staged batch (`staged_chunk.py`) may belong to a transaction before it has a producer id. With `is_intact` the CRC is not checked: the
     caller has just computed it over checked bytes.
@@ -93,8 +93,10 @@ def check_batch(batch: memoryview, config: LogConfig, *, is_staged: bool = False
 
 
 def settle_times(batch: memoryview, header: BatchHeader, times: TimeRange | None, config: LogConfig, *, now_ms: int) -> BatchHeader:
-    """Refuses a batch with a record outside of the window that the topic allows (message.timestamp.before/after.max.ms), and writes the
-    largest timestamp into the header if that names another one. Without `times` (no look was needed) the header counts."""
+    """Raises `ApiError` for a batch with a record outside of the topic's window of timestamps (message.timestamp.before/after.max.ms).
+    Writes the largest timestamp into the header if the header has another one. Without `times` the timestamps in the header are used.
+    Returns the header.
+    """
     if times is None:
         base, largest = header.base_timestamp, header.max_timestamp
         smallest = base if 0 <= base < largest else largest
@@ -117,7 +119,7 @@ def stamp_batch(
 ) -> tuple[memoryview, BatchHeader]:
     """Returns the batch to store, and its header: with the topic's codec (`repacked`) and, under LogAppendTime, the broker's time.
 
-    The returned header has the CRC and codec of the stored batch; `producers.py` knows when those can be compared with a retry.
+    The returned header has the CRC and codec of the stored batch.
     """
     if repacked is not None:
         batch = memoryview(repacked)
@@ -127,12 +129,12 @@ def stamp_batch(
 
 
 def is_stamped(config: LogConfig) -> bool:
-    """Whether a log of this configuration stores other bytes than it is sent."""
+    """Whether a log of this configuration may store other bytes than it receives."""
     return config.is_log_append_time or config.compression_type != "producer"
 
 
 def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, message: str) -> ApiError:
-    """Names the records that are outside the window; a batch whose records cannot be read, or are many, is refused as a whole."""
+    """Returns the refusal, which names the records outside the window. It names none if the records are many or cannot be read."""
     faults = {}
     if read_batch_header(batch).record_count > FAULTS_NAMED_MAX:
         return ApiError(ErrorCode.INVALID_TIMESTAMP, message)
@@ -147,7 +149,7 @@ def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, messag
 
 
 def _refuse_framing(batch: memoryview) -> ApiError:
-    """The refusal of bytes that are not exactly one batch of magic 2. The codes are Kafka's; none of them is worth a retry."""
+    """Returns the refusal of bytes that are not exactly one batch of magic 2, with Kafka's codes."""
     size = len(batch)
     if size > MAGIC_AT and batch[MAGIC_AT] < MAGIC:
         message = f"message format v{batch[MAGIC_AT]} is not taken any more, only v{MAGIC}"
@@ -166,7 +168,7 @@ def _refuse_framing(batch: memoryview) -> ApiError:
 
 
 def _refuse_header(header: BatchHeader) -> ApiError:
-    """Names the field of the header that a client may not send like this."""
+    """Returns the refusal of a header, which names the wrong field."""
     if header.base_offset:
         return ApiError(ErrorCode.INVALID_RECORD, f"the base offset of a batch must be 0, it is {header.base_offset}")
     if header.is_control:
